@@ -1,0 +1,173 @@
+"""Quantities with units: parsed where a user writes them, formatted where a user reads them, SI in between."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from trainwright.core.errors import RecipeError
+
+_NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)"
+_QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
+
+_DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "q": 1e15}
+_BYTES = {
+    "b": 1, "byte": 1, "bytes": 1,
+    "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
+}  # fmt: skip
+_SECONDS = {
+    "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400, "w": 604800, "weeks": 604800,
+}  # fmt: skip
+
+DurationUnit = Literal["tokens", "steps", "epochs", "tokens_per_parameter"]
+_DURATION: dict[str, DurationUnit] = {
+    "tok": "tokens", "token": "tokens", "tokens": "tokens",
+    "step": "steps", "steps": "steps",
+    "epoch": "epochs", "epochs": "epochs",
+    "tok/param": "tokens_per_parameter", "tokens/parameter": "tokens_per_parameter",
+}  # fmt: skip
+
+
+def _split(text: str, *, expected: str) -> tuple[float, str]:
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise RecipeError("cannot read a quantity", seen=repr(text), expected=expected)
+    return float(match["number"].replace("_", "").replace(",", "")), match["unit"].strip()
+
+
+def parse_bytes(value: int | float | str) -> int:
+    """Bytes from ``80 GiB``, ``1.5 TB`` (decimal), or a plain number of bytes.
+
+    Raises:
+        RecipeError: no number, or an unknown unit.
+    """
+    expected = "a size such as '80 GiB', '500 MB' or a number of bytes"
+    if not isinstance(value, str):
+        return int(value)
+    number, unit = _split(value, expected=expected)
+    if unit.lower() not in _BYTES and unit:
+        raise RecipeError("unknown unit of size", seen=repr(value), expected=expected)
+    return round(number * _BYTES[unit.lower() or "b"])
+
+
+def parse_seconds(value: int | float | str) -> float:
+    """Seconds from ``30 min``, ``14d``, ``250 ms``, or a plain number of seconds.
+
+    Raises:
+        RecipeError: no number, or an unknown unit.
+    """
+    expected = "a time such as '30 min', '12 h', '14 d' or a number of seconds"
+    if not isinstance(value, str):
+        return float(value)
+    number, unit = _split(value, expected=expected)
+    if unit.lower() not in _SECONDS and unit:
+        raise RecipeError("unknown unit of time", seen=repr(value), expected=expected)
+    return number * _SECONDS[unit.lower() or "s"]
+
+
+def parse_count(value: int | float | str) -> int:
+    """A whole number from ``300B``, ``1.5M``, ``4_096`` or ``1e21``.
+
+    Raises:
+        RecipeError: no number, or an unknown multiplier.
+    """
+    expected = "a count such as '300B', '1.5M' or '4096'"
+    if not isinstance(value, str):
+        return int(value)
+    number, unit = _split(value, expected=expected)
+    if unit.lower() not in _DECIMAL:
+        raise RecipeError("unknown multiplier", seen=repr(value), expected=expected)
+    return round(number * _DECIMAL[unit.lower()])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Duration:
+    """How long to train: an amount in exactly one unit, so that tokens are never taken for steps."""
+
+    value: float
+    unit: DurationUnit
+
+    def __str__(self) -> str:
+        short = {"tokens": "tok", "steps": "steps", "epochs": "epochs", "tokens_per_parameter": "tok/param"}[self.unit]
+        return f"{format_count(self.value)} {short}"
+
+    def tokens(self, *, batch_tokens: int, parameters: int | None = None, epoch_tokens: int | None = None) -> int:
+        """Tokens in this duration, before rounding to whole steps.
+
+        Raises:
+            RecipeError: epochs without a dataset, or tokens per parameter without a parameter count.
+        """
+        if self.unit == "tokens":
+            return round(self.value)
+        if self.unit == "steps":
+            return round(self.value) * batch_tokens
+        known = parameters if self.unit == "tokens_per_parameter" else epoch_tokens
+        if known is None:
+            raise RecipeError(
+                "the length of this run is not known yet",
+                seen=str(self),
+                expected="tokens or steps",
+                fix="prepare the dataset first (trainwright data), or give the duration in tokens",
+            )
+        return round(self.value * known)
+
+
+def parse_duration(value: int | float | str | Duration) -> Duration:
+    """``20 tok/param``, ``300B tok``, ``2000 steps`` or ``3 epochs``; a bare number is refused as ambiguous.
+
+    Raises:
+        RecipeError: no number, no unit, or an unknown one.
+    """
+    if isinstance(value, Duration):
+        return value
+    expected = "a duration such as '300B tok', '20 tok/param', '2000 steps' or '3 epochs'"
+    text = str(value)
+    number, unit = _split(text, expected=expected)
+    multiplier, _, name = unit.rpartition(" ")
+    if unit in _DURATION:
+        multiplier, name = "", unit
+    if name not in _DURATION or multiplier.strip().lower() not in _DECIMAL:
+        raise RecipeError("unknown unit of duration", seen=repr(text), expected=expected)
+    return Duration(value=number * _DECIMAL[multiplier.strip().lower()], unit=_DURATION[name])
+
+
+def format_bytes(size_bytes: float) -> str:
+    """``61.2 GiB``: binary units, three significant digits."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size_bytes) < 1024 or unit == "TiB":
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.4g} {unit}"
+        size_bytes /= 1024
+    raise AssertionError("unreachable")
+
+
+def format_seconds(seconds: float) -> str:
+    """``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    if seconds < 2 * 86400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    return f"{seconds / 86400:.3g} days"
+
+
+def format_count(value: float) -> str:
+    """``1.5M``, ``300B``, ``4,096``."""
+    for scale, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g}{suffix}"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def format_usd(usd: float) -> str:
+    """``$273k``, ``$1,234``, ``$0.042``."""
+    if usd >= 1e6:
+        return f"${usd / 1e6:.3g}M"
+    if usd >= 1e4:
+        return f"${usd / 1e3:.3g}k"
+    return f"${usd:,.0f}" if usd >= 100 else f"${usd:.2g}"
