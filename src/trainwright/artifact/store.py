@@ -1,0 +1,229 @@
+"""The workspace: content-addressed directories, each complete or absent.
+
+``<workspace>/<stage>-<fingerprint>/`` is an artefact; ``<stage>-<fingerprint>.partial/`` is work under way, kept by an
+interruption and taken up by the next run. The manifest is written last, then one rename makes the artefact.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright.core.errors import DataError, MachineError
+from trainwright.core.fingerprint import digest, file_digest
+from trainwright.core.records import from_json, to_json
+from trainwright.spec.manifest import FORMAT, FileEntry, Manifest
+
+MANIFEST = "manifest.json"
+SHORT = 12
+"""Hex digits of a fingerprint in a directory's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artifact:
+    """A complete directory and what its manifest says."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the files' digests: equal content, equal digest, wherever and however it was made."""
+        return digest([(entry.path, entry.sha256) for entry in self.manifest.files])
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The few numbers a reader wants first."""
+        return self.manifest.summary
+
+    def file(self, name: str) -> Path:
+        """The path of one of its files.
+
+        Raises:
+            DataError: the manifest does not list it.
+        """
+        if all(entry.path != name for entry in self.manifest.files):
+            raise DataError(f"this {self.manifest.stage} artefact has no file {name!r}", where=self.path)
+        return self.path / name
+
+    def verify(self, names: set[str] | None = None) -> None:
+        """Read the files again and compare size and digest with the manifest.
+
+        Args:
+            names: only these files, or all when None.
+
+        Raises:
+            DataError: a file is missing, has another size or another digest; names it.
+        """
+        for entry in self.manifest.files:
+            if names is None or entry.path in names:
+                verify_file(self.path, entry)
+
+
+def verify_file(root: Path, entry: FileEntry) -> None:
+    """Compare one file with its manifest entry.
+
+    Raises:
+        DataError: it is missing, has another size or another digest.
+    """
+    path = root / entry.path
+    fix = f"delete {root} and run the same command to make it again"
+    if not path.is_file():
+        raise DataError("a file of this artefact is missing", where=path, fix=fix)
+    if path.stat().st_size != entry.size_bytes:
+        raise DataError(
+            "damaged file: its size changed", where=path, seen=f"{path.stat().st_size} bytes",
+            expected=f"{entry.size_bytes} bytes", fix=fix,
+        )  # fmt: skip
+    seen = file_digest(path)
+    if seen != entry.sha256:
+        raise DataError(
+            "damaged file: its sha256 does not match the manifest", where=path,
+            seen=seen[:SHORT], expected=entry.sha256[:SHORT], fix=fix,
+        )  # fmt: skip
+
+
+def open_artifact(path: Path) -> Artifact:
+    """The artefact at ``path``.
+
+    Raises:
+        DataError: there is no manifest, or it cannot be read.
+    """
+    source = path / MANIFEST
+    if not source.is_file():
+        raise DataError("no complete artefact here", where=path, expected=f"a directory with {MANIFEST}")
+    try:
+        record = json.loads(source.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError("the manifest cannot be read", where=source, seen=str(error)) from error
+    if isinstance(record, dict) and record.get("format") != FORMAT:
+        raise DataError("unknown manifest format", where=source, seen=record.get("format"), expected=str(FORMAT))
+    return Artifact(path=path, manifest=from_json(Manifest, record, where=str(source)))
+
+
+class Workspace:
+    """Where the artefacts of a recipe live."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, stage: str, fingerprint: str) -> Path:
+        """Where that artefact is or will be."""
+        return self.root / f"{stage}-{fingerprint[:SHORT]}"
+
+    def find(self, stage: str, fingerprint: str) -> Artifact | None:
+        """The complete artefact of that fingerprint, or None."""
+        path = self.path(stage, fingerprint)
+        if not (path / MANIFEST).is_file():
+            return None
+        artifact = open_artifact(path)
+        return artifact if artifact.manifest.fingerprint == fingerprint else None
+
+    def all(self) -> Iterator[Artifact]:
+        """Every complete artefact, oldest first."""
+        paths = (path.parent for path in self.root.glob(f"*/{MANIFEST}") if path.parent.suffix != ".partial")
+        for path in sorted(paths, key=lambda item: (item / MANIFEST).stat().st_mtime_ns):
+            yield open_artifact(path)
+
+    def draft(self, stage: str, fingerprint: str) -> Path:
+        """The directory of work under way, made where it is absent.
+
+        Raises:
+            MachineError: it cannot be written.
+        """
+        path = self.path(stage, fingerprint)
+        partial = path.with_name(path.name + ".partial")
+        with writing(partial):
+            partial.mkdir(parents=True, exist_ok=True)
+        return partial
+
+    @contextmanager
+    def lock(self, stage: str, fingerprint: str) -> Iterator[None]:
+        """Hold the right to work on one artefact.
+
+        Raises:
+            MachineError: another process holds it.
+        """
+        with writing(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            stream = (self.root / f".{stage}-{fingerprint[:SHORT]}.lock").open("w")
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise MachineError(
+                    f"another process is working on {stage}", where=self.path(stage, fingerprint),
+                    fix="wait for it, or stop it first",
+                ) from error  # fmt: skip
+            yield
+
+    def commit(self, partial: Path, manifest: Manifest) -> Artifact:
+        """Turn finished work into an artefact: digest the files, write the manifest, rename.
+
+        Files whose names start with a dot are left out and deleted. ``manifest.files`` is filled here.
+        """
+        for hidden in partial.glob(".*"):
+            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+        files = tuple(sorted(_entries(partial), key=lambda entry: entry.path))
+        record = to_json(manifest) | {"files": [to_json(entry) for entry in files]}
+        with writing(partial):
+            write_atomically(partial / MANIFEST, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+        final = partial.with_name(partial.name.removesuffix(".partial"))
+        if final.exists():
+            shutil.rmtree(final)
+        partial.rename(final)
+        _sync_directory(final.parent)
+        return open_artifact(final)
+
+
+def _entries(root: Path) -> Iterator[FileEntry]:
+    for path in root.rglob("*"):
+        if path.is_file() and path != root / MANIFEST:
+            name = path.relative_to(root).as_posix()
+            yield FileEntry(path=name, size_bytes=path.stat().st_size, sha256=file_digest(path))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never a half."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def writing(where: Path) -> Iterator[None]:
+    """Turn the operating system's refusals to write into one clear line.
+
+    Raises:
+        MachineError: no space, no permission, or a read-only file system.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = "free some space and run the same command: finished parts are kept"
+            raise MachineError("the disk is full", where=error.filename or where, fix=fix) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+            fix = "choose another place with --workspace"
+            raise MachineError(f"cannot write: {error.strerror}", where=error.filename or where, fix=fix) from error
+        raise

@@ -1,0 +1,41 @@
+"""Frozen dataclasses to JSON values and back, checked field by field."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from trainwright.core.errors import DataError
+
+T = TypeVar("T")
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """The record's fields as plain JSON values, nested records included."""
+    plain: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json")
+    return plain
+
+
+def from_json(cls: type[T], data: Any, *, where: str) -> T:
+    """A record from plain JSON values.
+
+    Raises:
+        DataError: a field is missing, unknown or of the wrong type; names the first one.
+    """
+    unknown = set(data) - {field.name for field in dataclasses.fields(cls)} if isinstance(data, dict) else set()  # type: ignore[arg-type]
+    if unknown:
+        raise DataError(f"{cls.__name__} has no field {sorted(unknown)[0]!r}", where=where)
+    try:
+        return _adapter(cls).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"not a valid {cls.__name__}", where=where, seen=f"{path}: {first['msg']}") from error
+
+
+@cache
+def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)

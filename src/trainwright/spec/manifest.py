@@ -1,0 +1,38 @@
+"""``Manifest``: what an artefact is, what it was made from, and the digest of every file in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT = 1
+"""Version of the manifest's own layout."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileEntry:
+    """One file of an artefact; ``path`` is relative, with forward slashes."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """Written last and atomically: present means complete.
+
+    ``identity`` and ``inputs`` are what the fingerprint is made of; ``execution`` records how it was made (workers,
+    machine, times) and never is; ``summary`` holds the few numbers a reader wants first.
+    """
+
+    stage: str
+    stage_version: int
+    fingerprint: str
+    identity: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    files: tuple[FileEntry, ...]
+    summary: Mapping[str, Any]
+    execution: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT

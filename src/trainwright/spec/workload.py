@@ -1,0 +1,92 @@
+"""``Workload``: the mathematics of a run, with no device in it; ``ParallelPlan``: how devices share it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+
+Precision = Literal["fp32", "bf16"]
+Recompute = Literal["none", "full"]
+OptimizerName = Literal["adamw", "muon"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """What is computed: ``steps`` optimizer updates over ``batch_tokens`` tokens in sequences of ``sequence_tokens``."""
+
+    sequence_tokens: int
+    batch_tokens: int
+    steps: int
+    precision: Precision
+    optimizer: OptimizerName
+    recompute: Recompute = "none"
+    document_masking: bool = False
+    validation_tokens: int = 0
+    validations: int = 0
+    checkpoints: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens seen in training."""
+        return self.steps * self.batch_tokens
+
+    @property
+    def batch_sequences(self) -> int:
+        """Sequences of one optimizer update."""
+        return self.batch_tokens // self.sequence_tokens
+
+    def problems(self, model: ModelSpec) -> tuple[str, ...]:
+        """Every reason why this workload cannot run on ``model``; empty where there is none."""
+        found = []
+        if min(self.sequence_tokens, self.batch_tokens, self.steps) < 1:
+            return ("sequence_tokens, batch_tokens and steps must all be at least 1",)
+        if self.sequence_tokens > model.context_tokens:
+            found.append(f"sequence_tokens ({self.sequence_tokens}) exceeds the model's context ({model.context_tokens})")
+        if self.batch_tokens % self.sequence_tokens:
+            found.append(f"batch_tokens ({self.batch_tokens}) must be a multiple of sequence_tokens ({self.sequence_tokens})")
+        return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelPlan:
+    """How the devices share one step; every axis is a mesh axis.
+
+    Only ``dp_replicate`` is executed today; the other axes are 1 and are refused by ``problems`` otherwise.
+    """
+
+    dp_replicate: int = 1
+    dp_shard: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    micro_batch_sequences: int = 1
+    compile: bool = False
+    threads: int | None = None
+
+    def accumulation(self, workload: Workload) -> int:
+        """Micro batches of one optimizer update on each data-parallel rank."""
+        return math.ceil(workload.batch_sequences / (self.micro_batch_sequences * self.dp_replicate * self.dp_shard))
+
+    def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
+        """Every reason why this layout cannot run; empty where there is none."""
+        found = []
+        ranks = self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+        if ranks != cluster.devices:
+            found.append(f"the layout uses {ranks} devices, the cluster has {cluster.devices}")
+        if self.micro_batch_sequences < 1:
+            found.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
+        for axis, dim, size in (("tp", "kv_heads", model.kv_heads), ("pp", "layers", model.layers)):
+            degree = getattr(self, axis)
+            if degree < 1 or size % degree:
+                found.append(f"{dim} ({size}) cannot be divided over {axis}={degree}")
+        if workload.batch_sequences % (self.dp_replicate * self.dp_shard):
+            found.append(
+                f"a batch of {workload.batch_sequences} sequences cannot be divided over "
+                f"{self.dp_replicate * self.dp_shard} data-parallel ranks"
+            )
+        return tuple(found)
