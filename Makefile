@@ -1,0 +1,94 @@
+# The project's commands; `make` alone lists them.
+#
+#   PYTHON    the interpreter to build the environment with (default: python3, else the newest python3.N that is >= 3.11)
+#   VENV      where the environment lies (default: .venv)
+#   PIP_ARGS  passed on to pip, e.g. the index that PyTorch's own install selector gives for a machine without a GPU:
+#             on Linux the registry's torch carries CUDA libraries of several GB, the CPU build is a tenth of that
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev demo test check lint format docs bench package constraints clean
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?=
+CANDIDATES = $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+RECIPE ?= recipes/quickstart.yaml
+
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The user's own python3 comes first: it is the one that an activated environment or a CI matrix has chosen.
+$(BIN)/python:
+	@for candidate in $(CANDIDATES); do \
+	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "environment: $(VENV), made with $$("$$candidate" --version) ($$(command -v "$$candidate"))"; \
+	    exec "$$candidate" -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "make: no Python >= 3.11 with venv and ensurepip found (tried: $(CANDIDATES)); install one, or name it: make demo PYTHON=/path/to/python3" >&2; \
+	exit 3
+
+# A stamp is younger than what it was made from, so that setting up again is free and a changed dependency is not missed.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@if [ -z "$(PIP_ARGS)" ] && ! command -v nvidia-smi >/dev/null && ! $(BIN)/python -c 'import torch' 2>/dev/null; then \
+	  echo "note: no NVIDIA GPU seen; where the registry has only torch with CUDA (several GB), PIP_ARGS can name the CPU index (see the top of the Makefile)"; \
+	fi
+	$(PIP_INSTALL) -e '.[all]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) -e '.[all,dev]'
+	@touch $(VENV)/.installed $@
+
+setup: $(VENV)/.installed ## make the environment: everything a user needs
+setup-dev: $(VENV)/.installed-dev ## the same, with the developer's tools
+
+demo: setup ## recipe to served answer on this machine (RECIPE=...)
+	$(BIN)/trainwright run $(RECIPE)
+
+test: setup-dev ## every test (PYTEST_ARGS=...)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup-dev ## before each commit: ruff and the fast tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m pytest -m "not slow and not cuda" $(PYTEST_ARGS)
+
+lint: setup-dev ## ruff, mypy, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup-dev ## let ruff mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: setup-dev ## build the documentation into site/; a broken link fails
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "documentation: site/index.html"
+
+bench: setup-dev ## training speed beside a bare loop and Hugging Face Trainer
+	$(BIN)/python benchmarks/train_cpu.py
+
+package: setup-dev ## build the wheel; install it alone, without extras; plan with it
+	rm -rf build/wheel build/bare
+	$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m venv build/bare
+	build/bare/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt build/wheel/*.whl
+	build/bare/bin/trainwright version
+	cd build && bare/bin/trainwright plan ../$(RECIPE)
+
+constraints: setup-dev ## write constraints.txt anew from this environment
+	@{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed -E '/ @ /d; s/\+[a-z0-9.]+$$//'; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean: ## remove caches and build outputs; runs/ and the environment stay
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
