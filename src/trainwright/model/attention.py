@@ -1,0 +1,87 @@
+"""Causal self-attention with grouped key/value heads, rotary positions, document masks and a key/value cache.
+
+Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), ``heads``, ``kv_heads``, ``head``.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from trainwright.model.cache import KVCache
+from trainwright.model.layers import Linear
+from trainwright.spec.model import ModelSpec
+
+Mask = Bool[Tensor, "batch one seq keys"]
+Rotary = tuple[Float[Tensor, "batch one seq half"], Float[Tensor, "batch one seq half"]]
+
+
+class RotaryTable(nn.Module):
+    """Cosines and sines of rotary positions (Su et al., 2021) in the half-split layout of Llama.
+
+    The table is a function of the spec alone and belongs to no checkpoint.
+    """
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        half = torch.arange(0, spec.head_size, 2, dtype=torch.float64) / spec.head_size
+        angles = torch.outer(torch.arange(spec.context_tokens, dtype=torch.float64), spec.rope_theta**-half)
+        self.register_buffer("cosines", angles.cos().float(), persistent=False)
+        self.register_buffer("sines", angles.sin().float(), persistent=False)
+
+    def forward(self, positions: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Rotary:
+        return self.cosines[positions].to(dtype).unsqueeze(1), self.sines[positions].to(dtype).unsqueeze(1)
+
+
+def rotate(x: Float[Tensor, "batch n seq head"], rotary: Rotary) -> Float[Tensor, "batch n seq head"]:
+    """Turn each pair (x[i], x[i + head/2]) by its position's angle."""
+    cosines, sines = rotary
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention; ``kv_heads < heads`` groups queries (Ainslie et al., 2023)."""
+
+    def __init__(self, spec: ModelSpec, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.heads, self.kv_heads, self.head_size = spec.heads, spec.kv_heads, spec.head_size
+        self.query = Linear(spec.width, spec.heads * spec.head_size, bias=spec.bias)
+        self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
+        self.value = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
+        self.out = Linear(spec.heads * spec.head_size, spec.width, bias=spec.bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq width"],
+        *,
+        rotary: Rotary | None,
+        mask: Mask | None,
+        cache: KVCache | None,
+    ) -> Float[Tensor, "batch seq width"]:
+        batch, seq, _ = x.shape
+        query = self.query(x).view(batch, seq, self.heads, self.head_size).transpose(1, 2)
+        key = self.key(x).view(batch, seq, self.kv_heads, self.head_size).transpose(1, 2)
+        value = self.value(x).view(batch, seq, self.kv_heads, self.head_size).transpose(1, 2)
+        if rotary is not None:
+            query, key = rotate(query, rotary), rotate(key, rotary)
+        if cache is not None:
+            key, value = cache.append(self.layer, key, value)
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=self.kv_heads != self.heads
+        )
+        return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))  # type: ignore[no-any-return]
+
+
+def document_mask(documents: Int[Tensor, "batch seq"]) -> Mask:
+    """True where a token may look: at itself and earlier tokens of its own document."""
+    seq = documents.shape[1]
+    same = documents[:, :, None] == documents[:, None, :]
+    causal = torch.ones(seq, seq, dtype=torch.bool, device=documents.device).tril()
+    return (same & causal).unsqueeze(1)

@@ -1,0 +1,130 @@
+"""GPT-2 (Radford et al., 2019): LayerNorm, learned positions, biases, GELU, tied embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwright.model.config_reader import ConfigReader
+from trainwright.spec.model import ModelSpec
+
+_PLAIN = {
+    "attention_norm.weight": "ln_1.weight",
+    "attention_norm.bias": "ln_1.bias",
+    "attention.out.bias": "attn.c_proj.bias",
+    "ffn_norm.weight": "ln_2.weight",
+    "ffn_norm.bias": "ln_2.bias",
+    "ffn.up.bias": "mlp.c_fc.bias",
+    "ffn.down.bias": "mlp.c_proj.bias",
+}
+_TRANSPOSED = {
+    "attention.out.weight": "attn.c_proj.weight",
+    "ffn.up.weight": "mlp.c_fc.weight",
+    "ffn.down.weight": "mlp.c_proj.weight",
+}
+_QKV = ("query", "key", "value")
+
+
+def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
+    """The shape a Hugging Face configuration describes.
+
+    Raises:
+        RecipeError: a key is missing, or asks for something this family does not compute.
+    """
+    read = ConfigReader(config, where=where)
+    read.refuse("activation_function", "gelu_new")
+    read.refuse("scale_attn_weights", True)
+    read.refuse("scale_attn_by_inverse_layer_idx", False)
+    read.refuse("add_cross_attention", False)
+    width, heads = read.integer("n_embd"), read.integer("n_head")
+    inner = config.get("n_inner")
+    return ModelSpec(
+        family="gpt2",
+        layers=read.integer("n_layer"),
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        head_size=width // heads,
+        ffn_width=4 * width if inner is None else read.integer("n_inner"),
+        vocabulary=read.integer("vocab_size"),
+        context_tokens=read.integer("n_positions", 1024),
+        tied=bool(config.get("tie_word_embeddings", True)),
+        gated=False,
+        norm="layernorm",
+        norm_epsilon=float(config.get("layer_norm_epsilon", 1e-5)),
+        positions="learned",
+        rope_theta=10000.0,
+        bias=True,
+        activation="gelu_tanh",
+    )
+
+
+def to_config(spec: ModelSpec) -> dict[str, Any]:
+    """The Hugging Face configuration of a shape.
+
+    Raises:
+        ValueError: GPT-2 in Hugging Face form has no grouped heads and no free head size.
+    """
+    if spec.kv_heads != spec.heads or spec.head_size * spec.heads != spec.width:
+        raise ValueError("Hugging Face's gpt2 has kv_heads = heads and head_size = width / heads only")
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": "gelu_new",
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "layer_norm_epsilon": spec.norm_epsilon,
+        "n_embd": spec.width,
+        "n_head": spec.heads,
+        "n_inner": spec.ffn_width,
+        "n_layer": spec.layers,
+        "n_positions": spec.context_tokens,
+        "resid_pdrop": 0.0,
+        "tie_word_embeddings": spec.tied,
+        "vocab_size": spec.vocabulary,
+    }
+
+
+def _whole(spec: ModelSpec) -> Iterator[tuple[str, str]]:
+    yield "embedding", "transformer.wte.weight"
+    yield "positions", "transformer.wpe.weight"
+    yield "norm.weight", "transformer.ln_f.weight"
+    yield "norm.bias", "transformer.ln_f.bias"
+    if not spec.tied:
+        yield "head.weight", "lm_head.weight"
+
+
+def to_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
+    """Our weights in Hugging Face's form: query, key and value joined, matrices as (in, out)."""
+    found = {theirs: weights[ours] for ours, theirs in _whole(spec)}
+    for layer in range(spec.layers):
+        ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            joined = torch.cat([weights[f"{ours}attention.{part}.{kind}"] for part in _QKV])
+            found[f"{theirs}attn.c_attn.{kind}"] = joined.T.contiguous() if kind == "weight" else joined
+        found |= {theirs + name: weights[ours + own] for own, name in _PLAIN.items()}
+        found |= {theirs + name: weights[ours + own].T.contiguous() for own, name in _TRANSPOSED.items()}
+    return found
+
+
+def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
+    """Hugging Face weights in our form; the bare model's names (without ``transformer.``) are taken too.
+
+    Raises:
+        KeyError: a weight is missing; names it.
+    """
+    if "wte.weight" in weights:
+        weights = {f"transformer.{name}" if name != "lm_head.weight" else name: w for name, w in weights.items()}
+    found = {ours: weights[theirs] for ours, theirs in _whole(spec)}
+    for layer in range(spec.layers):
+        ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            joined = weights[f"{theirs}attn.c_attn.{kind}"]
+            parts = (joined.T if kind == "weight" else joined).chunk(3)
+            found |= {f"{ours}attention.{name}.{kind}": part.contiguous() for name, part in zip(_QKV, parts, strict=True)}
+        found |= {ours + own: weights[theirs + name] for own, name in _PLAIN.items()}
+        found |= {ours + own: weights[theirs + name].T.contiguous() for own, name in _TRANSPOSED.items()}
+    return found

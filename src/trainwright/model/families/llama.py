@@ -1,0 +1,112 @@
+"""Llama (Touvron et al., 2023) and what shares its form: RMSNorm, rotary positions, SwiGLU, grouped heads, no biases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from trainwright.model.config_reader import ConfigReader
+from trainwright.spec.model import ModelSpec
+
+_BLOCK = {
+    "attention_norm.weight": "input_layernorm.weight",
+    "attention.query.weight": "self_attn.q_proj.weight",
+    "attention.key.weight": "self_attn.k_proj.weight",
+    "attention.value.weight": "self_attn.v_proj.weight",
+    "attention.out.weight": "self_attn.o_proj.weight",
+    "ffn_norm.weight": "post_attention_layernorm.weight",
+    "ffn.gate.weight": "mlp.gate_proj.weight",
+    "ffn.up.weight": "mlp.up_proj.weight",
+    "ffn.down.weight": "mlp.down_proj.weight",
+}
+
+
+def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
+    """The shape a Hugging Face configuration describes.
+
+    Raises:
+        RecipeError: a key is missing, or asks for something this family does not compute.
+    """
+    read = ConfigReader(config, where=where)
+    read.refuse("attention_bias", False)
+    read.refuse("mlp_bias", False)
+    read.refuse("hidden_act", "silu")
+    width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
+    return ModelSpec(
+        family="llama",
+        layers=read.integer("num_hidden_layers"),
+        width=width,
+        heads=heads,
+        kv_heads=read.integer("num_key_value_heads", heads),
+        head_size=read.integer("head_dim", width // heads),
+        ffn_width=read.integer("intermediate_size"),
+        vocabulary=read.integer("vocab_size"),
+        context_tokens=read.integer("max_position_embeddings", 2048),
+        tied=bool(config.get("tie_word_embeddings", False)),
+        gated=True,
+        norm="rmsnorm",
+        norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
+        positions="rope",
+        rope_theta=_rope_theta(config, read),
+        bias=False,
+        activation="silu",
+    )
+
+
+def _rope_theta(config: Mapping[str, Any], read: ConfigReader) -> float:
+    """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise read.unsupported("rope_type", kind, "default")
+    return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+
+
+def to_config(spec: ModelSpec) -> dict[str, Any]:
+    """The Hugging Face configuration of a shape, readable by transformers 4 and 5."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "head_dim": spec.head_size,
+        "hidden_act": "silu",
+        "hidden_size": spec.width,
+        "intermediate_size": spec.ffn_width,
+        "max_position_embeddings": spec.context_tokens,
+        "mlp_bias": False,
+        "num_attention_heads": spec.heads,
+        "num_hidden_layers": spec.layers,
+        "num_key_value_heads": spec.kv_heads,
+        "rms_norm_eps": spec.norm_epsilon,
+        "rope_parameters": {"rope_theta": spec.rope_theta, "rope_type": "default"},
+        "rope_theta": spec.rope_theta,
+        "tie_word_embeddings": spec.tied,
+        "vocab_size": spec.vocabulary,
+    }
+
+
+def _names(spec: ModelSpec) -> Iterator[tuple[str, str]]:
+    yield "embedding", "model.embed_tokens.weight"
+    for layer in range(spec.layers):
+        for ours, theirs in _BLOCK.items():
+            yield f"blocks.{layer}.{ours}", f"model.layers.{layer}.{theirs}"
+    yield "norm.weight", "model.norm.weight"
+    if not spec.tied:
+        yield "head.weight", "lm_head.weight"
+
+
+def to_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
+    """Our weights under Hugging Face names; shapes are the same."""
+    return {theirs: weights[ours] for ours, theirs in _names(spec)}
+
+
+def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
+    """Hugging Face weights under our names.
+
+    Raises:
+        KeyError: a weight is missing; names it.
+    """
+    return {ours: weights[theirs] for ours, theirs in _names(spec)}

@@ -1,0 +1,108 @@
+"""Hugging Face directories: read and written with safetensors, no transformers needed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.spec.model import FAMILIES, ModelSpec
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def family_module(model_type: str, *, where: str) -> ModuleType:
+    """The module of a family: ``from_config``, ``to_config``, ``from_hf``, ``to_hf``.
+
+    Raises:
+        RecipeError: there is no such family.
+    """
+    if model_type not in FAMILIES:
+        raise RecipeError("unknown model_type", where=where, seen=repr(model_type), expected=f"one of {', '.join(FAMILIES)}")
+    return importlib.import_module(f"trainwright.model.families.{model_type}")
+
+
+def read_spec(directory: Path) -> ModelSpec:
+    """The shape of the model in a Hugging Face directory.
+
+    Raises:
+        DataError: there is no readable ``config.json``.
+        RecipeError: it describes something we do not compute.
+    """
+    path = directory / "config.json"
+    config = _read_json(path)
+    spec: ModelSpec = family_module(str(config.get("model_type")), where=str(path)).from_config(config, where=str(path))
+    return spec
+
+
+def read_weights(directory: Path, spec: ModelSpec) -> dict[str, Tensor]:
+    """The weights of a Hugging Face directory under our names, in fp32.
+
+    Raises:
+        DataError: no safetensors files, a damaged one, or a missing or misshapen weight; names it.
+    """
+    weights: dict[str, Tensor] = {}
+    for path in _weight_files(directory):
+        try:
+            weights |= load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise DataError("cannot read the weights", where=path, seen=str(error)) from error
+    try:
+        ours: dict[str, Tensor] = family_module(spec.family, where=str(directory)).from_hf(weights, spec)
+    except KeyError as error:
+        raise DataError("a weight is missing", where=directory, expected=str(error.args[0])) from error
+    return {name: weight.to(torch.float32) for name, weight in ours.items()}
+
+
+def _weight_files(directory: Path) -> list[Path]:
+    if (directory / INDEX).is_file():
+        names = _read_json(directory / INDEX)["weight_map"].values()
+        return [directory / name for name in sorted(set(names))]
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    raise DataError("no weights here", where=directory, expected=f"{WEIGHTS} or {INDEX}")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError("no such file", where=path, expected="a Hugging Face model directory") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+    if not isinstance(value, dict):
+        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+    return value
+
+
+def write(directory: Path, spec: ModelSpec, weights: dict[str, Tensor], *, dtype: torch.dtype, extra: dict[str, Any]) -> None:
+    """Write ``config.json`` and ``model.safetensors``.
+
+    Args:
+        directory: where; it exists.
+        spec: the shape.
+        weights: our names to weights.
+        dtype: stored precision.
+        extra: further configuration keys, such as token ids.
+
+    Raises:
+        RecipeError: the shape has no form in that family of Hugging Face.
+    """
+    family = family_module(spec.family, where=str(directory))
+    try:
+        config = family.to_config(spec)
+    except ValueError as error:
+        raise RecipeError("this shape cannot be exported", where="model", seen=str(error)) from error
+    theirs = {name: weight.to(dtype).contiguous() for name, weight in family.to_hf(weights, spec).items()}
+    config |= {"dtype": str(dtype).removeprefix("torch."), "torch_dtype": str(dtype).removeprefix("torch.")} | extra
+    (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    save_file(theirs, directory / WEIGHTS, metadata={"format": "pt"})

@@ -1,0 +1,79 @@
+"""Losses return ``(sum, weight)``: the caller divides by one denominator for the whole batch.
+
+So micro batches of any size, ragged tails and every parallel layout give the same gradient.
+
+Shape legend: ``tokens`` (positions with or without a target), ``width``, ``vocabulary``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+IGNORE = -100
+"""A target that counts for nothing."""
+
+CHUNK_BYTES = 16 << 20
+"""Logits are made for about so many bytes (fp32) at a time; small enough to stay in a large cache."""
+
+
+def chunk_tokens(vocabulary: int) -> int:
+    """Tokens whose fp32 logits fill ``CHUNK_BYTES``, rounded to a multiple of 64, at least 64."""
+    return max(64, CHUNK_BYTES // (4 * vocabulary) // 64 * 64)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Projection to the vocabulary and cross-entropy in one, a chunk of tokens at a time.
+
+    The gradient of a sum of cross-entropies needs only ``softmax - onehot``, known as soon as the logits are, so it is
+    taken in the forward pass while the chunk is at hand: three matrix products, and never more logits than a chunk.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool
+    ) -> Float[Tensor, ""]:
+        head = weight.to(hidden.dtype)
+        size = chunk_tokens(weight.shape[0])
+        total = hidden.new_zeros((), dtype=torch.float32)
+        grad_hidden = torch.empty_like(hidden) if with_grad else None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if with_grad else None
+        for start in range(0, hidden.shape[0], size):
+            part, target = hidden[start : start + size], targets[start : start + size]
+            log_probabilities = F.log_softmax(F.linear(part, head).float(), dim=-1)
+            total += F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
+            if grad_hidden is None or grad_weight is None:
+                continue
+            kept = target != IGNORE
+            grad = log_probabilities.exp_()
+            grad.scatter_add_(1, target.clamp_min(0).unsqueeze(1), -torch.ones_like(target, dtype=grad.dtype).unsqueeze(1))
+            grad = (grad * kept.unsqueeze(1)).to(hidden.dtype)
+            grad_hidden[start : start + size] = grad @ head
+            grad_weight += grad.T @ part
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        (scale,) = grads
+        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
+
+
+def linear_cross_entropy(
+    hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
+) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    """Summed cross-entropy in nats and the number of targets that count.
+
+    Args:
+        hidden: normalised hidden states.
+        weight: the output matrix.
+        targets: next tokens; ``IGNORE`` counts for nothing.
+    """
+    with_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad)
+    return total, (targets != IGNORE).sum()
