@@ -1,1 +1,1 @@
-"""Ground that everything stands on: errors, units, configuration, registry, fingerprints. No torch, no I/O of its own."""
+"""Ground that everything stands on: errors, units, configuration, registry, fingerprints. No torch."""

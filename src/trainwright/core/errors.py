@@ -4,7 +4,8 @@
 
     TrainwrightError          1  a check said no
     ├── DoesNotFit            1  the plan does not fit on the hardware
-    ├── RecipeError           2  usage, recipe, override or environment variable
+    ├── RecipeError           2  usage, recipe, override or environment variable (also a ValueError)
+    │   └── RecipeErrors      2  several at once, one line each
     ├── MachineError          3  the machine: a missing package, a port in use, a full disk
     ├── DataError             4  the corpus, a shard, a split
     ├── TrainingError         5  NaN loss, a damaged checkpoint
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class TrainwrightError(Exception):
@@ -47,6 +49,11 @@ class TrainwrightError(Exception):
         self.fix = fix
         super().__init__(self._line())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls ``type(self)(line)`` on the other side of a process boundary, which forgets how errors with
+        # another signature were made.
+        return _revive, (type(self), self.args, self.__dict__)
+
     def _line(self) -> str:
         head = f"{self.where}: {self.what}" if self.where else self.what
         details = []
@@ -58,12 +65,22 @@ class TrainwrightError(Exception):
         return f"{line}; {self.fix}" if self.fix else line
 
 
+def _revive(cls: type[TrainwrightError], args: tuple[Any, ...], state: dict[str, Any]) -> TrainwrightError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
 class DoesNotFit(TrainwrightError):
     """The planned run needs more than the hardware has."""
 
 
-class RecipeError(TrainwrightError):
-    """Something the user wrote is wrong: a recipe key, an override, a flag."""
+class RecipeError(TrainwrightError, ValueError):
+    """Something the user wrote is wrong: a recipe key, an override, a flag.
+
+    It is a ValueError too, so that one raised in a pydantic validator is collected with all others; its ``where`` may
+    then name a key below the validated section.
+    """
 
     exit_code = 2
 
@@ -73,7 +90,7 @@ class RecipeErrors(RecipeError):
 
     def __init__(self, problems: Iterable[RecipeError]) -> None:
         self.problems = tuple(problems)
-        Exception.__init__(self, "\n".join(str(problem) for problem in self.problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class MachineError(TrainwrightError):

@@ -38,9 +38,11 @@ def load(reference: str, *, kind: str) -> Callable[..., Any]:
     """Import ``package.module:attribute``.
 
     Raises:
-        RecipeError: the module or the attribute does not exist.
+        RecipeError: not of this form, or the module or the attribute does not exist.
     """
     module_name, _, attribute = reference.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+        raise RecipeError(f"not a reference to a {kind}", seen=repr(reference), expected="package.module:name")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

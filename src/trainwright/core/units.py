@@ -19,7 +19,8 @@ _BYTES = {
 }  # fmt: skip
 _SECONDS = {
     "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
-    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400, "w": 604800, "weeks": 604800,
+    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
+    "w": 604800, "week": 604800, "weeks": 604800,
 }  # fmt: skip
 
 DurationUnit = Literal["tokens", "steps", "epochs", "tokens_per_parameter"]

@@ -1,0 +1,192 @@
+"""What a key means: its documentation, type, default, allowed values and unit, all taken from the model itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
+
+from trainwright.core.config.shape import Shape, is_list, literals, members, of_model, shape, tags, walk
+from trainwright.core.config.tree import dotted, shown
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+
+_WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "anything"}
+_BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "multiple_of": "a multiple of"}
+_UNITS = {"bytes": "bytes", "s": "seconds", "tokens": "tokens", "usd": "US dollars", "w": "watts", "steps": "steps"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Everything a model says about one key.
+
+    Attributes:
+        key: dotted key; the items of a list stand under ``0``.
+        doc: what it means.
+        type: in words, with bounds.
+        required: it has no default.
+        default: JSON value of the default; None where required, and for sections.
+        allowed: every allowed value, where they can be listed.
+        unit: unit of the number, where there is one.
+        only_for: kinds of the section that have this key, where not all do.
+        members: key and doc of each member of a section.
+    """
+
+    key: str
+    doc: str
+    type: str
+    required: bool
+    default: Any
+    allowed: tuple[Any, ...]
+    unit: str | None
+    only_for: tuple[str, ...]
+    members: tuple[tuple[str, str], ...]
+
+    def lines(self) -> list[str]:
+        """The explanation as text."""
+        lines = [self.key, f"  {self.doc}"] if self.doc else [self.key]
+        lines.append(f"  type: {self.type}")
+        if self.unit:
+            lines.append(f"  unit: {self.unit}")
+        if self.required:
+            lines.append("  required")
+        elif not self.members:
+            lines.append(f"  default: {shown(self.default)}")
+        if self.only_for:
+            lines.append(f"  only for: {', '.join(self.only_for)}")
+        width = max((len(name) for name, _ in self.members), default=0)
+        return lines + [f"    {name:<{width}}  {doc}".rstrip() for name, doc in self.members]
+
+
+def explain(model: type[BaseModel], key: str) -> Explanation:
+    """What ``model`` says about ``key`` (``train.lr``, ``data.sources.0.kind`` or ``data.sources.kind``).
+
+    Raises:
+        RecipeError: no such key.
+    """
+    here: Shape | None = of_model(model)
+    only_for: tuple[str, ...] = ()
+    path: list[str] = []
+    for part in key.split("."):
+        if here is not None and not here.models and here.item(0) is not None:
+            here = here.item(0)
+            path.append("0")
+            if part.isdecimal() or part == "*":
+                continue
+        assert here is not None
+        only_for = _kinds_with(here, part)
+        here = here.child(part)
+        path.append(part)
+        if here is None:
+            raise RecipeError("no such key", seen=repr(key), fix=_suggest(key, model))
+    assert here is not None
+    return _explanation(".".join(path), here, only_for)
+
+
+def keys(model: type[BaseModel]) -> tuple[Explanation, ...]:
+    """Every key of ``model``, in order, the items of lists under ``0``."""
+    return tuple(_explanation(dotted(path), here, ()) for path, here in walk(of_model(model)))
+
+
+def schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema (2020-12) of a file that ``model`` accepts, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode="validation")}
+
+
+def type_text(here: Shape | None) -> str:
+    """A shape in words: ``whole number > 0 or null``."""
+    if here is None:
+        return "anything"
+    words = [_option_text(option) for option in here.options]
+    if here.discriminator is not None:
+        words = ["mapping, its kind one of " + ", ".join(_kinds(here))]
+    bounds = [bound for bound in map(_bound, here.constraints) if bound]
+    text = " or ".join(dict.fromkeys(words))
+    text = f"{text} {' and '.join(bounds)}" if bounds else text
+    return f"{text} or null" if here.nullable else text
+
+
+def number_text(bound: Any) -> str:
+    """A bound without needless digits: ``0``, not ``0.0``."""
+    return str(int(bound)) if isinstance(bound, float) and bound.is_integer() else str(bound)
+
+
+def _option_text(option: Any) -> str:
+    if option in _WORDS:
+        return _WORDS[option]
+    if literals(option):
+        return " or ".join(shown(value) for value in literals(option))
+    if is_list(option):
+        arguments = [argument for argument in get_args(option) if argument is not ...]
+        if get_origin(option) is tuple and get_args(option)[-1:] != (...,):
+            return f"list of {len(arguments)}: {', '.join(type_text(shape(argument)) for argument in arguments)}"
+        return f"list of {type_text(shape(arguments[0]))}" if arguments else "list"
+    if (isinstance(option, type) and issubclass(option, BaseModel)) or (get_origin(option) or option) is dict:
+        return "mapping"
+    return getattr(option, "__name__", str(option))
+
+
+def _bound(constraint: Any) -> str | None:
+    for name, sign in _BOUNDS.items():
+        if getattr(constraint, name, None) is not None:
+            return f"{sign} {number_text(getattr(constraint, name))}"
+    return f"of length >= {constraint.min_length}" if getattr(constraint, "min_length", None) else None
+
+
+def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> Explanation:
+    field = here.field
+    required = field is not None and field.is_required()
+    inside = {name: here.child(name) for model in here.models for name in members(model)}
+    default = None
+    if field is not None and not required and not inside:
+        default = to_jsonable_python(field.get_default(call_default_factory=True, validated_data={}))
+    allowed = tuple(value for option in here.options for value in literals(option))
+    booleans = (True, False) if bool in here.options else ()
+    return Explanation(
+        key=key,
+        doc=_doc(here),
+        type=type_text(here),
+        required=required,
+        default=default,
+        allowed=booleans + allowed,
+        unit=_unit(key, field),
+        only_for=only_for,
+        members=tuple((name, _doc(inner) or type_text(inner)) for name, inner in inside.items()),
+    )
+
+
+def _doc(here: Shape | None) -> str:
+    field = here.field if here is not None else None
+    if field is not None and field.description:
+        return field.description
+    return (here.models[0].__doc__ or "").strip() if here is not None and len(here.models) == 1 else ""
+
+
+def _unit(key: str, field: FieldInfo | None) -> str | None:
+    """``json_schema_extra={"unit": ...}``, else the suffix that names carry (``_bytes``, ``_s``, ``_tokens``)."""
+    extra = field.json_schema_extra if field is not None else None
+    if isinstance(extra, dict) and "unit" in extra:
+        return str(extra["unit"])
+    return _UNITS.get(key.rpartition("_")[2]) if "_" in key.rpartition(".")[2] else None
+
+
+def _kinds(here: Shape) -> list[str]:
+    assert here.discriminator is not None
+    return [shown(tag) for model in here.models for tag in tags(model, here.discriminator)]
+
+
+def _kinds_with(here: Shape, part: str) -> tuple[str, ...]:
+    having = [model for model in here.models if part in members(model)]
+    if here.discriminator is None or len(having) == len(here.models):
+        return ()
+    return tuple(str(tag) for model in having for tag in tags(model, here.discriminator))
+
+
+def _suggest(key: str, model: type[BaseModel]) -> str | None:
+    known = [dotted(path) for path, _ in walk(of_model(model))]
+    leaf = key.rpartition(".")[2]
+    elsewhere = [other for other in known if other.rpartition(".")[2] == leaf]
+    return f"did you mean {elsewhere[0]!r}?" if elsewhere else did_you_mean(key, known)

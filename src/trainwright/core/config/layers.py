@@ -1,0 +1,178 @@
+"""The layers below validation: files, environment variables, ``key=value`` overrides, and how they are put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from trainwright.core.config.shape import Shape
+from trainwright.core.config.text import read_json, read_yaml, scalar
+from trainwright.core.config.tree import Layer, Node, Origin, dotted, said, shown
+from trainwright.core.errors import RecipeError
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_PATCHES = ("environment", "override")
+
+
+def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) -> Node | None:
+    """The tree of a YAML or ``.json`` file; None where a problem was added that leaves nothing to work with."""
+    layer: Layer = "preset" if preset else "file"
+    label = f"preset {path.stem}" if preset else str(path)
+
+    def at(line: int, column: int) -> Origin:
+        return Origin(layer=layer, where=f"{label}:{line + 1}:{column + 1}")
+
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        node = (read_json if path.suffix == ".json" else read_yaml)(text, at, problems)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n")
+        seen = f"byte 0x{error.object[error.start]:02x}"
+        problems.append(RecipeError("not UTF-8 text", where=f"{label}:{line + 1}", seen=seen, fix="save it as UTF-8"))
+        return None
+    except OSError as error:
+        problems.append(_unreadable(path, label, error))
+        return None
+    except RecipeError as error:
+        problems.append(error)
+        return None
+    if isinstance(node.content, dict):
+        return node
+    empty = node.content is None
+    problems.append(
+        RecipeError(
+            "an empty file" if empty else "not a mapping",
+            where=label if empty else node.origin,
+            seen=None if empty else shown(node.plain()),
+            expected="key: value lines",
+        )
+    )
+    return None
+
+
+def _unreadable(path: Path, label: str, error: OSError) -> RecipeError:
+    if isinstance(error, FileNotFoundError):
+        near = sorted(other.name for other in path.parent.glob("*") if other.suffix in (".yaml", ".yml", ".json"))
+        there = f"{path.parent} has {', '.join(near[:6])}" if near else None
+        return RecipeError("no such file", where=label, fix=there)
+    if isinstance(error, IsADirectoryError):
+        return RecipeError("a directory", where=label, expected="a .yaml or .json file")
+    return RecipeError("cannot be read", where=label, seen=error.strerror or str(error))
+
+
+def read_environment(
+    environ: Mapping[str, str], *, prefix: str, ignore: Collection[str], problems: list[RecipeError]
+) -> list[Node]:
+    """A tree for each variable ``<prefix>TRAIN__LR``: ``__`` goes one level down, letters become small."""
+    patches = []
+    names = (name for name in environ if name.startswith(prefix) and name not in ignore)
+    for name in sorted(names, key=lambda name: (name.count("__"), len(name), name)):
+        key = name.removeprefix(prefix).lower().replace("__", ".")
+        origin = Origin(layer="environment", where=f"environment variable {name}")
+        patches.append(_patch(key, environ[name], origin, problems))
+    return [patch for patch in patches if patch is not None]
+
+
+def read_overrides(overrides: Sequence[str], problems: list[RecipeError]) -> list[Node]:
+    """A tree for each ``key.key=value`` of a command line."""
+    patches = []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals:
+            problems.append(RecipeError("not an override", seen=repr(text), expected="key=value"))
+            continue
+        patches.append(_patch(key, value, Origin(layer="override", where=f"override {key}"), problems))
+    return [patch for patch in patches if patch is not None]
+
+
+def _patch(key: str, text: str, origin: Origin, problems: list[RecipeError]) -> Node | None:
+    if not _KEY.fullmatch(key):
+        problems.append(RecipeError("not a key", where=origin, seen=repr(key), expected="words with dots between them"))
+        return None
+    try:
+        node = _value(text, origin)
+    except RecipeError as error:
+        problems.append(error)
+        return None
+    for part in reversed(key.split(".")):
+        node = Node(content={part: node}, origin=origin)
+    return node
+
+
+def _value(text: str, origin: Origin) -> Node:
+    """``[a, b]``, ``{a: 1}`` and quoted texts are YAML; all else is one scalar, whatever characters it has."""
+    if text[:1] not in ("[", "{", '"', "'"):
+        return Node(content=scalar(text.strip()), origin=origin)
+    found: list[RecipeError] = []
+    node = read_yaml(text, lambda _line, _column: origin, found)
+    if found:
+        raise found[0]
+    return node
+
+
+def merge(
+    lower: Node | None, upper: Node, shape: Shape | None, problems: list[RecipeError], path: tuple[str, ...] = ()
+) -> Node:
+    """``upper`` laid over ``lower``.
+
+    Mappings merge key by key; lists and scalars replace. Two refinements:
+
+    * Where a tagged union changes its kind, the keys that only the former kind has are dropped, and those that both
+      kinds have are kept. A key that neither has stays, so that it is reported.
+    * An override or a variable may name a list's item by its index (``data.sources.0.path=x``); the index after the
+      last one appends. Where no layer wrote the list, the default list is taken.
+    """
+    if not isinstance(upper.content, dict):
+        return upper
+    if _is_item_patch(upper) and shape is not None and shape.item(0) is not None:
+        base = lower if lower is not None and isinstance(lower.content, list) else shape.default_node()
+        return _patch_items(base, upper, shape, problems, path)
+    old = lower if lower is not None and isinstance(lower.content, dict) else None
+    result = dict(old.content) if old is not None and isinstance(old.content, dict) else {}
+    if shape is not None and shape.discriminator is not None:
+        _drop_former_kind(result, upper.content, shape)
+    merged = Node(content={**result, **upper.content}, origin=(old or upper).origin)
+    for key, node in upper.content.items():
+        result[key] = merge(result.get(key), node, shape.child(key, merged) if shape else None, problems, (*path, key))
+    return Node(content=result, origin=merged.origin)
+
+
+def _is_item_patch(node: Node) -> bool:
+    return (
+        isinstance(node.content, dict)
+        and node.origin.layer in _PATCHES
+        and bool(node.content)
+        and all(key.isdecimal() for key in node.content)
+    )
+
+
+def _patch_items(
+    base: Node | None, upper: Node, shape: Shape, problems: list[RecipeError], path: tuple[str, ...]
+) -> Node:
+    items = list(base.content) if base is not None and isinstance(base.content, list) else []
+    assert isinstance(upper.content, dict)
+    for key, node in upper.content.items():
+        index = int(key)
+        inside = (*path, key)
+        if index > len(items):
+            what = said(dotted(inside), "no such item", node.origin)
+            expected = f"an index up to {len(items)}, which appends"
+            problems.append(RecipeError(what, where=node.origin, seen=index, expected=expected))
+            continue
+        old = items[index] if index < len(items) else None
+        items[index : index + 1] = [merge(old, node, shape.item(index), problems, inside)]
+    return Node(content=items, origin=base.origin if base is not None else upper.origin)
+
+
+def _drop_former_kind(result: dict[str, Node], upper: Mapping[str, Node], shape: Shape) -> None:
+    tag = shape.discriminator
+    assert tag is not None
+    if tag not in result or tag not in upper:
+        return
+    former = shape.tagged(result[tag].plain())
+    latter = shape.tagged(upper[tag].plain())
+    if former is None or latter is None or former is latter:
+        return
+    for key in former.model_fields.keys() - latter.model_fields.keys():
+        result.pop(key, None)
