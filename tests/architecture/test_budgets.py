@@ -1,0 +1,57 @@
+"""How long a file and a function may be, and how much of ours a training run imports (docs/en/architecture.md)."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import grimp
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_TRAIN_LINES = 6_000
+
+# "path" or "path::function" -> why it is longer. Empty is the state to keep.
+EXCUSED: dict[str, str] = {}
+
+
+def test_files_are_short(sources):
+    long = {source.name: n for source in sources if (n := len(source.text.splitlines())) > MAX_FILE_LINES}
+    assert not long.keys() - EXCUSED.keys(), f"more than {MAX_FILE_LINES} lines: {long}"
+
+
+def test_functions_are_short(sources):
+    long = {}
+    for source in sources:
+        for function in source.functions():
+            lines = function.end_lineno - function.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                long[f"{source.name}::{function.name}"] = lines
+    assert not long.keys() - EXCUSED.keys(), f"more than {MAX_FUNCTION_LINES} lines: {long}"
+
+
+def test_excuses_are_still_needed(sources):
+    names = {source.name for source in sources}
+    stale = [excuse for excuse in EXCUSED if excuse.partition("::")[0] not in names]
+    assert not stale, f"excused, but gone: {stale}"
+
+
+def test_what_training_imports_can_be_read_in_an_afternoon():
+    graph = grimp.build_graph("trainwright", cache_dir=None, exclude_type_checking_imports=True)
+    # Model families are found by file name, so no import statement shows them: they count all the same.
+    roots = graph.find_descendants("trainwright.stages.train") | graph.find_descendants("trainwright.model.families")
+    assert roots, "trainwright.stages.train is gone: measure what took its place"
+    reached = roots.union(*(graph.find_upstream_modules(module) for module in roots))
+    parents = {module.rpartition(".")[0] for module in reached}
+    lines = {module: _lines(module) for module in reached | parents if module}
+    most = sorted(lines.items(), key=lambda item: -item[1])[:10]
+    assert sum(lines.values()) <= MAX_TRAIN_LINES, (
+        f"{sum(lines.values())} lines in {len(lines)} modules, most in {most}"
+    )
+
+
+def _lines(module: str) -> int:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module
+    assert spec.origin is not None, module
+    return len(Path(spec.origin).read_text(encoding="utf-8").splitlines())

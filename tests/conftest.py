@@ -1,0 +1,54 @@
+"""What every test stands on: one thread, no network, no settings of whoever runs it, and a reason where a GPU is missing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+# Before anything imports torch. One thread: results do not depend on the number of cores, and two test processes do not
+# fight over them. No hub: a test that would download says so at once.
+os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
+for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
+    del os.environ[_name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked ``cuda`` where there is no GPU; torch is imported only when such a test was collected."""
+    wanting = [item for item in items if item.get_closest_marker("cuda")]
+    if not wanting:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in wanting:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    """Refuse every connection that leaves this machine: tests bring their own data and servers."""
+
+    def guarded(connect: Any) -> Any:
+        def checked(self: socket.socket, address: Any) -> Any:
+            if self.family in {socket.AF_INET, socket.AF_INET6} and not _is_local(address[0]):
+                raise AssertionError(f"a test tried to reach {address[0]}:{address[1]}; tests use the loopback only")
+            return connect(self, address)
+
+        return checked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+        yield
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
