@@ -1,4 +1,4 @@
-"""What every test stands on: one thread, no network, no settings of whoever runs it, and a reason where a GPU is missing."""
+"""What every test stands on: one thread, no network, no settings of whoever runs it."""
 
 from __future__ import annotations
 

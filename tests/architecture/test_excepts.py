@@ -20,20 +20,22 @@ def test_no_broad_except(package):
 
 
 def test_no_handler_does_nothing(package):
-    silent = []
-    for source in package:
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.ExceptHandler) and all(isinstance(statement, ast.Pass) for statement in node.body):
-                silent.append(f"{source.name}:{node.lineno}")
+    silent = [
+        f"{source.name}:{node.lineno}"
+        for source in package
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ExceptHandler) and all(isinstance(statement, ast.Pass) for statement in node.body)
+    ]
     assert not silent, f"except: pass (contextlib.suppress names what is expected): {silent}"
 
 
 def test_nothing_broad_is_suppressed(package):
-    broad = []
-    for source in package:
-        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call)):
-            if ast.unparse(call.func).endswith("suppress") and {"Exception", "BaseException"} & _names(call.args):
-                broad.append(f"{source.name}:{call.lineno}")
+    broad = [
+        f"{source.name}:{call.lineno}"
+        for source in package
+        for call in (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+        if ast.unparse(call.func).endswith("suppress") and {"Exception", "BaseException"} & _names(call.args)
+    ]
     assert not broad, f"suppresses everything: {broad}"
 
 

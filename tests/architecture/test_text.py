@@ -66,7 +66,7 @@ def test_changelog_knows_this_version(repository):
 
 
 def _outline(page: Path) -> list[str]:
-    """What two translations share: heading levels, table shapes, and code, of which only the comments are translated."""
+    """What two translations share: heading levels, table shapes, and code but for its comments."""
     outline: list[str] = []
     fence = ""
     for line in page.read_text(encoding="utf-8").splitlines():
