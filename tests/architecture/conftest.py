@@ -27,6 +27,11 @@ class Source:
         return self.path.relative_to(REPOSITORY).as_posix()
 
     @cached_property
+    def module(self) -> str:
+        """The name it is imported by, for a file of the package."""
+        return self.name.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    @cached_property
     def text(self) -> str:
         return self.path.read_text(encoding="utf-8")
 
