@@ -10,8 +10,10 @@ from trainwright.core.config.shape import Shape
 from trainwright.core.config.text import read_json, read_yaml, scalar
 from trainwright.core.config.tree import Layer, Node, Origin, dotted, said, shown
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_SUFFIXES = (".yaml", ".yml", ".json")
 _PATCHES = ("environment", "override")
 
 
@@ -53,9 +55,11 @@ def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) 
 
 def _unreadable(path: Path, label: str, error: OSError) -> RecipeError:
     if isinstance(error, FileNotFoundError):
-        near = sorted(other.name for other in path.parent.glob("*") if other.suffix in (".yaml", ".yml", ".json"))
-        there = f"{path.parent} has {', '.join(near[:6])}" if near else None
-        return RecipeError("no such file", where=label, fix=there)
+        there = sorted(other.name for other in path.parent.glob("[!.]*") if other.suffix in _SUFFIXES)
+        near = did_you_mean(path.name, there)
+        return RecipeError(
+            "no such file", where=label, fix=near or (f"there is {', '.join(there[:6])}" if there else None)
+        )
     if isinstance(error, IsADirectoryError):
         return RecipeError("a directory", where=label, expected="a .yaml or .json file")
     return RecipeError("cannot be read", where=label, seen=error.strerror or str(error))

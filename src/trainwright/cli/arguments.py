@@ -1,0 +1,101 @@
+"""Arguments that commands share: the recipe, its overrides and preset, the workspace."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trainwright
+from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+
+if TYPE_CHECKING:
+    import argparse
+
+    from trainwright.core.config import Loaded
+    from trainwright.spec.recipe import Recipe
+
+RESERVED = frozenset(("TRAINWRIGHT_WORKSPACE", "TRAINWRIGHT_DEBUG"))
+"""Environment variables that are not keys of the recipe."""
+
+_OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
+
+
+def add_recipe(parser: CommandParser) -> None:
+    """``RECIPE.yaml ... KEY=VALUE ... --preset NAME``; ``load_recipe`` reads them."""
+    parser.add_argument(
+        "inputs", nargs="*", metavar="RECIPE|KEY=VALUE", help="recipe files, later ones win, and keys set over them"
+    )
+    parser.add_argument("--preset", metavar="NAME", help="ready-made settings below the recipe files")
+
+
+def add_workspace(parser: CommandParser) -> None:
+    """``--workspace DIR``; ``workspace_of`` reads it."""
+    parser.add_argument(
+        "--workspace",
+        type=Path,
+        metavar="DIR",
+        help="where results are kept (default: $TRAINWRIGHT_WORKSPACE, or runs/<name of the recipe>)",
+    )
+
+
+def workspace_of(args: argparse.Namespace, *, name: str) -> Path:
+    """The directory that keeps the results of the recipe called ``name``."""
+    chosen = args.workspace or os.environ.get("TRAINWRIGHT_WORKSPACE")
+    return Path(chosen) if chosen else Path("runs") / name
+
+
+def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
+    """The recipe from the files, preset, environment and overrides of a command line.
+
+    Raises:
+        RecipeError: there is none, or an unknown preset.
+        RecipeErrors: everything that is wrong in it.
+    """
+    # pydantic and the recipe's models take longer to import than all of --help may.
+    from trainwright.core.config import load
+    from trainwright.spec.recipe import Recipe
+
+    files, overrides = split_inputs(args.inputs)
+    if not files and args.preset is None:
+        raise RecipeError(
+            "no recipe",
+            expected="a recipe file or --preset NAME",
+            fix=f"for example: trainwright {args.command} recipes/quickstart.yaml",
+        )
+    preset = None if args.preset is None else preset_file(args.preset)
+    return load(Recipe, files=files, preset=preset, overrides=overrides, environ=os.environ, ignore=RESERVED)
+
+
+def split_inputs(inputs: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files and ``key=value`` overrides; a path with a slash before its ``=`` is a path."""
+    overrides = [text for text in inputs if _OVERRIDE.match(text)]
+    return [Path(text) for text in inputs if not _OVERRIDE.match(text)], overrides
+
+
+def presets() -> dict[str, Path]:
+    """Names of the presets that come with trainwright, and their files."""
+    directory = Path(trainwright.__file__).parent / "catalog" / "presets"
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+
+
+def preset_file(name: str) -> Path:
+    """The file of a preset.
+
+    Raises:
+        RecipeError: no such preset.
+    """
+    known = presets()
+    if name not in known:
+        raise RecipeError(
+            "unknown preset",
+            where="--preset",
+            seen=repr(name),
+            expected=f"one of {', '.join(known)}" if known else None,
+            fix=did_you_mean(name, known),
+        )
+    return known[name]

@@ -1,0 +1,74 @@
+"""argparse with this project's manners: errors are RecipeErrors, recipes and options may come in any order."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of one command, or of one subcommand."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+        self.subcommands: dict[str, CommandParser] = {}
+        self._intermixing = False
+
+    def add_subcommand(self, name: str, help: str) -> CommandParser:  # noqa: A002  # argparse's own word for it
+        """A subcommand; its name is in ``args.subcommand``. Common arguments are added to it."""
+        if self._subparsers is None:
+            self._choice = self.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+        parser = self._choice.add_parser(name, help=help, description=f"{help[:1].upper()}{help[1:]}.")
+        assert isinstance(parser, CommandParser)
+        self.subcommands[name] = parser
+        add_common(parser)
+        return parser
+
+    def prog_of(self, args: argparse.Namespace) -> str:
+        """The words that lead to what ``args`` call: ``trainwright config show``."""
+        return f"{self.prog} {args.subcommand}" if self.subcommands else self.prog
+
+    def parse_known_args(  # type: ignore[override]  # argparse's overloads
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does, with ``recipe.yaml --json key=value`` in any order."""
+        if self.subcommands or self._intermixing:
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True  # parse_known_intermixed_args calls this method again
+        try:
+            found, unknown = super().parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
+        if unknown:
+            self._refuse(unknown)
+        return found, unknown
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        options = [option for action in self._actions for option in action.option_strings]
+        flag = unknown[0].partition("=")[0]
+        fix = did_you_mean(flag, options) or f"see: {self.prog} --help"
+        raise RecipeError("unknown argument", where=self.prog, seen=repr(" ".join(unknown)), fix=fix)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse finds wrong.
+
+        Raises:
+            RecipeError: always.
+        """
+        raise RecipeError(message, where=self.prog, fix=f"see: {self.prog} --help")
+
+
+def add_common(parser: CommandParser) -> None:
+    """The arguments that every command has."""
+    group = parser.add_argument_group("common options")
+    group.add_argument("--json", action="store_true", help="print one JSON document on stdout, errors too")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
+    group.add_argument("-v", "--verbose", action="store_true", help="every metric as a line")
+    group.add_argument("--no-color", action="store_true", help="no colours (so does NO_COLOR)")
+    group.add_argument("--debug", action="store_true", help="the traceback of an error (so does TRAINWRIGHT_DEBUG)")
