@@ -1,0 +1,1 @@
+"""Measures a trained model on held-out text and places it beside compressors and n-grams."""
