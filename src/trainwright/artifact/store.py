@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,10 @@ class Artifact:
     path: Path
     manifest: Manifest
 
-    @property
-    def digest(self) -> str:
-        """sha256 over the files' digests: equal content, equal digest, wherever and however it was made."""
-        return digest([(entry.path, entry.sha256) for entry in self.manifest.files])
+    def digest(self, patterns: tuple[str, ...] = ("*",)) -> str:
+        """sha256 over the digests of the files that match: equal content, equal digest, however it was made."""
+        chosen = (entry for entry in self.manifest.files if any(fnmatch(entry.path, pattern) for pattern in patterns))
+        return digest([(entry.path, entry.sha256) for entry in chosen])
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -66,6 +67,17 @@ class Artifact:
         for entry in self.manifest.files:
             if names is None or entry.path in names:
                 verify_file(self.path, entry)
+
+
+def directory_digest(path: Path) -> str:
+    """sha256 over the names and contents of a directory's files.
+
+    Raises:
+        DataError: there is no such directory, or it is empty.
+    """
+    if not path.is_dir() or not any(path.iterdir()):
+        raise DataError("no files here", where=path, expected="a directory with a model in it")
+    return digest(sorted((entry.path, entry.sha256) for entry in _entries(path)))
 
 
 def verify_file(root: Path, entry: FileEntry) -> None:

@@ -14,7 +14,8 @@ from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
 from trainwright.spec.model import ModelSpec
 
-Mask = Bool[Tensor, "batch one seq keys"]
+Mask = Bool[Tensor, "batch one seq keys"] | Float[Tensor, "batch one seq keys"]
+"""True, or 0, where a token may look; False, or -inf, where it may not."""
 Rotary = tuple[Float[Tensor, "batch one seq half"], Float[Tensor, "batch one seq half"]]
 
 
@@ -73,15 +74,34 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
+        # Without a mask, a lone query is the newest token and sees every key; several stand in causal order.
         mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=self.kv_heads != self.heads
-        )
+            query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1,
+            enable_gqa=self.kv_heads != self.heads,
+        )  # fmt: skip
         return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))  # type: ignore[no-any-return]
 
 
-def document_mask(documents: Int[Tensor, "batch seq"]) -> Mask:
+def document_mask(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch one seq keys"]:
     """True where a token may look: at itself and earlier tokens of its own document."""
     seq = documents.shape[1]
     same = documents[:, :, None] == documents[:, None, :]
     causal = torch.ones(seq, seq, dtype=torch.bool, device=documents.device).tril()
     return (same & causal).unsqueeze(1)
+
+
+def document_ids(tokens: Int[Tensor, "batch seq"], end_of_text: int) -> Int[Tensor, "batch seq"]:
+    """A number per token that changes where a document begins.
+
+    The end-of-text token opens the next document, so that a document's first token is predicted from it alone, and
+    it is itself predicted from the document it closes: every target counts and none leaks.
+    """
+    return (tokens == end_of_text).cumsum(dim=1)
+
+
+def document_positions(documents: Int[Tensor, "batch seq"]) -> Int[Tensor, "batch seq"]:
+    """Where each token stands in its document, counted from 0."""
+    index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return index - torch.where(begins, index, 0).cummax(dim=1).values

@@ -1,0 +1,379 @@
+"""Token shards: a dataset's documents as token ids in flat files, read through memory maps.
+
+A dataset directory holds ``dataset.json``, ``tokenizer.json`` and, for each split, ``<split>-NNNNN.tokens`` (ids and
+nothing else) beside ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was). The layout and its
+invariants are written down in ``docs/formats/token-shards.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.artifact.store import write_atomically, writing
+from trainwright.core.errors import DataError
+
+DATASET = "dataset.json"
+FORMAT = 1
+"""Version of the layout, in ``dataset.json``."""
+SHARD_TOKENS = 1 << 29
+"""A shard is closed by the document that reaches this many tokens (1 GiB of 16-bit ids)."""
+
+_MAGIC = b"TWINDEX1"
+_HEADER = struct.Struct("<8sQ")
+_REMAKE = "delete this artefact and run the same command to make it again"
+
+Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
+
+
+def token_dtype(vocabulary: int) -> np.dtype[Any]:
+    """The little-endian type of an id: 16 bits while they suffice, then 32."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+# ------------------------------------------------------------------------------------------------------------- one shard
+def write_shard(stem: Path, tokens: Sequence[Tokens], ends: NDArray[np.uint64], text_bytes: NDArray[np.uint64]) -> None:
+    """Write ``<stem>.tokens`` and ``<stem>.index`` atomically, the index last.
+
+    Args:
+        stem: path without a suffix.
+        tokens: pieces of the id stream, in order, already of the dataset's type.
+        ends: for each document the position just after its end-of-text id.
+        text_bytes: for each document the UTF-8 bytes of its text.
+
+    Raises:
+        MachineError: the disk is full or cannot be written.
+    """
+    path = stem.with_name(stem.name + ".tokens")
+    temporary = path.with_name(f".{path.name}.tmp")
+    with writing(path):
+        with temporary.open("wb") as stream:
+            for piece in tokens:
+                stream.write(np.ascontiguousarray(piece).data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
+        write_atomically(stem.with_name(stem.name + ".index"), index)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shard:
+    """One pair of files. ``ends`` and ``text_bytes`` are memory maps of shape ``[documents]``."""
+
+    path: Path
+    tokens: Tokens
+    ends: NDArray[np.uint64]
+    text_bytes: NDArray[np.uint64]
+
+
+def open_shard(stem: Path, dtype: np.dtype[Any]) -> Shard:
+    """Map a shard and check that its two files agree.
+
+    Raises:
+        DataError: a file is missing, cut short, or says something impossible; names the file.
+    """
+    path, index = stem.with_name(stem.name + ".tokens"), stem.with_name(stem.name + ".index")
+    ends, text_bytes = _open_index(index)
+    if not path.is_file():
+        raise DataError("a token shard is missing", where=path, fix=_REMAKE)
+    size = path.stat().st_size
+    if size % dtype.itemsize:
+        raise DataError(
+            "damaged token shard: its size is no whole number of ids", where=path,
+            seen=f"{size} bytes", expected=f"a multiple of {dtype.itemsize}", fix=_REMAKE,
+        )  # fmt: skip
+    expected = int(ends[-1]) if len(ends) else 0
+    if size // dtype.itemsize != expected:
+        raise DataError(
+            "damaged token shard: it does not hold what its index says", where=path,
+            seen=f"{size // dtype.itemsize} tokens", expected=f"{expected} tokens", fix=_REMAKE,
+        )  # fmt: skip
+    tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
+    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes)
+
+
+def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    if not path.is_file():
+        raise DataError("the index of a token shard is missing", where=path, fix=_REMAKE)
+    with path.open("rb") as stream:
+        head = stream.read(_HEADER.size)
+    if len(head) < _HEADER.size or head[:8] != _MAGIC:
+        raise DataError(
+            "not an index of a token shard", where=path, seen=repr(head[:8]), expected=repr(_MAGIC), fix=_REMAKE
+        )
+    documents = _HEADER.unpack(head)[1]
+    size, expected = path.stat().st_size, _HEADER.size + 16 * documents
+    if size != expected:
+        raise DataError(
+            f"damaged index: {documents} documents need another size", where=path,
+            seen=f"{size} bytes", expected=f"{expected} bytes", fix=_REMAKE,
+        )  # fmt: skip
+    if not documents:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64)
+    table = np.memmap(path, dtype="<u8", mode="r", offset=_HEADER.size, shape=(2, documents))
+    ends = table[0]
+    if ends[0] == 0 or bool(np.any(ends[1:] <= ends[:-1])):
+        raise DataError("damaged index: the documents' ends do not ascend", where=path, fix=_REMAKE)
+    return ends, table[1]
+
+
+# ---------------------------------------------------------------------------------------------------------------- writing
+class SplitWriter:
+    """Appends documents to the shards of one split.
+
+    Args:
+        directory: the dataset's directory.
+        name: the split's name.
+        vocabulary: every id is below it.
+        end_of_text_id: appended to each document.
+        shard_tokens: a shard is closed by the document that reaches this many tokens.
+    """
+
+    def __init__(
+        self, directory: Path, name: str, *, vocabulary: int, end_of_text_id: int, shard_tokens: int = SHARD_TOKENS
+    ) -> None:
+        self._directory = directory
+        self._name = name
+        self._dtype = token_dtype(vocabulary)
+        self._end_of_text = np.array([end_of_text_id], self._dtype)
+        self._shard_tokens = shard_tokens
+        self._shards: list[dict[str, int]] = []
+        self._text_bytes_total = 0
+        self._start()
+
+    def _start(self) -> None:
+        self._pieces: list[Tokens] = []
+        self._ends: list[NDArray[np.uint64]] = []
+        self._bytes: list[NDArray[np.uint64]] = []
+        self._tokens = 0
+
+    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int) -> None:
+        """Add one document; the end-of-text id is added here."""
+        tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
+        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64))
+
+    def extend(self, tokens: Tokens, ends: NDArray[np.uint64], text_bytes: NDArray[np.uint64]) -> None:
+        """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``."""
+        first = 0
+        while first < len(ends):
+            begin = int(ends[first - 1]) if first else 0
+            room = begin + max(self._shard_tokens - self._tokens, 1)
+            last = min(int(np.searchsorted(ends, np.uint64(room))), len(ends) - 1)
+            self._pieces.append(tokens[begin : int(ends[last])])
+            self._ends.append(ends[first : last + 1] - np.uint64(begin) + np.uint64(self._tokens))
+            self._bytes.append(text_bytes[first : last + 1])
+            self._tokens += int(ends[last]) - begin
+            if self._tokens >= self._shard_tokens:
+                self._roll()
+            first = last + 1
+
+    def _roll(self) -> None:
+        stem = self._directory / f"{self._name}-{len(self._shards):05d}"
+        ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
+        write_shard(stem, self._pieces, ends, text_bytes)
+        self._shards.append({"tokens": self._tokens, "documents": len(ends)})
+        self._text_bytes_total += int(text_bytes.sum())
+        self._start()
+
+    def close(self) -> dict[str, Any]:
+        """Write the last shard; returns the split's entry for ``dataset.json``."""
+        if self._ends:
+            self._roll()
+        return {
+            "tokens": sum(shard["tokens"] for shard in self._shards),
+            "documents": sum(shard["documents"] for shard in self._shards),
+            "text_bytes": self._text_bytes_total,
+            "shards": self._shards,
+        }
+
+
+def write_dataset(
+    directory: Path, *, vocabulary: int, end_of_text: str, end_of_text_id: int, splits: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave."""
+    record = {
+        "format": FORMAT,
+        "vocabulary": vocabulary,
+        "dtype": token_dtype(vocabulary).name,
+        "end_of_text": {"text": end_of_text, "id": end_of_text_id},
+        "tokenizer": "tokenizer.json",
+        "splits": {name: dict(entry) for name, entry in splits.items()},
+    }
+    with writing(directory):
+        write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+# ---------------------------------------------------------------------------------------------------------------- reading
+class TokenSplit:
+    """The tokens of one split as one sequence, over all its shards. Positions are counted from its start.
+
+    Attributes:
+        name: "train", "validation" or "test".
+        tokens: how many, end-of-text ids included.
+        documents: how many.
+        text_bytes: UTF-8 bytes of all cleaned texts, for bits per byte.
+    """
+
+    def __init__(self, name: str, shards: Sequence[Shard], *, vocabulary: int, dtype: np.dtype[Any]) -> None:
+        self.name = name
+        self._shards = tuple(shards)
+        self._vocabulary = vocabulary
+        self._dtype = dtype
+        self._starts = list(itertools.accumulate((len(shard.tokens) for shard in shards), initial=0))
+        self.tokens = self._starts[-1]
+        self.documents = sum(len(shard.ends) for shard in shards)
+
+    @cached_property
+    def text_bytes(self) -> int:
+        """UTF-8 bytes of all the split's texts."""
+        return sum(int(shard.text_bytes.sum()) for shard in self._shards)
+
+    def read(self, start: int, stop: int) -> Tokens:
+        """Ids of positions ``start`` to ``stop``: shape ``[stop - start]``, the dataset's own unsigned type, a copy.
+
+        Raises:
+            DataError: an id is not in the vocabulary; names the shard and the position.
+            IndexError: the range leaves the split.
+        """
+        out: Tokens = np.empty(self._checked(start, stop), self._dtype)
+        for shard, begin, low, high in self._overlaps(start, stop):
+            out[begin + low - start : begin + high - start] = shard.tokens[low:high]
+            self._check_ids(shard, low, high)
+        return out
+
+    def document_ids(self, start: int, stop: int) -> NDArray[np.int32]:
+        """For each position the document it belongs to, counted from the first one's: shape ``[stop - start]``.
+
+        An end-of-text id belongs to the document that it ends.
+
+        Raises:
+            IndexError: the range leaves the split.
+        """
+        lengths: list[NDArray[np.int64]] = []
+        self._checked(start, stop)
+        for shard, _, low, high in self._overlaps(start, stop):
+            first = int(np.searchsorted(shard.ends, np.uint64(low), side="right"))
+            last = int(np.searchsorted(shard.ends, np.uint64(high), side="left"))
+            ends = np.minimum(shard.ends[first : last + 1].astype(np.int64), high)
+            lengths.append(np.diff(ends, prepend=low))
+        counts = np.concatenate(lengths) if lengths else np.empty(0, np.int64)
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+    @cached_property
+    def document_ends(self) -> NDArray[np.uint64]:
+        """For each document the position just after its end-of-text id: shape ``[documents]``, ascending."""
+        if len(self._shards) == 1:
+            return self._shards[0].ends
+        parts = [shard.ends + np.uint64(start) for shard, start in zip(self._shards, self._starts, strict=False)]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+    @cached_property
+    def document_bytes(self) -> NDArray[np.uint64]:
+        """For each document the UTF-8 bytes of its text: shape ``[documents]``."""
+        if len(self._shards) == 1:
+            return self._shards[0].text_bytes
+        return np.concatenate([shard.text_bytes for shard in self._shards] or [np.empty(0, np.uint64)])
+
+    def require_tokens(self, tokens: int, *, needed_for: str) -> None:
+        """Make sure that the split is long enough.
+
+        Raises:
+            DataError: it holds fewer tokens.
+        """
+        if self.tokens < tokens:
+            raise DataError(
+                f"the {self.name} split is too short for {needed_for}", seen=f"{self.tokens:,} tokens",
+                expected=f"at least {tokens:,}", fix="give it more documents (data.sources, data.split) or ask for less",
+            )  # fmt: skip
+
+    def _checked(self, start: int, stop: int) -> int:
+        if not 0 <= start <= stop <= self.tokens:
+            raise IndexError(f"positions {start}..{stop} of split {self.name!r}, which has {self.tokens} tokens")
+        return stop - start
+
+    def _overlaps(self, start: int, stop: int) -> list[tuple[Shard, int, int, int]]:
+        """Shards that overlap the range: (shard, its start in the split, first and last position in the shard)."""
+        found = []
+        for shard, begin in zip(self._shards, self._starts, strict=False):
+            low, high = max(start - begin, 0), min(stop - begin, len(shard.tokens))
+            if low < high:
+                found.append((shard, begin, low, high))
+        return found
+
+    def _check_ids(self, shard: Shard, low: int, high: int) -> None:
+        ids = shard.tokens[low:high]
+        if int(ids.max()) >= self._vocabulary:
+            at = low + int(np.argmax(ids >= self._vocabulary))
+            raise DataError(
+                "damaged token shard: an id outside the vocabulary", where=f"{shard.path}, token {at}",
+                seen=int(shard.tokens[at]), expected=f"below {self._vocabulary}", fix=_REMAKE,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDataset:
+    """A prepared corpus: its splits and what the ids mean."""
+
+    path: Path
+    vocabulary: int
+    end_of_text: str
+    end_of_text_id: int
+    dtype: np.dtype[Any]
+    splits: Mapping[str, TokenSplit]
+    tokenizer_path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> TokenDataset:
+        """Map the dataset at ``path``; checks structure, not digests (``Artifact.verify`` does that).
+
+        Raises:
+            DataError: no dataset, an unknown layout, or a shard that contradicts ``dataset.json``.
+        """
+        source = path / DATASET
+        if not source.is_file():
+            raise DataError("no dataset here", where=path, expected=f"a directory with {DATASET}", fix="run: trainwright data")
+        try:
+            record = json.loads(source.read_text(encoding="utf-8"))
+            layout, vocabulary, dtype = record["format"], int(record["vocabulary"]), token_dtype(int(record["vocabulary"]))
+            end_of_text = record["end_of_text"]
+            entries = [(name, entry, [dict(shard) for shard in entry["shards"]]) for name, entry in record["splits"].items()]
+            if layout != FORMAT or record["dtype"] != dtype.name:
+                raise DataError(
+                    "unknown layout of a dataset", where=source,
+                    seen=f"format {layout}, {record['dtype']}", expected=f"format {FORMAT}, {dtype.name}",
+                )  # fmt: skip
+            splits = {name: _open_split(path, name, shards, vocabulary, dtype) for name, _, shards in entries}
+            return cls(
+                path=path, vocabulary=vocabulary, end_of_text=end_of_text["text"], end_of_text_id=end_of_text["id"],
+                dtype=dtype, splits=MappingProxyType(splits), tokenizer_path=path / record["tokenizer"],
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError("damaged dataset description", where=source, seen=repr(error), fix=_REMAKE) from error
+
+
+def _open_split(
+    path: Path, name: str, entries: Sequence[Mapping[str, int]], vocabulary: int, dtype: np.dtype[Any]
+) -> TokenSplit:
+    shards = []
+    for number, entry in enumerate(entries):
+        shard = open_shard(path / f"{name}-{number:05d}", dtype)
+        seen, expected = (len(shard.tokens), len(shard.ends)), (entry["tokens"], entry["documents"])
+        if seen != expected:
+            raise DataError(
+                f"a token shard contradicts {DATASET}", where=shard.path, seen="%d tokens, %d documents" % seen,
+                expected="%d tokens, %d documents" % expected, fix=_REMAKE,
+            )  # fmt: skip
+        shards.append(shard)
+    return TokenSplit(name, shards, vocabulary=vocabulary, dtype=dtype)

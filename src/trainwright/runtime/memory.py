@@ -1,0 +1,141 @@
+"""Measured memory, by the same classes that the planner predicts."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from trainwright.spec.measures import MemoryUse
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+def resident_bytes() -> int:
+    """Bytes of this process in physical memory now (Linux), or its peak where only that is known."""
+    return _status("VmRSS") or _lifetime_peak()
+
+
+def peak_resident_bytes() -> int:
+    """Highest resident bytes since ``reset_peak``, or since the process began where it cannot be reset."""
+    return _status("VmHWM") or _lifetime_peak()
+
+
+def reset_peak(device: torch.device) -> None:
+    """Forget earlier peaks; give freed heap back first, so that earlier work does not count as ours."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR.exists():
+        ctypes.CDLL(None).malloc_trim(0)
+        _CLEAR.write_text(_RESET_PEAK)
+
+
+def _status(field: str) -> int:
+    if not _STATUS.exists():
+        return 0
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _lifetime_peak() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def tensor_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the tensors' storages, each storage once."""
+    storages = {storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}
+    return sum(storages.values())
+
+
+class SavedBytes:
+    """Bytes that autograd keeps for the backward pass, each storage once; parameters do not count."""
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        self._storages: dict[int, int] = {}
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what is saved within."""
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor):
+            yield
+
+    def _pack(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._known:
+            self._storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes counted so far."""
+        return sum(self._storages.values())
+
+
+class LiveBytes(TorchDispatchMode):
+    """The most bytes that tensors made inside this context hold at one moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._live: dict[int, int] = {}
+        self.peak_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._watch(tensor.untyped_storage())
+        self.peak_bytes = max(self.peak_bytes, sum(self._live.values()))
+        return result
+
+    def _watch(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key not in self._live:
+            self._live[key] = storage.nbytes()
+            weakref.finalize(storage, self._live.pop, key, None)
+
+
+def measured_use(
+    *, device: torch.device, baseline_bytes: int, weights: int, gradients: int, optimizer: int, activations: int, logits: int
+) -> MemoryUse:
+    """The peak of a training run by class.
+
+    Args:
+        device: where it ran; on CUDA the peak is torch's allocated peak and ``reserved_unused`` what it holds beyond.
+        baseline_bytes: resident bytes before the model was built (0 on CUDA).
+        weights, gradients, optimizer: bytes of those tensors.
+        activations: bytes saved for the backward pass of one micro batch.
+        logits: bytes of one chunk of logits and its gradient.
+
+    Returns:
+        Classes that sum to the measured peak; what none of them explains is ``workspace``, with the baseline.
+    """
+    unused = 0
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+        unused = torch.cuda.max_memory_reserved(device) - peak
+    else:
+        peak = peak_resident_bytes()
+    explained = weights + gradients + optimizer + activations + logits
+    return MemoryUse(
+        weights=weights, gradients=gradients, optimizer=optimizer, activations=activations, logits=logits,
+        workspace=max(peak - explained, baseline_bytes), reserved_unused=unused,
+    )  # fmt: skip

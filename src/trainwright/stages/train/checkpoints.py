@@ -1,0 +1,154 @@
+"""Checkpoints: complete or absent, digested, and all that is needed to go on to the same bits.
+
+``checkpoints/step-00000120/`` holds ``model.json`` ``model.safetensors`` ``tokenizer.json`` (a model bundle of its
+own), ``optimizer.safetensors``, ``state.json`` and, written last, ``checkpoint.json`` with every file's digest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.store import verify_file, write_atomically, writing
+from trainwright.core.errors import DataError, TrainingError
+from trainwright.core.fingerprint import file_digest
+from trainwright.core.records import from_json, to_json
+from trainwright.model.decoder import Decoder
+from trainwright.spec.manifest import FileEntry
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.optimizer import Optimizers
+
+INDEX = "checkpoint.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """Where a run stands: the step decides data, learning rate and all; the rest is a record of what it cost."""
+
+    step: int = 0
+    resumes: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    def spent(self, times: PhaseTimes) -> Progress:
+        """The same place with more time spent on getting there."""
+        return replace(self, phases={name: self.phases.get(name, 0.0) + part for name, part in times.as_dict().items()})
+
+
+class Checkpoints:
+    """The checkpoints of one run, newest last."""
+
+    def __init__(self, root: Path, *, keep: int, tokenizer: Path, events: Events) -> None:
+        self.root = root
+        self._keep = keep
+        self._tokenizer = tokenizer
+        self._events = events
+        root.mkdir(parents=True, exist_ok=True)
+
+    def paths(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        return sorted(path.parent for path in self.root.glob(f"step-*/{INDEX}"))
+
+    def save(self, model: Decoder, optimizers: Optimizers, progress: Progress) -> Path:
+        """Write a checkpoint, then drop the oldest beyond ``keep``.
+
+        Raises:
+            MachineError: the disk is full or cannot be written; earlier checkpoints stay.
+        """
+        final = self.root / f"step-{progress.step:08d}"
+        partial = self.root / f".{final.name}"
+        for path in (partial, final):
+            shutil.rmtree(path, ignore_errors=True)
+        with writing(partial):
+            partial.mkdir()
+            write_bundle(partial, model, self._tokenizer)
+            save_file({name: tensor.contiguous() for name, tensor in optimizers.tensors()}, partial / "optimizer.safetensors")
+            write_atomically(partial / "state.json", json.dumps(asdict(progress)).encode())
+            entries = [
+                FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))
+                for path in sorted(partial.iterdir())
+            ]
+            write_atomically(partial / INDEX, json.dumps([to_json(entry) for entry in entries], indent=1).encode())
+            partial.rename(final)
+        for old in self.paths()[: -self._keep]:
+            shutil.rmtree(old)
+        return final
+
+    def restore(self, model: Decoder, optimizers: Optimizers) -> Progress | None:
+        """Load the newest undamaged checkpoint, or None where there is none.
+
+        A damaged one is named in a message and passed over: it is never trained on.
+
+        Raises:
+            TrainingError: there are checkpoints, and all of them are damaged.
+        """
+        damage: list[DataError] = []
+        for path in reversed(self.paths()):
+            try:
+                verify(path)
+            except DataError as error:
+                damage.append(error)
+                self._events.message(f"passing over a damaged checkpoint: {error.where}: {error.what}")
+                continue
+            return load(path, model, optimizers)
+        if damage:
+            raise TrainingError(
+                "every checkpoint of this run is damaged", where=damage[0].where, seen=damage[0].what,
+                fix=f"delete {self.root.parent} to train from the start",
+            )  # fmt: skip
+        return None
+
+
+def write_bundle(directory: Path, model: Decoder, tokenizer: Path) -> None:
+    """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
+    weights = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    write_atomically(directory / "model.json", json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
+    save_file(weights, directory / "model.safetensors")
+    shutil.copyfile(tokenizer, directory / "tokenizer.json")
+
+
+def verify(path: Path) -> None:
+    """Compare a checkpoint's files with its index.
+
+    Raises:
+        DataError: the index cannot be read, or a file is missing or damaged; names it.
+    """
+    try:
+        entries = json.loads((path / INDEX).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError("the checkpoint's index cannot be read", where=path / INDEX, seen=str(error)) from error
+    for entry in entries:
+        verify_file(path, from_json(FileEntry, entry, where=str(path / INDEX)))
+
+
+def load(path: Path, model: Decoder, optimizers: Optimizers) -> Progress:
+    """Take over weights, optimizer state and progress of a verified checkpoint."""
+    load_weights(model, load_file(path / "model.safetensors"))
+    optimizers.load(load_file(path / "optimizer.safetensors"))
+    return from_json(Progress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
+
+
+def load_weights(model: Decoder, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy weights into the model by name.
+
+    Raises:
+        TrainingError: a name or a shape does not match; names it.
+    """
+    own = dict(model.named_parameters())
+    odd = sorted(own.keys() ^ weights.keys())
+    if odd:
+        raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            if parameter.shape != weights[name].shape:
+                raise TrainingError(
+                    f"the weight {name!r} does not belong to this model",
+                    seen=str(tuple(weights[name].shape)), expected=str(tuple(parameter.shape)),
+                )  # fmt: skip
+            parameter.copy_(weights[name])

@@ -1,0 +1,116 @@
+"""What training tells the world: events at a cadence, TensorBoard beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+
+from trainwright.artifact.events import Events
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.step import Update
+
+
+class Board(Protocol):
+    """The part of ``torch.utils.tensorboard.SummaryWriter`` that is used here."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Record one number."""
+
+    def close(self) -> None:
+        """Write out what is buffered."""
+
+
+class Metrics:
+    """Gathers updates and reports their mean every so many steps."""
+
+    def __init__(
+        self, events: Events, board: Board | None, *, steps: int, batch_tokens: int, flops_per_token: float,
+        peak_flops_per_s: float | None,
+    ) -> None:  # fmt: skip
+        """
+        Args:
+            events: where to report.
+            board: where to report as well, or None.
+            steps: updates of the whole run.
+            batch_tokens: tokens of one update.
+            flops_per_token: model FLOPs of training on one token, forward and backward.
+            peak_flops_per_s: dense matmul rate of the device in the run's dtype; None where unknown: no MFU then.
+        """
+        self._events, self._board = events, board
+        self._steps, self._batch_tokens = steps, batch_tokens
+        self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
+        self._updates: list[Update] = []
+
+    def add(self, update: Update) -> None:
+        """Take in one update; its tensors are not read yet, so that nothing waits for the device."""
+        self._updates.append(update)
+
+    def report(self, step: int, rate: float, times: PhaseTimes) -> float:
+        """Report the updates since the last report and forget them.
+
+        Args:
+            step: updates done so far.
+            rate: the learning rate of the last one.
+            times: seconds since the last report, by phase.
+
+        Returns:
+            The mean loss in nats per token; NaN or infinity where an update or its gradient was.
+        """
+        count = len(self._updates)
+        targets = sum(int(update.targets) for update in self._updates)
+        loss = sum(float(update.loss_sum) for update in self._updates) / targets
+        norm = max(float(update.grad_norm) for update in self._updates)
+        self._updates.clear()
+        train_s = times.total_s - times.evaluate - times.checkpoint
+        speed = count * self._batch_tokens / train_s
+        self.metric("train/loss", loss, step=step, unit="nats/token")
+        self.metric("train/lr", rate, step=step)
+        self.metric("train/grad_norm", norm, step=step)
+        self.metric("train/tokens_per_s", speed, step=step, unit="tokens/s")
+        self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")
+        if self._peak is not None:
+            self.metric("train/mfu", speed * self._flops_per_token / self._peak, step=step)
+        self.metric("train/eta_s", (self._steps - step) * train_s / count, step=step, unit="s")
+        for name, seconds in times.as_dict().items():
+            if name not in ("evaluate", "checkpoint"):
+                self._events.emit("phase", name, seconds / count, unit="s", step=step)
+        return loss if math.isfinite(norm) else norm
+
+    def metric(self, name: str, value: float, *, step: int, unit: str = "") -> None:
+        """Report one number everywhere."""
+        self._events.metric(name, value, unit=unit, step=step)
+        if self._board is not None:
+            self._board.add_scalar(name, value, step)
+
+
+def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events) -> Board | None:
+    """A TensorBoard writer, or None where it is not wanted or not installed (said once, with the line that helps)."""
+    if not wanted:
+        return None
+    if find_spec("tensorboard") is None:
+        events.message("no TensorBoard files: run: pip install 'trainwright[report]' (or set train.exec.tensorboard=false)")
+        return None
+    board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
+    return board
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Drop events of later steps, which a resumed run makes again, and a torn last line."""
+    if not path.is_file():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if (record.get("step") or 0) <= step:
+            kept.append(line + "\n")
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,53 @@
+"""Everything a training run was resolved to, and the torch switches that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from trainwright.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """A run with no ``auto`` left in it; sequences and tokens are those of one optimizer update."""
+
+    model: ModelSpec
+    steps: int
+    warmup_steps: int
+    sequence_tokens: int
+    batch_sequences: int
+    micro_batch: int
+    precision: str
+    dtype: torch.dtype
+    compiled: bool
+    threads: int | None
+    device: torch.device
+    peak_flops_per_s: float | None
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of one optimizer update."""
+        return self.batch_sequences * self.sequence_tokens
+
+
+@contextmanager
+def torch_settings(settings: Settings) -> Iterator[None]:
+    """Deterministic algorithms and the planned number of threads; the former settings come back afterwards."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    torch.use_deterministic_algorithms(True)
+    fill, torch.utils.deterministic.fill_uninitialized_memory = (
+        torch.utils.deterministic.fill_uninitialized_memory,
+        False,
+    )
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = fill
