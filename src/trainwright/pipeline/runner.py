@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -143,7 +142,3 @@ def _versions() -> dict[str, str]:
             found[package] = "absent"
     return found
 
-
-def default_root(recipe: Recipe) -> Path:
-    """``$TRAINWRIGHT_WORKSPACE/<name>``, or ``runs/<name>`` under the current directory."""
-    return Path(os.environ.get("TRAINWRIGHT_WORKSPACE", "runs")) / recipe.name
