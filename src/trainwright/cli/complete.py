@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainwright.cli.arguments import presets
 from trainwright.cli.output import Output
 
 if TYPE_CHECKING:
@@ -53,22 +54,29 @@ def recipe_words() -> list[str]:
 def bash(commands: list[Surface], words: list[str]) -> str:
     """The script for bash 3.2 and later."""
     arms = [
-        f"    '{'/'.join(each.words)}') words='{' '.join(_candidates(each))}'; recipe='{_takes_recipe(each)}' ;;"
+        f"    '{'/'.join(each.words)}') words='{_words(each)}'; flags='{_flags(each)}'; recipe='{_recipe(each)}' ;;"
         for each in commands
     ]
-    return _BASH.format(commands=_names(commands), groups=_groups(commands), arms="\n".join(arms), keys=" ".join(words))
+    return _BASH.format(
+        commands=_names(commands),
+        groups=_groups(commands),
+        arms="\n".join(arms),
+        keys=" ".join(words),
+        presets=" ".join(presets()),
+    )
 
 
 def zsh(commands: list[Surface], words: list[str]) -> str:
     """The script for zsh 5, for a file on ``fpath`` or for ``source``."""
     arms = [
-        f"    ({'/'.join(each.words)}) candidates=({' '.join(_candidates(each))}); recipe='{_takes_recipe(each)}' ;;"
+        f"    ({'/'.join(each.words)}) plain=({_words(each)}); flags=({_flags(each)}); recipe='{_recipe(each)}' ;;"
         for each in commands
     ]
     return _ZSH.format(
         commands=_names(commands),
         groups=_groups(commands),
         arms="\n".join(arms),
+        presets=" ".join(presets()),
         keys=" ".join(word for word in words if word.endswith("=")),
         values=" ".join(word for word in words if not word.endswith("=")),
     )
@@ -90,16 +98,18 @@ def fish(commands: list[Surface], words: list[str]) -> str:
         for option in surface.options:
             flags = " ".join(f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags)
             value = " -r -F" if option.metavar else ""
+            if "--preset" in option.flags:
+                value = f" -x -a {_quoted(' '.join(presets()))}"
             lines.append(f"complete -c trainwright -n {_quoted(inside)} {flags}{value} -d {_quoted(option.help)}")
         choices = (choice for item in surface.positionals for choice in item.choices)
         lines += [f"complete -c trainwright -n {_quoted(inside)} -a {choice}" for choice in choices]
-        if _takes_recipe(surface):
+        if _recipe(surface):
             lines.append(f"complete -c trainwright -n {_quoted(inside)} -k -a '(__fish_complete_suffix .yaml)'")
             lines.append(f"complete -c trainwright -n {_quoted(inside)} -a {_quoted(' '.join(words))}")
     return "\n".join(lines) + "\n"
 
 
-def _takes_recipe(surface: Surface) -> str:
+def _recipe(surface: Surface) -> str:
     return "yes" if any(item.metavar == RECIPE_INPUTS for item in surface.positionals) else ""
 
 
@@ -111,9 +121,13 @@ def _groups(commands: list[Surface]) -> str:
     return "|".join(surface.words[0] for surface in commands if surface.subcommands)
 
 
-def _candidates(surface: Surface) -> list[str]:
-    flags = [flag for option in surface.options for flag in option.flags]
-    return [*flags, *surface.subcommands, *(choice for item in surface.positionals for choice in item.choices)]
+def _flags(surface: Surface) -> str:
+    return " ".join(flag for option in surface.options for flag in option.flags)
+
+
+def _words(surface: Surface) -> str:
+    choices = [choice for item in surface.positionals for choice in item.choices]
+    return " ".join((*surface.subcommands, *choices))
 
 
 def _word(value: Any) -> str:
@@ -126,7 +140,7 @@ def _quoted(text: str) -> str:
 
 _BASH = """\
 _trainwright() {{
-  local current="${{COMP_LINE:0:COMP_POINT}}" command='' words='' recipe='' word head
+  local current="${{COMP_LINE:0:COMP_POINT}}" command='' words='' flags='' recipe='' word head
   local -a typed
   read -ra typed <<< "$current"
   [[ "$current" == *[[:space:]] ]] && typed+=('')
@@ -143,19 +157,28 @@ _trainwright() {{
   case "$command" in
 {arms}
   esac
+  case "${{typed[${{#typed[@]}}-2]}}" in
+    --preset) COMPREPLY=( $(compgen -W '{presets}' -- "$current") ); return ;;
+    --workspace) COMPREPLY=( $(compgen -d -- "$current") ); return ;;
+  esac
+  if [[ "$current" == -* ]]; then
+    COMPREPLY=( $(compgen -W "$flags" -- "$current") )
+    return
+  fi
   COMPREPLY=( $(compgen -W "$words" -- "$current") )
-  if [[ -n "$recipe" && "$current" != -* ]]; then
+  if [[ -n "$recipe" ]]; then
     for word in {keys}; do
       [[ "$word" == "$current"* ]] || continue
-      [[ "$current" != *=* && "$word" == *=?* ]] && continue
-      COMPREPLY+=( "$word" )
+      if [[ "$current" == *=* ]]; then
+        [[ "$word" == *=?* ]] && COMPREPLY+=( "$word" )
+      elif [[ "$word" == *= ]]; then
+        COMPREPLY+=( "$word" )
+      fi
     done
     while IFS= read -r word; do
       if [[ -d "$word" ]]; then COMPREPLY+=( "$word/" )
       elif [[ "$word" == *.yaml || "$word" == *.yml || "$word" == *.json ]]; then COMPREPLY+=( "$word" ); fi
     done < <(compgen -f -- "$current")
-  elif [[ -z "$words" || "${{typed[${{#typed[@]}}-2]}}" == --workspace ]]; then
-    COMPREPLY+=( $(compgen -f -- "$current") )
   fi
   # readline takes "=" for a border between words: give back only what stands behind it.
   if [[ "$current" == *=* && "$COMP_WORDBREAKS" == *=* ]]; then
@@ -172,7 +195,7 @@ _ZSH = """\
 #compdef trainwright
 _trainwright() {{
   local command=$words[2] recipe
-  local -a candidates keys values
+  local -a plain flags keys values
   if (( CURRENT == 2 )); then
     compadd -- {commands} --help --version
     return
@@ -183,8 +206,16 @@ _trainwright() {{
   case $command in
 {arms}
   esac
-  compadd -a -- candidates
-  if [[ -n $recipe && $PREFIX != -* ]]; then
+  case $words[CURRENT-1] in
+    (--preset) compadd -- {presets}; return ;;
+    (--workspace) _files -/; return ;;
+  esac
+  if [[ $PREFIX == -* ]]; then
+    compadd -a -- flags
+    return
+  fi
+  compadd -a -- plain
+  if [[ -n $recipe ]]; then
     keys=({keys})
     values=({values})
     if [[ $PREFIX == *=* ]]; then
@@ -193,8 +224,6 @@ _trainwright() {{
       compadd -S '' -a -- keys
       _files -g '*.(yaml|yml|json)'
     fi
-  elif [[ $words[CURRENT-1] == --workspace ]]; then
-    _files -/
   fi
 }}
 if [[ $funcstack[1] == _trainwright ]]; then
