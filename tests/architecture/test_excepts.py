@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 # "path::function" -> why it must catch everything.
-EXCUSED: dict[str, str] = {}
+EXCUSED = {
+    "src/trainwright/cli/main.py::main": "the outermost frame: a defect of ours becomes one line that asks for a report",
+}
 
 
 def test_no_broad_except(package):
