@@ -4,7 +4,7 @@ The split's token stream is cut into windows of ``sequence_tokens`` that do not 
 ``[i T, (i + 1) T)`` and predicts the one after each, so that every token is predicted exactly once, except the first of
 the stream, which nothing precedes. A token near the start of its window sees little context, as in training.
 
-Shape legend: ``batch`` (windows of one forward pass), ``seq`` (tokens of a window), ``tokens`` (both as one), ``width``.
+Shape legend: ``batch`` (windows of a forward pass), ``seq`` (tokens of a window), ``tokens`` (both as one), ``width``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Done = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitLoss:
-    """``nats`` to predict ``tokens`` tokens, ends of text included, of ``documents`` documents of ``text_bytes`` bytes."""
+    """``nats`` for ``tokens`` tokens, ends of text included, of ``documents`` documents of ``text_bytes`` bytes."""
 
     nats: float
     tokens: int
@@ -128,8 +128,8 @@ def token_nats(
     try:
         for start, inputs, targets, ids in _batches(split, covered, sequence_tokens, batch_sequences, document_masking):
             documents = None if ids is None else ids.to(device)
-            reset = documents is not None and model.positions is not None
-            positions = document_positions(documents) if reset else None
+            learned = model.positions is not None
+            positions = document_positions(documents) if documents is not None and learned else None
             hidden = model(inputs.to(device), positions=positions, documents=documents)
             nats = _cross_entropy(hidden.flatten(0, 1), model.head_weight, targets.to(device).flatten())
             stop = min(start + nats.shape[0], covered - 1)

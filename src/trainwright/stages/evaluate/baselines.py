@@ -26,7 +26,7 @@ SPLIT_BYTES = 16 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """``bits_per_byte`` of ``text_bytes`` bytes in ``documents`` whole documents; ``train_bytes`` it has learned from."""
+    """Bits per byte of ``documents`` whole documents with ``text_bytes`` bytes; ``train_bytes`` it has learned from."""
 
     name: str
     bits_per_byte: float

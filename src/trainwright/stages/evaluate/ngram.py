@@ -1,7 +1,7 @@
 """A byte n-gram with interpolated Kneser-Ney smoothing: what counting alone achieves on the same text.
 
-The stream is bytes with ``END`` between documents; 0xFF occurs in no UTF-8 text, so it is a symbol of its own. The model
-predicts it like any other, as a language model predicts its end-of-text token.
+The stream is bytes with ``END`` between documents; 0xFF occurs in no UTF-8 text, so it is a symbol of its own. It is
+predicted like any other, as a language model predicts its end-of-text token.
 
 Source: Kneser and Ney, "Improved backing-off for m-gram language modeling" (1995), in the interpolated form of Chen and
 Goodman, "An empirical study of smoothing techniques for language modeling" (1999), section 3.4.
@@ -35,7 +35,7 @@ def stream(documents: Iterable[bytes]) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Order:
-    """Counts of one order: sorted n-grams as integers, and what is known of each context (an n-gram without its end)."""
+    """Counts of one order: sorted n-grams as integers, and what is known of each context (all but the last byte)."""
 
     grams: _Keys
     counts: NDArray[np.int64]

@@ -26,8 +26,8 @@ class Overlap:
 def longest_overlap(completion: bytes, text: bytes) -> Overlap:
     """The longest common substring of ``completion`` and ``text``; the first where several are equally long.
 
-    Long matches are searched for only where windows of ``WINDOW`` bytes already agree, so that a large text is read once
-    and not once per byte of the completion.
+    Long matches are searched for only where windows of ``WINDOW`` bytes already agree, so that a large text is read
+    once and not once per byte of the completion.
     """
     best = b""
     edges = _agreement(completion, text)
