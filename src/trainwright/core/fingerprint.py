@@ -13,22 +13,28 @@ from typing import Any
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces; equal values give equal text on every platform.
 
-    Dataclasses and pydantic models are taken by their fields, sets are refused because they have no order.
+    Dataclasses and pydantic models are taken by their fields. Refused are sets, which have no order, and keys that are
+    not texts, because JSON would make one key of ``1`` and ``"1"``.
 
     Raises:
         TypeError: a value that has no canonical form.
         ValueError: NaN or infinity, which JSON cannot say.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_plain)
+    plain = _plain(value)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return dict(value)
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return _plain(value.model_dump(mode="json"))
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
     raise TypeError(f"{type(value).__name__} has no canonical form: {value!r}")
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from trainwright.core.errors import RecipeError
 
-_NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)"
+_NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
 
-_DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12, "q": 1e15}
+_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
 _BYTES = {
     "b": 1, "byte": 1, "bytes": 1,
-    "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15,
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
 }  # fmt: skip
-_SECONDS = {
-    "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
+_SECONDS: dict[str, int | Fraction] = {
+    "ms": Fraction(1, 1000), "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
     "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
     "w": 604800, "week": 604800, "weeks": 604800,
 }  # fmt: skip
@@ -32,26 +33,32 @@ _DURATION: dict[str, DurationUnit] = {
 }  # fmt: skip
 
 
-def _split(text: str, *, expected: str) -> tuple[float, str]:
-    match = _QUANTITY.match(text)
+def _split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
+    """Number and unit; exact, because 2**62 + 1 has no float."""
+    match = None if isinstance(value, bool) else _QUANTITY.match(str(value))
     if match is None:
-        raise RecipeError("cannot read a quantity", seen=repr(text), expected=expected)
-    return float(match["number"].replace("_", "").replace(",", "")), match["unit"].strip()
+        raise RecipeError("cannot read a quantity", seen=repr(value), expected=expected)
+    return Fraction(match["number"].replace("_", "").replace(",", "")), match["unit"].strip()
+
+
+def _whole(amount: Fraction, value: int | float | str, *, expected: str) -> int:
+    if amount.denominator != 1:
+        raise RecipeError("not a whole number", seen=repr(value), expected=expected)
+    return int(amount)
 
 
 def parse_bytes(value: int | float | str) -> int:
     """Bytes from ``80 GiB``, ``1.5 TB`` (decimal), or a plain number of bytes.
 
     Raises:
-        RecipeError: no number, or an unknown unit.
+        RecipeError: no number, an unknown unit, or a part of a byte.
     """
     expected = "a size such as '80 GiB', '500 MB' or a number of bytes"
-    if not isinstance(value, str):
-        return int(value)
     number, unit = _split(value, expected=expected)
     if unit.lower() not in _BYTES and unit:
         raise RecipeError("unknown unit of size", seen=repr(value), expected=expected)
-    return round(number * _BYTES[unit.lower() or "b"])
+    scale = _BYTES[unit.lower() or "b"]
+    return round(number * scale) if scale > 1 else _whole(number, value, expected=expected)
 
 
 def parse_seconds(value: int | float | str) -> float:
@@ -61,27 +68,23 @@ def parse_seconds(value: int | float | str) -> float:
         RecipeError: no number, or an unknown unit.
     """
     expected = "a time such as '30 min', '12 h', '14 d' or a number of seconds"
-    if not isinstance(value, str):
-        return float(value)
     number, unit = _split(value, expected=expected)
     if unit.lower() not in _SECONDS and unit:
         raise RecipeError("unknown unit of time", seen=repr(value), expected=expected)
-    return number * _SECONDS[unit.lower() or "s"]
+    return float(number * _SECONDS[unit.lower() or "s"])
 
 
 def parse_count(value: int | float | str) -> int:
     """A whole number from ``300B``, ``1.5M``, ``4_096`` or ``1e21``.
 
     Raises:
-        RecipeError: no number, or an unknown multiplier.
+        RecipeError: no number, an unknown multiplier, or not a whole number.
     """
     expected = "a count such as '300B', '1.5M' or '4096'"
-    if not isinstance(value, str):
-        return int(value)
     number, unit = _split(value, expected=expected)
     if unit.lower() not in _DECIMAL:
         raise RecipeError("unknown multiplier", seen=repr(value), expected=expected)
-    return round(number * _DECIMAL[unit.lower()])
+    return _whole(number * _DECIMAL[unit.lower()], value, expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,50 +128,50 @@ def parse_duration(value: int | float | str | Duration) -> Duration:
     if isinstance(value, Duration):
         return value
     expected = "a duration such as '300B tok', '20 tok/param', '2000 steps' or '3 epochs'"
-    text = str(value)
-    number, unit = _split(text, expected=expected)
-    multiplier, _, name = unit.rpartition(" ")
-    if unit in _DURATION:
-        multiplier, name = "", unit
-    if name not in _DURATION or multiplier.strip().lower() not in _DECIMAL:
-        raise RecipeError("unknown unit of duration", seen=repr(text), expected=expected)
-    return Duration(value=number * _DECIMAL[multiplier.strip().lower()], unit=_DURATION[name])
+    number, unit = _split(value, expected=expected)
+    multiplier, _, name = unit.lower().rpartition(" ")
+    multiplier = multiplier.strip()
+    if name not in _DURATION or multiplier not in _DECIMAL:
+        raise RecipeError("unknown unit of duration", seen=repr(value), expected=expected)
+    return Duration(value=float(number * _DECIMAL[multiplier]), unit=_DURATION[name])
 
 
 def format_bytes(size_bytes: float) -> str:
-    """``61.2 GiB``: binary units, three significant digits."""
+    """``61.2 GiB``: binary units, four significant digits at most."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size_bytes) < 1024 or unit == "TiB":
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.4g} {unit}"
+        shown = f"{size_bytes:.4g}"
+        if abs(float(shown)) < 1024:
+            return f"{shown} {unit}"
         size_bytes /= 1024
-    raise AssertionError("unreachable")
+    return f"{size_bytes:,.4g} PiB"
 
 
 def format_seconds(seconds: float) -> str:
     """``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``."""
-    if seconds < 1:
+    if 0 < seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
-    if seconds < 60:
+    if seconds < 59.95:
         return f"{seconds:.3g} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
-    if seconds < 2 * 86400:
-        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    whole, minutes = round(seconds), round(seconds / 60)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if minutes < 2 * 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
     return f"{seconds / 86400:.3g} days"
 
 
 def format_count(value: float) -> str:
-    """``1.5M``, ``300B``, ``4,096``."""
-    for scale, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if abs(value) >= scale:
-            return f"{value / scale:.4g}{suffix}"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+    """``1.5M``, ``300B``, ``4,096``; four significant digits from a million on."""
+    if abs(value) < 1e6:
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+    rounded = float(f"{value:.4g}")
+    scale, suffix = next(step for step in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(rounded) >= step[0])
+    return f"{rounded / scale:.4g}{suffix}"
 
 
 def format_usd(usd: float) -> str:
     """``$273k``, ``$1,234``, ``$0.042``."""
-    if usd >= 1e6:
-        return f"${usd / 1e6:.3g}M"
     if usd >= 1e4:
-        return f"${usd / 1e3:.3g}k"
-    return f"${usd:,.0f}" if usd >= 100 else f"${usd:.2g}"
+        rounded = float(f"{usd:.3g}")
+        return f"${rounded / 1e6:.3g}M" if rounded >= 1e6 else f"${rounded / 1e3:.3g}k"
+    return f"${usd:,.0f}" if usd >= 10 else f"${usd:.2g}"

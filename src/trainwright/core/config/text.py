@@ -126,7 +126,7 @@ class _Yaml:
         origin = key_origin or here
         if isinstance(event, yaml.ScalarEvent):
             return Node(content=self._scalar(event, here), origin=origin)
-        if event.tag is not None and not event.tag.startswith("tag:yaml.org,2002:"):
+        if event.tag is not None:
             raise _tag_error(event.tag, here)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Node] = []

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from trainwright.core.config import explain, keys, schema
+from trainwright.core.errors import RecipeError
+
+
+def test_a_number_has_bounds_default_and_doc(small):
+    found = explain(small, "train.optimizer.lr")
+    assert found.lines() == [
+        "train.optimizer.lr",
+        "  peak learning rate",
+        "  type: number > 0 and <= 1",
+        "  default: 0.0003",
+    ]
+    assert not found.required
+
+
+def test_names_carry_units(small):
+    assert explain(small, "train.wait_s").unit == "seconds"
+    assert explain(small, "train.batch_tokens").unit == "tokens"
+    assert explain(small, "train.compile").unit is None
+
+
+def test_allowed_values_are_listed(small):
+    assert explain(small, "train.optimizer.name").allowed == ("adamw", "muon")
+    assert explain(small, "train.compile").allowed == (True, False)
+    assert explain(small, "train.micro_batch").type == "whole number or 'auto'"
+    assert explain(small, "train.weights").type == "whole number or list of whole number or null"
+
+
+def test_a_section_lists_its_members(small):
+    found = explain(small, "train")
+    assert found.doc == "the run"
+    assert ("optimizer", "the update rule") in found.members
+    assert "    optimizer        the update rule" in found.lines()
+
+
+@pytest.mark.parametrize("key", ["sources.text_key", "sources.0.text_key", "sources.*.text_key"])
+def test_items_of_a_list_are_found_with_and_without_index(small, key):
+    found = explain(small, key)
+    assert found.key == "sources.0.text_key"
+    assert found.only_for == ("jsonl",)
+
+
+def test_the_kind_of_a_union_is_any_of_its_kinds(small):
+    found = explain(small, "sources.kind")
+    assert found.allowed == ("files", "jsonl")
+    assert found.required
+
+
+def test_an_unknown_key_is_suggested(small):
+    with pytest.raises(RecipeError, match=r"did you mean 'train\.optimizer\.lr'"):
+        explain(small, "train.lr")
+    with pytest.raises(RecipeError, match=r"did you mean 'train\.compile'"):
+        explain(small, "train.compil")
+    with pytest.raises(RecipeError, match="no such key"):
+        explain(small, "name.more")
+
+
+def test_every_key_explains_itself(small):
+    found = [key.key for key in keys(small)]
+    assert found[:5] == ["name", "sources", "sources.0.kind", "sources.0.paths", "sources.0.include"]
+    assert "train.optimizer.betas" in found
+    assert len(set(found)) == len(found)
+    for key in found:
+        assert explain(small, key).key == key
+
+
+def test_the_schema_says_what_the_model_enforces(small):
+    found = schema(small)
+    assert found["$schema"].endswith("2020-12/schema")
+    assert found["required"] == ["name"]
+    assert found["additionalProperties"] is False
+    rate = found["$defs"]["Optimizer"]["properties"]["lr"]
+    assert (rate["exclusiveMinimum"], rate["maximum"], rate["default"]) == (0, 1.0, 3e-4)
+    assert found["properties"]["sources"]["items"]["discriminator"]["propertyName"] == "kind"
