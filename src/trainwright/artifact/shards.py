@@ -42,7 +42,7 @@ def token_dtype(vocabulary: int) -> np.dtype[Any]:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
-# ------------------------------------------------------------------------------------------------------------- one shard
+# ----------------------------------------------------------------------------------------------------------- one shard
 def write_shard(stem: Path, tokens: Sequence[Tokens], ends: NDArray[np.uint64], text_bytes: NDArray[np.uint64]) -> None:
     """Write ``<stem>.tokens`` and ``<stem>.index`` atomically, the index last.
 
@@ -129,7 +129,7 @@ def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return ends, table[1]
 
 
-# ---------------------------------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------------------------------------- writing
 class SplitWriter:
     """Appends documents to the shards of one split.
 
@@ -215,7 +215,7 @@ def write_dataset(
         write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-# ---------------------------------------------------------------------------------------------------------------- reading
+# ------------------------------------------------------------------------------------------------------------- reading
 class TokenSplit:
     """The tokens of one split as one sequence, over all its shards. Positions are counted from its start.
 
@@ -295,7 +295,7 @@ class TokenSplit:
         if self.tokens < tokens:
             raise DataError(
                 f"the {self.name} split is too short for {needed_for}", seen=f"{self.tokens:,} tokens",
-                expected=f"at least {tokens:,}", fix="give it more documents (data.sources, data.split) or ask for less",
+                expected=f"at least {tokens:,}", fix="give it more documents (data.sources, data.split)",
             )  # fmt: skip
 
     def _checked(self, start: int, stop: int) -> int:
@@ -343,18 +343,20 @@ class TokenDataset:
         """
         source = path / DATASET
         if not source.is_file():
-            raise DataError("no dataset here", where=path, expected=f"a directory with {DATASET}", fix="run: trainwright data")
+            raise DataError("no dataset here", where=path, expected=f"a directory with {DATASET}")
         try:
             record = json.loads(source.read_text(encoding="utf-8"))
-            layout, vocabulary, dtype = record["format"], int(record["vocabulary"]), token_dtype(int(record["vocabulary"]))
-            end_of_text = record["end_of_text"]
-            entries = [(name, entry, [dict(shard) for shard in entry["shards"]]) for name, entry in record["splits"].items()]
+            layout, vocabulary, end_of_text = record["format"], int(record["vocabulary"]), record["end_of_text"]
+            dtype = token_dtype(vocabulary)
             if layout != FORMAT or record["dtype"] != dtype.name:
                 raise DataError(
                     "unknown layout of a dataset", where=source,
                     seen=f"format {layout}, {record['dtype']}", expected=f"format {FORMAT}, {dtype.name}",
                 )  # fmt: skip
-            splits = {name: _open_split(path, name, shards, vocabulary, dtype) for name, _, shards in entries}
+            splits = {
+                name: _open_split(path, name, entry["shards"], vocabulary=vocabulary, dtype=dtype)
+                for name, entry in record["splits"].items()
+            }
             return cls(
                 path=path, vocabulary=vocabulary, end_of_text=end_of_text["text"], end_of_text_id=end_of_text["id"],
                 dtype=dtype, splits=MappingProxyType(splits), tokenizer_path=path / record["tokenizer"],
@@ -364,16 +366,15 @@ class TokenDataset:
 
 
 def _open_split(
-    path: Path, name: str, entries: Sequence[Mapping[str, int]], vocabulary: int, dtype: np.dtype[Any]
+    path: Path, name: str, entries: Sequence[Mapping[str, int]], *, vocabulary: int, dtype: np.dtype[Any]
 ) -> TokenSplit:
     shards = []
     for number, entry in enumerate(entries):
         shard = open_shard(path / f"{name}-{number:05d}", dtype)
-        seen, expected = (len(shard.tokens), len(shard.ends)), (entry["tokens"], entry["documents"])
+        seen = f"{len(shard.tokens)} tokens, {len(shard.ends)} documents"
+        expected = f"{entry['tokens']} tokens, {entry['documents']} documents"
         if seen != expected:
-            raise DataError(
-                f"a token shard contradicts {DATASET}", where=shard.path, seen="%d tokens, %d documents" % seen,
-                expected="%d tokens, %d documents" % expected, fix=_REMAKE,
-            )  # fmt: skip
+            what = f"a token shard contradicts {DATASET}"
+            raise DataError(what, where=shard.path, seen=seen, expected=expected, fix=_REMAKE)
         shards.append(shard)
     return TokenSplit(name, shards, vocabulary=vocabulary, dtype=dtype)

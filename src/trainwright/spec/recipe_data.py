@@ -85,6 +85,9 @@ class TokenizerSection(Section):
     vocabulary: int = Field(32768, gt=256, description="entries, the 256 bytes and the end-of-text token included")
     path: str | None = Field(None, description="tokenizer.json of a pretrained tokenizer")
     end_of_text: str = Field("<|endoftext|>", min_length=1, description="the token between documents")
+    sample_bytes: int = Field(
+        4_000_000_000, gt=0, description="bytes of the train split to train the tokenizer on, taken in hash order"
+    )
 
     @model_validator(mode="after")
     def _path_where_pretrained(self) -> Self:
@@ -98,6 +101,9 @@ class DataExec(Section):
 
     workers: int | Literal["auto"] = Field("auto", description="processes; auto: one per core")
     part_documents: int = Field(2000, gt=0, description="documents per part; an interruption loses one part per worker")
+    part_bytes: int = Field(
+        64 * 2**20, gt=0, description="text per part and per sorting bucket: what one worker holds in memory at a time"
+    )
 
 
 class DataSection(Section):

@@ -1,0 +1,106 @@
+"""Phase 2: parts -> deduplicated documents in hash order, one file per bucket and split."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from trainwright.spec.recipe_data import DataSection, SplitSection
+from trainwright.stages.data.funnel import EXAMPLES, Funnel
+from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, read_json, read_section
+
+SPLITS = ("train", "validation", "test")
+DUPLICATE = "duplicate"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArrangeJob:
+    """One bucket: where its documents lie, in the corpus's order, as (source, part, offset, length)."""
+
+    bucket: int
+    pieces: tuple[tuple[int, Path, int, int], ...]
+    section: DataSection
+    directory: Path
+
+
+def split_of(digest: bytes, shares: SplitSection) -> str:
+    """The split of a document: a function of its content alone, so that it never changes sides.
+
+    Bytes 8 to 16 of the sha256 decide; the first ones order the documents, and order and split stay independent.
+    """
+    point = int.from_bytes(digest[8:16], "big") / 2**64
+    if point < shares.train:
+        return "train"
+    return "validation" if point < shares.train + shares.validation or shares.test == 0 else "test"
+
+
+def documents_path(directory: Path, bucket: int, split: str) -> Path:
+    """Where the documents of a bucket and split lie."""
+    return directory / f"bucket-{bucket:05d}.{split}.docs"
+
+
+def bucket_path(directory: Path, bucket: int) -> Path:
+    """What a bucket holds; its presence says that the bucket is complete."""
+    return directory / f"bucket-{bucket:05d}.json"
+
+
+def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
+    """Sort, deduplicate and split a bucket; returns its counts.
+
+    Of equal documents the first one in the corpus's order (source, file, record) is kept.
+
+    Raises:
+        MachineError: the disk is full.
+    """
+    done = read_json(bucket_path(job.directory, job.bucket))
+    if done is not None:
+        return dict(done)
+    kept, funnels = _kept(job)
+    texts: dict[str, list[bytes]] = {split: [] for split in SPLITS}
+    for digest, text in kept:
+        texts[split_of(digest, job.section.split)].append(text)
+    for split, documents in texts.items():
+        publish(
+            documents_path(job.directory, job.bucket, split),
+            (piece for text in documents for piece in (text, TERMINATOR)),
+        )
+    facts = {
+        "funnels": {str(source): funnel.to_json() for source, funnel in funnels.items()},
+        "splits": {split: {"documents": len(t), "bytes": sum(map(len, t))} for split, t in texts.items()},
+    }
+    publish_json(bucket_path(job.directory, job.bucket), facts)
+    return facts
+
+
+def _kept(job: ArrangeJob) -> tuple[list[tuple[bytes, bytes]], dict[int, Funnel]]:
+    """The bucket's (digest, text) in order of the digest. Texts of duplicates are never held, be they many."""
+    exact = job.section.dedup == "exact"
+    kept: list[tuple[bytes, bytes]] = []
+    seen: set[bytes] = set()
+    funnels: dict[int, Funnel] = {}
+    duplicates: dict[int, list[tuple[bytes, int, str]]] = {}
+    documents = (
+        (source, document)
+        for source, path, offset, length in job.pieces
+        for document in read_section(path, offset, length)
+    )
+    for number, (source, document) in enumerate(documents):
+        funnel = funnels.setdefault(source, Funnel())
+        if exact and document.digest in seen:
+            funnel.duplicates.add(len(document.text))
+            examples = duplicates.setdefault(source, [])
+            examples.append((document.digest, number, document.place))
+            if len(examples) > 100 * EXAMPLES:
+                examples[:] = heapq.nsmallest(EXAMPLES, examples)
+        else:
+            funnel.kept.add(len(document.text))
+            seen.add(document.digest)
+            kept.append((document.digest, document.text))
+    kept.sort(key=itemgetter(0))  # stable: without deduplication equal documents stay in the corpus's order
+    for source, examples in duplicates.items():
+        for _, _, place in heapq.nsmallest(EXAMPLES, examples):
+            funnels[source].example(DUPLICATE, place)
+    return kept, funnels

@@ -1,0 +1,131 @@
+"""Scratch files of a run under way: each appears complete or not at all, so that an interrupted run takes them up.
+
+A *part* holds cleaned documents of one unit of the corpus, grouped by bucket: the leading bits of the content's sha256.
+All parts together, bucket by bucket, are the corpus in the order of the hash, and no step holds more than a bucket.
+
+::
+
+    <sections, one per bucket> <footer: JSON> <length of the footer: 8 bytes> <magic: 8 bytes>
+    section = documents, each: sha256 (32 bytes), length of place (u32), length of text (u64), place, text
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.store import writing
+
+TERMINATOR = b"\xff"
+"""Ends a document in a ``.docs`` file; a byte that UTF-8 never has."""
+_DOCUMENT = struct.Struct("<32sIQ")
+_FOOTER = struct.Struct("<Q8s")
+_MAGIC = b"TWPART01"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A cleaned document: sha256 of its UTF-8 text, where it was found, the text."""
+
+    digest: bytes
+    place: str
+    text: bytes
+
+
+def publish(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a file that is there complete or not at all; two processes never share a temporary name.
+
+    Raises:
+        MachineError: the disk is full or cannot be written.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        try:
+            with temporary.open("wb") as stream:
+                stream.writelines(chunks)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def publish_json(path: Path, record: Any) -> None:
+    """``publish`` a JSON file."""
+    publish(path, [json.dumps(record, ensure_ascii=False).encode()])
+
+
+def read_json(path: Path) -> Any | None:
+    """A scratch JSON file, or None where there is none or it was cut short by a power failure."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def bucket_of(digest: bytes, bucket_bits: int) -> int:
+    """The leading bits of a digest; buckets in order are digests in order."""
+    return int.from_bytes(digest[:4], "big") >> (32 - bucket_bits)
+
+
+def publish_part(path: Path, buckets: dict[int, list[Document]], footer: dict[str, Any]) -> None:
+    """Write a part. ``footer`` is kept beside the table of sections.
+
+    Raises:
+        MachineError: the disk is full or cannot be written.
+    """
+    publish(path, _part_chunks(buckets, footer))
+
+
+def _part_chunks(buckets: dict[int, list[Document]], footer: dict[str, Any]) -> Iterator[bytes]:
+    offset, sections = 0, {}
+    for bucket in sorted(buckets):
+        start = offset
+        for document in buckets[bucket]:
+            place = document.place.encode()
+            yield _DOCUMENT.pack(document.digest, len(place), len(document.text))
+            yield place
+            yield document.text
+            offset += _DOCUMENT.size + len(place) + len(document.text)
+        sections[bucket] = (start, offset - start)
+    tail = json.dumps(footer | {"sections": sections}, ensure_ascii=False).encode()
+    yield tail
+    yield _FOOTER.pack(len(tail), _MAGIC)
+
+
+def read_footer(path: Path) -> dict[str, Any] | None:
+    """The footer of a part, with ``sections`` (bucket -> offset, length); None where it is absent or incomplete."""
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - _FOOTER.size, 0))
+            length, magic = _FOOTER.unpack(stream.read())
+            if magic != _MAGIC:
+                return None
+            stream.seek(size - _FOOTER.size - length)
+            footer: dict[str, Any] = json.loads(stream.read(length))
+    except (FileNotFoundError, struct.error, ValueError):
+        return None
+    footer["sections"] = {int(bucket): tuple(span) for bucket, span in footer["sections"].items()}
+    return footer
+
+
+def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
+    """The documents of one bucket of a part, in the corpus's order."""
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        while stream.tell() < offset + length:
+            digest, place_size, text_size = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
+            place = stream.read(place_size).decode("utf-8")
+            yield Document(digest, place, stream.read(text_size))
+
+
+def read_documents(path: Path) -> list[bytes]:
+    """The texts of a ``.docs`` file."""
+    return path.read_bytes().split(TERMINATOR)[:-1]

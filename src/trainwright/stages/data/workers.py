@@ -1,0 +1,93 @@
+"""Jobs on processes that end with their parent, whatever ends it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+_QUEUED_PER_WORKER = 4
+"""Jobs handed out ahead, so that a long list is not pickled at once."""
+
+
+def run_jobs(
+    function: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    on_done: Callable[[Job, Result], None] = lambda _job, _result: None,
+) -> list[Result]:
+    """``[function(job) for job in jobs]``, on ``workers`` processes, or in this one when ``workers`` is 1.
+
+    ``on_done`` is called here, as jobs end, in any order. The first exception, Ctrl-C included, ends all workers at
+    once: jobs must leave nothing half-done behind.
+    """
+    if workers <= 1 or len(jobs) <= 1:
+        results = []
+        for job in jobs:
+            results.append(function(job))
+            on_done(job, results[-1])
+        return results
+    return _run_on_processes(function, jobs, min(workers, len(jobs)), on_done)
+
+
+def run_apart(function: Callable[[Job], Result], job: Job) -> Result:
+    """``function(job)`` in a process of its own: its memory goes with it, and Ctrl-C ends it at any moment."""
+    return _run_on_processes(function, [job], 1, lambda _job, _result: None)[0]
+
+
+def _run_on_processes(
+    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Result], None]
+) -> list[Result]:
+    # spawn: forking a process that has threads (BLAS, Arrow, a progress bar) can deadlock in the child.
+    context = multiprocessing.get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(reader,))
+    results: dict[int, Result] = {}
+    pending: dict[Future[Result], int] = {}
+    queue = iter(range(len(jobs)))
+    try:
+        while len(results) < len(jobs):
+            while len(pending) < workers * _QUEUED_PER_WORKER and (number := next(queue, None)) is not None:
+                pending[pool.submit(function, jobs[number])] = number
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                number = pending.pop(future)
+                results[number] = future.result()
+                on_done(jobs[number], results[number])
+        pool.shutdown()
+    finally:
+        writer.close()
+        pool.shutdown(wait=True, cancel_futures=True)
+        reader.close()
+    return [results[number] for number in range(len(jobs))]
+
+
+def _start_worker(parent: Connection) -> None:
+    """Leave Ctrl-C to the parent; end when its end of the pipe closes, be it by kill -9."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+
+    def watch() -> None:
+        parent.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def worker_count(asked: Any, work_bytes: int) -> int:
+    """Processes worth starting: one per core when ``auto``, but one alone where starting others takes longer.
+
+    A worker takes about half a second to start, and one core cleans or encodes some 30 MB in that time.
+    """
+    if asked != "auto":
+        return int(asked)
+    return max(1, min(len(os.sched_getaffinity(0)), work_bytes // (64 << 20)))
