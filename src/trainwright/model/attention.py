@@ -16,7 +16,12 @@ from trainwright.spec.model import ModelSpec
 
 Mask = Bool[Tensor, "batch one seq keys"] | Float[Tensor, "batch one seq keys"]
 """True, or 0, where a token may look; False, or -inf, where it may not."""
+Queries = Float[Tensor, "batch heads seq head"]
+Keys = Float[Tensor, "batch kv_heads keys head"]
 Rotary = tuple[Float[Tensor, "batch one seq half"], Float[Tensor, "batch one seq half"]]
+
+WHOLE_SCORES_TOKENS = 1024
+"""Longest sequence whose scores are made whole when training on a CPU."""
 
 
 class RotaryTable(nn.Module):
@@ -74,12 +79,32 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
-        # Without a mask, a lone query is the newest token and sees every key; several stand in causal order.
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1,
-            enable_gqa=self.kv_heads != self.heads,
-        )  # fmt: skip
+        mixed = attend(query, key, value, mask)
         return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))  # type: ignore[no-any-return]
+
+
+def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries:
+    """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
+
+    Training on a CPU with short sequences makes the whole score matrix: there the backward pass of torch's fused kernel
+    takes four times as long in bf16 as three batched products (docs/lab/log.md). Everywhere else it is torch's own choice.
+    """
+    seq, keys = query.shape[-2], key.shape[-2]
+    grouped = key.shape[1] != query.shape[1]
+    if query.device.type != "cpu" or keys > WHOLE_SCORES_TOKENS or not torch.is_grad_enabled():
+        # A lone query is the newest token and sees every key.
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1, enable_gqa=grouped
+        )
+    if grouped:
+        key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
+    visible = torch.ones(seq, keys, dtype=torch.bool, device=query.device).tril(keys - seq) if mask is None else mask
+    if visible.dtype == torch.bool:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    else:
+        scores = scores + visible
+    return torch.matmul(torch.softmax(scores, dim=-1), value)
 
 
 def document_mask(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch one seq keys"]:

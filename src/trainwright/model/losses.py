@@ -48,12 +48,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total += F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
             if grad_hidden is None or grad_weight is None:
                 continue
-            kept = target != IGNORE
+            counts = (target != IGNORE).unsqueeze(1).to(hidden.dtype)
+            index = target.clamp_min(0).unsqueeze(1)
             grad = log_probabilities.exp_()
-            grad.scatter_add_(1, target.clamp_min(0).unsqueeze(1), -torch.ones_like(target, dtype=grad.dtype).unsqueeze(1))
-            grad = (grad * kept.unsqueeze(1)).to(hidden.dtype)
-            grad_hidden[start : start + size] = grad @ head
-            grad_weight += grad.T @ part
+            grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype)).to(hidden.dtype)
+            # Targets that do not count are zeroed on the narrow side of each product.
+            torch.mul(grad @ head, counts, out=grad_hidden[start : start + size])
+            grad_weight += grad.T @ (part * counts)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 

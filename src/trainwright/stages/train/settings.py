@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.spec.model import ModelSpec
 
 
@@ -36,7 +37,9 @@ class Settings:
 
 @contextmanager
 def torch_settings(settings: Settings) -> Iterator[None]:
-    """Deterministic algorithms and the planned number of threads; the former settings come back afterwards."""
+    """Deterministic algorithms and the planned number of threads, which are put back afterwards; a heap that is kept."""
+    if settings.device.type == "cpu":
+        keep_freed_memory()
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
