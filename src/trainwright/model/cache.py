@@ -7,10 +7,13 @@ Shape legend: ``slots`` (sequences that can be held), ``batch`` (sequences of th
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from trainwright.spec.model import ModelSpec
+
+Held = Float[Tensor, "batch kv_heads keys head"]
+New = Float[Tensor, "batch kv_heads seq head"]
 
 
 class KVCache:
@@ -22,19 +25,24 @@ class KVCache:
         key, value = cache.append(layer, key, value)
         mask = cache.mask()
 
-    Rows of a batch may stand at different positions: a slot is a request, and requests come and go.
+    Rows of a batch may stand at different positions: a slot is a request, and requests come and go. Tokens lie in the
+    order (slot, position), so that new ones are written by one row-wise copy, and neighbouring slots are read in place.
     """
 
     def __init__(
         self, spec: ModelSpec, *, slots: int, max_tokens: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        shape = (spec.layers, slots, spec.kv_heads, max_tokens, spec.head_size)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
-        self.max_tokens = max_tokens
-        self._slots = torch.empty(0, dtype=torch.long)
+        shape = (slots, max_tokens, spec.kv_heads, spec.head_size)
+        self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(spec.layers)]
+        self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(spec.layers)]
+        self.slots, self.max_tokens = slots, max_tokens
+        self._dtype = dtype
+        self._row_size = spec.kv_heads * spec.head_size
+        self._rows: Tensor | slice = slice(0, 0)
+        self._targets = torch.empty(0, dtype=torch.long)
         self._positions = torch.empty(0, 0, dtype=torch.long)
         self._visible = 0
+        self._plain_causal = False
 
     @staticmethod
     def bytes_needed(spec: ModelSpec, *, slots: int, max_tokens: int, element_bytes: int) -> int:
@@ -42,22 +50,39 @@ class KVCache:
         return 2 * spec.layers * slots * spec.kv_heads * max_tokens * spec.head_size * element_bytes
 
     def select(self, slots: Int[Tensor, " batch"], positions: Int[Tensor, "batch seq"]) -> None:
-        """Say which slots the next forward pass extends and where its tokens stand."""
-        self._slots, self._positions = slots, positions
-        self._visible = int(positions.max()) + 1
+        """Say which slots the next forward pass extends and where its tokens stand; a row's positions never fall."""
+        first, count = int(slots[0]), slots.shape[0]
+        neighbours = torch.equal(slots, torch.arange(first, first + count, device=slots.device))
+        self._rows = slice(first, first + count) if neighbours else slots
+        self._targets = (slots[:, None] * self.max_tokens + positions).flatten()
+        self._positions = positions
+        self._visible = int(positions[:, -1].max()) + 1
+        from_start = torch.arange(positions.shape[1], device=positions.device)
+        self._plain_causal = positions.shape[1] == self._visible and bool((positions == from_start).all())
 
-    def mask(self) -> Bool[Tensor, "batch one seq keys"]:
-        """True where a selected token may look: at positions up to its own."""
+    def mask(self) -> Float[Tensor, "batch one seq keys"] | None:
+        """0 where a selected token may look (at positions up to its own) and -inf elsewhere, to be added to scores.
+
+        None where no mask is needed: one sequence's next token sees all that is held, and sequences that start at
+        position 0 see each other's order, which is plain causal attention.
+        """
+        batch, seq = self._positions.shape
+        if self._plain_causal or (seq == 1 and batch == 1):
+            return None
         keys = torch.arange(self._visible, device=self._positions.device)
-        return (keys <= self._positions[:, :, None]).unsqueeze(1)
+        hidden = (keys > self._positions[:, :, None]).unsqueeze(1)
+        return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
-    def append(
-        self, layer: int, key: Float[Tensor, "batch kv_heads seq head"], value: Float[Tensor, "batch kv_heads seq head"]
-    ) -> tuple[Float[Tensor, "batch kv_heads keys head"], Float[Tensor, "batch kv_heads keys head"]]:
+    def append(self, layer: int, key: New, value: New) -> tuple[Held, Held]:
         """Store the new tokens of one layer and return all that the selected slots hold, up to the longest."""
-        rows, columns = self._slots[:, None], self._positions
-        self.keys[layer][rows, :, columns] = key.transpose(1, 2).to(self.keys.dtype)
-        self.values[layer][rows, :, columns] = value.transpose(1, 2).to(self.values.dtype)
-        held_keys = self.keys[layer][self._slots, :, : self._visible]
-        held_values = self.values[layer][self._slots, :, : self._visible]
-        return held_keys.to(key.dtype), held_values.to(value.dtype)
+        return self._extend(self._keys[layer], key), self._extend(self._values[layer], value)
+
+    def _extend(self, held: Tensor, new: New) -> Held:
+        rows = new.transpose(1, 2).reshape(-1, self._row_size).to(self._dtype)
+        held.view(-1, self._row_size).index_copy_(0, self._targets, rows)
+        return held[self._rows, : self._visible].transpose(1, 2).to(new.dtype)
+
+    def move(self, *, source: int, target: int, tokens: int) -> None:
+        """Copy the first ``tokens`` of one slot into another, so that the slots in use stay neighbours."""
+        for held in (*self._keys, *self._values):
+            held[target, :tokens] = held[source, :tokens]

@@ -1,0 +1,114 @@
+"""How texts for a model begin and end: end tokens, start token, chat template, as its directory says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from trainwright.core.errors import DataError
+from trainwright.model.generate import special_ids
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conventions:
+    """What a model's texts have in common.
+
+    ``end_ids`` are the tokens that end an answer; ``start_id`` stands for an empty prompt; ``chat_template`` is the
+    Jinja text that turns messages into a prompt, and ``special_tokens`` are the names it may refer to.
+    """
+
+    end_ids: frozenset[int]
+    start_id: int | None
+    chat_template: str | None
+    special_tokens: Mapping[str, str]
+
+
+def read_conventions(directory: Path, tokenizer: Tokenizer) -> Conventions:
+    """The conventions of a trained artefact or a Hugging Face directory.
+
+    A trained artefact says none of this: there every special token of the tokenizer ends a text.
+
+    Raises:
+        DataError: a file is damaged, or asks for something that is not supported.
+    """
+    config = _optional(directory / "config.json")
+    settings = _optional(directory / "tokenizer_config.json")
+    ends = _end_ids(config, _optional(directory / "generation_config.json")) or special_ids(tokenizer)
+    return Conventions(
+        end_ids=ends,
+        start_id=_start_id(config, ends),
+        chat_template=_chat_template(directory, settings),
+        special_tokens=_special_tokens(settings),
+    )
+
+
+def _end_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> frozenset[int]:
+    """``eos_token_id`` of the generation settings, else of the configuration: a number or a list of them."""
+    value = generation.get("eos_token_id", config.get("eos_token_id"))
+    return frozenset(value if isinstance(value, list) else [] if value is None else [value])
+
+
+def _start_id(config: Mapping[str, Any], ends: frozenset[int]) -> int | None:
+    """The beginning-of-text token, else the end-of-text token: documents stand after one another's end."""
+    bos: int | None = config.get("bos_token_id")
+    return bos if bos is not None else min(ends, default=None)
+
+
+def _chat_template(directory: Path, settings: Mapping[str, Any]) -> str | None:
+    path = directory / "chat_template.jinja"
+    template = read_text(path) if path.is_file() else settings.get("chat_template")
+    if template is None or isinstance(template, str):
+        return template
+    raise DataError(
+        "several chat templates are not supported", where=directory / "tokenizer_config.json",
+        seen="chat_template is a list", expected="one template",
+    )  # fmt: skip
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """``bos_token``, ``eos_token`` and their like, which chat templates refer to."""
+    found = {}
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        value = settings.get(name)
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            found[name] = text
+    return found
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 file of a model directory.
+
+    Raises:
+        DataError: it is missing, or no UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DataError("a file of this model is missing", where=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError("this file is not UTF-8", where=path, seen=str(error)) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        DataError: the file is missing, or holds something else.
+    """
+    try:
+        value = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+    if not isinstance(value, dict):
+        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+    return value
