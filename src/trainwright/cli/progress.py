@@ -156,8 +156,6 @@ class Progress:
             if task.finished or event.t_s >= due_s:
                 self._said_s[event.name] = event.t_s
                 self._say(f"{task.name}: {task.text()}")
-        elif task.finished:
-            return
 
     def _metric(self, event: Event) -> None:
         task_name, _, metric = event.name.partition("/")
@@ -176,8 +174,9 @@ class Progress:
             return
         started_s = self._stage_started_s.get(event.name)
         took = f" in {format_seconds(event.t_s - started_s)}" if started_s is not None else ""
-        for name in [name for name, bar in self._bar_ids.items() if self._tasks[name].finished]:
-            self._bars.remove_task(self._bar_ids.pop(name))
+        for bar in self._bar_ids.values():
+            self._bars.remove_task(bar)
+        self._bar_ids.clear()
         self._say(f"{event.name}: {event.text or 'done'}{took}")
 
     def _draw(self, task: Task) -> None:

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from trainwright.cli.output import Output, document, error_output
+from trainwright.core.errors import MissingPackage
+
+
+@dataclass(frozen=True)
+class Fact:
+    path: Path
+    seconds: float
+
+
+class Section(BaseModel):
+    lr: float = 0.1
+
+
+def test_a_result_is_text_or_one_document(output_to):
+    text = output_to()
+    text.result({"fits": True}, lambda: text.line("it fits"))
+    assert text.stdout.getvalue() == "it fits\n"
+    machine = output_to(command="config show", json=True)
+    machine.result({"fits": True}, lambda: machine.line("it fits"), version=2)
+    assert json.loads(machine.stdout.getvalue()) == {"schema": "trainwright.config.show/2", "fits": True}
+
+
+def test_documents_take_what_commands_have():
+    payload = {"fact": Fact(Path("a/b"), float("nan")), "set": {2, 1}, "tuple": (1, None), "s": Section(), 3: "é"}
+    assert json.loads(document("x", payload, version=1)) == {
+        "schema": "trainwright.x/1", "fact": {"path": "a/b", "seconds": None}, "set": [1, 2], "tuple": [1, None],
+        "s": {"lr": 0.1}, "3": "é",
+    }  # fmt: skip
+
+
+def test_a_plain_table_is_aligned(output_to):
+    output = output_to()
+    output.table(["name", "size"], [["a", "12"], ["long name", "3.5 GiB"], ["none", None]], title="Sizes")
+    assert output.stdout.getvalue().splitlines() == [
+        "Sizes",
+        "name          size",
+        "a               12",
+        "long name  3.5 GiB",
+        "none",
+    ]
+
+
+def test_an_empty_table_has_its_head(output_to):
+    output = output_to()
+    output.table(["name", "size"], [])
+    assert output.stdout.getvalue() == "name  size\n"
+
+
+def test_a_terminal_gets_a_drawn_table(output_to, terminal):
+    output = output_to(stdout=terminal)
+    output.table(["name", "size"], [["[bold]a", "1"]], title="Sizes")
+    assert "[bold]a" in terminal.getvalue()
+    assert "\033[" in terminal.getvalue()
+
+
+def test_colours_need_a_terminal_that_wants_them(output_to, terminal, monkeypatch):
+    assert output_to().colored(terminal)
+    assert not output_to(no_color=True).colored(terminal)
+    assert not output_to().colored(output_to().stdout)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not output_to().colored(terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output_to().colored(terminal)
+
+
+def test_notes_go_to_stderr_unless_quiet(output_to):
+    for quiet, expected in ((False, "reading\n"), (True, "")):
+        output = output_to(quiet=quiet)
+        output.note("reading")
+        assert output.stderr.getvalue() == expected
+        assert not output.stdout.getvalue()
+
+
+def test_headings_are_bold_on_a_terminal(output_to, terminal):
+    output_to(stdout=terminal).heading("Plan")
+    assert terminal.getvalue() == "\033[1mPlan\033[0m\n"
+
+
+def test_codes_are_the_names_of_errors(output_to):
+    output = output_to(json=True)
+    output.error(MissingPackage("x", needed_for="y", extra="z"), traceback=False)
+    found = json.loads(output.stdout.getvalue())
+    assert found["exit_code"] == 3
+    assert found["errors"][0]["code"] == "missing_package"
+
+
+def test_the_output_follows_the_arguments():
+    args = argparse.Namespace(command="plan", json=True, quiet=False, verbose=True, no_color=False)
+    output = Output.of(args)
+    assert (output.command, output.json, output.quiet, output.verbose) == ("plan", True, False, True)
+
+
+@pytest.mark.parametrize(("arguments", "is_json"), [(["plan", "--json"], True), (["plan"], False)], ids=str)
+def test_errors_before_parsing_know_the_format(arguments, is_json):
+    assert error_output(arguments).json is is_json

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from trainwright.cli.arguments import add_recipe
+from trainwright.cli.parser import CommandParser, add_common
+from trainwright.core.errors import RecipeError
+
+
+@pytest.fixture
+def parser():
+    parser = CommandParser(prog="trainwright plan")
+    add_recipe(parser)
+    parser.add_argument("--port", type=int)
+    add_common(parser)
+    return parser
+
+
+def test_files_overrides_and_options_come_in_any_order(parser):
+    words = [["a.yaml"], ["--json"], ["train.lr=1"], ["--port", "7"]]
+    for order in itertools.permutations(words):
+        args = parser.parse_args(list(itertools.chain(*order)))
+        assert sorted(args.inputs) == ["a.yaml", "train.lr=1"]
+        assert (args.json, args.port, args.quiet) == (True, 7, False)
+
+
+def test_nothing_is_fine(parser):
+    assert parser.parse_args([]).inputs == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["--prt", "7"], "did you mean '--port'?"),
+        (["--js"], "unknown argument"),
+        (["--port"], "expected one argument"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_recipe_errors(parser, arguments, message):
+    with pytest.raises(RecipeError) as caught:
+        parser.parse_args(arguments)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("trainwright plan: ")
+
+
+def test_subcommands_have_the_common_arguments():
+    parser = CommandParser(prog="trainwright config")
+    show = parser.add_subcommand("show", "print it")
+    add_recipe(show)
+    args = parser.parse_args(["show", "a.yaml", "--quiet", "b=1"])
+    assert (args.subcommand, args.inputs, args.quiet) == ("show", ["a.yaml", "b=1"], True)
+    assert parser.prog_of(args) == "trainwright config show"
+    with pytest.raises(RecipeError, match="trainwright config show: unknown argument"):
+        parser.parse_args(["show", "--quite"])
