@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, TextIO
 
 from trainwright.core.units import format_count, format_seconds
 from trainwright.spec.event import Event
-
-if TYPE_CHECKING:
-    from trainwright.cli.output import Output
 
 LINE_EVERY_S = 10.0
 """Seconds between two plain lines of one task."""
@@ -96,13 +93,35 @@ class Task:
         return ", ".join(parts)
 
 
+class Screen(Protocol):
+    """What progress needs of ``cli.output.Output``."""
+
+    @property
+    def quiet(self) -> bool:
+        """Show nothing."""
+
+    @property
+    def verbose(self) -> bool:
+        """Show every metric."""
+
+    @property
+    def stderr(self) -> TextIO:
+        """Where to show it."""
+
+    def colored(self, stream: TextIO) -> bool:
+        """Whether ``stream`` is a terminal."""
+
+    def note(self, text: str) -> None:
+        """A line on stderr."""
+
+
 class Progress:
     """A listener for events; use it as a context manager around the work.
 
     Only rank 0 is shown. Quiet shows nothing; verbose also prints each metric.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Screen) -> None:
         self._output = output
         self._tasks: dict[str, Task] = {}
         self._said_s: dict[str, float] = {}
