@@ -39,6 +39,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
     read.refuse("scale_attn_weights", True)
     read.refuse("scale_attn_by_inverse_layer_idx", False)
     read.refuse("add_cross_attention", False)
+    read.refuse("quantization_config", None)
     width, heads = read.integer("n_embd"), read.integer("n_head")
     inner = config.get("n_inner")
     return ModelSpec(

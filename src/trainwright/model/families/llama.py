@@ -33,6 +33,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
     read.refuse("attention_bias", False)
     read.refuse("mlp_bias", False)
     read.refuse("hidden_act", "silu")
+    read.refuse("quantization_config", None)
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     return ModelSpec(
         family="llama",
@@ -61,6 +62,8 @@ def _rope_theta(config: Mapping[str, Any], read: ConfigReader) -> float:
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
         raise read.unsupported("rope_type", kind, "default")
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
+        raise read.unsupported("partial_rotary_factor", rope["partial_rotary_factor"], 1.0)
     return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
 
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import transformers
+
+from trainwright.core.errors import RecipeError
+from trainwright.model.families import llama
+
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 99}
+
+
+def test_transformers_reads_our_configuration_as_we_meant_it(tiny):
+    spec = tiny.spec(rope_theta=123456.0, head_size=16, tied=True)
+    theirs = transformers.LlamaConfig(**llama.to_config(spec))
+    assert llama.from_config(theirs.to_dict(), where="test") == spec
+
+
+def test_defaults_are_those_of_transformers():
+    theirs = transformers.LlamaConfig(**SMALL).to_dict()
+    assert llama.from_config(SMALL, where="test") == llama.from_config(theirs, where="test")
+
+
+def test_rotary_base_from_either_place():
+    old = llama.from_config(SMALL | {"rope_theta": 5e5}, where="test")
+    new = llama.from_config(SMALL | {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, where="test")
+    assert old == new
+    assert old.rope_theta == 5e5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attention_bias": True}, "attention_bias=True"),
+        ({"mlp_bias": True}, "mlp_bias=True"),
+        ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type='llama3'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type='linear'"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config={'bits': 4}"),
+    ],
+)
+def test_what_changes_the_arithmetic_is_refused(change, message):
+    with pytest.raises(RecipeError, match=f"here: this model needs {message}, which is not supported"):
+        llama.from_config(SMALL | change, where="here")
+
+
+def test_names_cover_every_parameter(tiny):
+    for tied in (True, False):
+        model = tiny.decoder(tied=tied)
+        assert {ours for ours, _ in llama._names(model.spec)} == {name for name, _ in model.named_parameters()}

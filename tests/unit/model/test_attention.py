@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from trainwright.model.attention import (
+    Attention,
+    RotaryTable,
+    document_ids,
+    document_mask,
+    document_positions,
+    rotate,
+)
+
+
+def brute(query, key, value, visible):
+    """Softmax attention, a head and a query at a time; a group of query heads shares a key head."""
+    batch, heads, seq, size = query.shape
+    group = heads // key.shape[1]
+    out = torch.empty_like(query)
+    for b in range(batch):
+        for h in range(heads):
+            for q in range(seq):
+                keys = [k for k in range(key.shape[2]) if visible(b, q, k)]
+                scores = torch.tensor([float(query[b, h, q] @ key[b, h // group, k]) for k in keys]) / math.sqrt(size)
+                out[b, h, q] = scores.softmax(0) @ value[b, h // group, keys]
+    return out
+
+
+@pytest.mark.parametrize("with_grad", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_attention_is_its_formula(tiny, kv_heads, masked, with_grad):
+    spec = tiny.spec(kv_heads=kv_heads)
+    layer = Attention(spec, 0)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    x = torch.randn(2, 7, 32, generator=generator)
+    documents = torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0] * 7])
+
+    def split(y, n):
+        return y.view(2, 7, n, 8).transpose(1, 2)
+
+    with torch.no_grad():
+        parts = split(layer.query(x), 4), split(layer.key(x), kv_heads), split(layer.value(x), kv_heads)
+        mixed = brute(*parts, lambda b, q, k: k <= q and (not masked or documents[b, q] == documents[b, k]))
+        expected = layer.out(mixed.transpose(1, 2).reshape(2, 7, 32))
+    with torch.set_grad_enabled(with_grad):
+        mask = document_mask(documents) if masked else None
+        found = layer(x, rotary=None, mask=mask, cache=None)
+    torch.testing.assert_close(found.detach(), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_rotation_is_a_complex_product(tiny):
+    spec = tiny.spec(rope_theta=1000.0)
+    x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(0))
+    positions = torch.tensor([[3, 4, 9, 50, 95]])
+    turned = rotate(x, RotaryTable(spec)(positions, torch.float32))
+    pairs = torch.complex(x[..., :4].double(), x[..., 4:].double())
+    angles = positions[0].double()[:, None] * 1000.0 ** -(torch.arange(4).double() / 4)
+    expected = pairs * torch.polar(torch.ones_like(angles), angles)
+    torch.testing.assert_close(turned[..., :4].double(), expected.real, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(turned[..., 4:].double(), expected.imag, atol=1e-5, rtol=1e-5)
+
+
+def test_the_table_belongs_to_no_checkpoint(tiny):
+    assert not RotaryTable(tiny.spec()).state_dict()
+
+
+def test_document_mask_is_causal_within_documents():
+    assert document_mask(torch.tensor([[4, 4, 9]]))[0, 0].tolist() == [
+        [True, False, False], [True, True, False], [False, False, True],
+    ]  # fmt: skip
+
+
+def test_documents_are_numbered_and_their_positions_counted():
+    tokens = torch.tensor([[5, 6, 0, 7, 0, 0, 8, 9], [0, 1, 2, 3, 4, 5, 6, 7]])
+    ids = document_ids(tokens, 0)
+    same = (ids[:, :, None] == ids[:, None, :])[0]
+    groups = {tuple(torch.nonzero(row).flatten().tolist()) for row in same}
+    assert groups == {(0, 1), (2, 3), (4,), (5, 6, 7)}  # the end-of-text token opens the next document
+    assert document_positions(ids).tolist() == [[0, 1, 0, 1, 0, 0, 1, 2], [0, 1, 2, 3, 4, 5, 6, 7]]

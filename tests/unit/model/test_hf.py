@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.model import hf
+from trainwright.model.bundle import build
+from trainwright.spec.model import FAMILIES
+
+TOKENS = torch.randint(0, 320, (2, 40), generator=torch.Generator().manual_seed(3))
+
+
+def logits(model) -> torch.Tensor:
+    return model.logits(model(TOKENS))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_computes_the_same_from_what_we_write(tiny, tmp_path, family, tied):
+    model = tiny.decoder(family, tied=tied)
+    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={"eos_token_id": 0})
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(TOKENS).logits, logits(model), atol=1e-4, rtol=0)
+    assert (theirs.lm_head.weight is theirs.get_input_embeddings().weight) == tied
+    assert theirs.config.eos_token_id == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_written_and_read_is_the_same_bit_for_bit(tiny, tmp_path, family):
+    model = tiny.decoder(family)
+    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
+    assert hf.read_spec(tmp_path) == model.spec
+    weights = hf.read_weights(tmp_path, model.spec)
+    assert all(torch.equal(weights[name], parameter) for name, parameter in model.named_parameters())
+
+
+def theirs_of(family: str, **changes):
+    if family == "llama":
+        shape = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **changes))
+    shape = {"vocab_size": 320, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **changes))
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("llama", {}),
+        ("llama", {"tie_word_embeddings": True}),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0}, "head_dim": 16}),
+        ("gpt2", {}),
+        ("gpt2", {"tie_word_embeddings": False, "n_inner": 72}),
+    ],
+)
+@pytest.mark.parametrize("shard", ["10GB", "20KB"], ids=["one file", "sharded"])
+def test_a_model_made_by_transformers_computes_the_same_here(tmp_path, family, changes, shard):
+    torch.manual_seed(1)
+    theirs = theirs_of(family, **changes).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    theirs.save_pretrained(tmp_path, max_shard_size=shard)
+    assert ((tmp_path / hf.INDEX).exists()) == (shard == "20KB")
+    spec = hf.read_spec(tmp_path)
+    ours = build(spec, hf.read_weights(tmp_path, spec), where=tmp_path)
+    with torch.no_grad():
+        torch.testing.assert_close(logits(ours), theirs(TOKENS).logits, atol=1e-4, rtol=0)
+
+
+def test_bfloat16_is_stored_and_read_back_as_float32(tiny, tmp_path):
+    model = tiny.decoder()
+    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.bfloat16, extra={})
+    assert {w.dtype for w in load_file(tmp_path / hf.WEIGHTS).values()} == {torch.bfloat16}
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    assert {w.dtype for w in hf.read_weights(tmp_path, model.spec).values()} == {torch.float32}
+
+
+def test_what_cannot_be_read_is_named(tiny, tmp_path):
+    with pytest.raises(DataError, match=r"config\.json: no such file .*a Hugging Face model directory"):
+        hf.read_spec(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(DataError, match="cannot read JSON .*seen list, expected an object"):
+        hf.read_spec(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(DataError, match="cannot read JSON"):
+        hf.read_spec(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(RecipeError, match="unknown model_type .*'mamba', expected one of llama, gpt2"):
+        hf.read_spec(tmp_path)
+    with pytest.raises(DataError, match=r"no weights here .*model\.safetensors"):
+        hf.read_weights(tmp_path, tiny.spec())
+    (tmp_path / hf.WEIGHTS).write_bytes(b"\0" * 9)
+    with pytest.raises(DataError, match="cannot read the weights"):
+        hf.read_weights(tmp_path, tiny.spec())
+    hf.write(tmp_path, tiny.spec(), dict(tiny.decoder().named_parameters()), dtype=torch.float32, extra={})
+    with pytest.raises(DataError, match=r"a weight is missing \(expected model\.layers\.3\.input_layernorm"):
+        hf.read_weights(tmp_path, tiny.spec(layers=4))
+
+
+def test_an_index_naming_a_lost_file_is_named(tmp_path):
+    torch.manual_seed(0)
+    theirs_of("llama").save_pretrained(tmp_path, max_shard_size="20KB")
+    lost = sorted(tmp_path.glob("model-*.safetensors"))[1]
+    lost.unlink()
+    with pytest.raises(DataError, match=f"{lost.name}: cannot read the weights"):
+        hf.read_weights(tmp_path, hf.read_spec(tmp_path))
+
+
+def test_a_shape_without_a_form_there_is_refused(tiny, tmp_path):
+    model = tiny.decoder("gpt2", kv_heads=2)
+    with pytest.raises(RecipeError, match="this shape cannot be exported .*kv_heads = heads"):
+        hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from trainwright.model import losses
+from trainwright.model.losses import IGNORE, chunk_tokens, linear_cross_entropy
+
+
+def inputs(n: int = 150, width: int = 16, vocabulary: int = 50):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(n, width, generator=generator, requires_grad=True)
+    weight = torch.randn(vocabulary, width, generator=generator, requires_grad=True)
+    targets = torch.randint(0, vocabulary, (n,), generator=generator)
+    targets[::7] = IGNORE
+    return hidden, weight, targets
+
+
+@pytest.mark.parametrize("chunk", [64, 128, 1 << 20])
+def test_value_and_gradients_are_torchs(monkeypatch, chunk):
+    monkeypatch.setattr(losses, "chunk_tokens", lambda vocabulary: chunk)
+    hidden, weight, targets = inputs()
+    total, count = linear_cross_entropy(hidden, weight, targets)
+    (total * 0.37).backward()
+    ours = hidden.grad, weight.grad
+    hidden.grad = weight.grad = None
+    reference = F.cross_entropy(hidden @ weight.T, targets, ignore_index=IGNORE, reduction="sum")
+    (reference * 0.37).backward()
+    torch.testing.assert_close(total, reference)
+    for mine, theirs in zip(ours, (hidden.grad, weight.grad), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+    assert int(count) == int((targets != IGNORE).sum())
+
+
+def test_without_gradients_the_value_is_the_same():
+    hidden, weight, targets = inputs()
+    with torch.no_grad():
+        value, _ = linear_cross_entropy(hidden, weight, targets)
+    assert not value.requires_grad
+    torch.testing.assert_close(value, linear_cross_entropy(hidden, weight, targets)[0].detach())
+
+
+def test_nothing_to_predict_is_zero_without_nan():
+    hidden, weight, targets = inputs()
+    total, count = linear_cross_entropy(hidden, weight, torch.full_like(targets, IGNORE))
+    total.backward()
+    assert (total.item(), int(count)) == (0.0, 0)
+    assert not hidden.grad.any()
+    assert not weight.grad.any()
+
+
+def test_bfloat16_states_give_float32_gradients_of_the_weight():
+    hidden, weight, targets = inputs()
+    low = hidden.detach().to(torch.bfloat16).requires_grad_()
+    total, _ = linear_cross_entropy(low, weight, targets)
+    total.backward()
+    assert (total.dtype, low.grad.dtype, weight.grad.dtype) == (torch.float32, torch.bfloat16, torch.float32)
+    reference = F.cross_entropy(hidden @ weight.T, targets, ignore_index=IGNORE, reduction="sum")
+    assert abs(total.item() / reference.item() - 1) < 0.02
+
+
+@pytest.mark.parametrize("vocabulary", [2, 257, 50_257, 10**9])
+def test_chunks_fit_their_bytes(vocabulary):
+    tokens = chunk_tokens(vocabulary)
+    assert tokens % 64 == 0
+    assert tokens == 64 or tokens * vocabulary * 4 <= losses.CHUNK_BYTES
