@@ -168,13 +168,15 @@ class Progress:
         task = self._tasks.setdefault(event.name, Task(name=event.name))
         was_finished = task.finished and event.value >= task.done
         task.update(event)
-        if self._bars is not None:
+        if was_finished:
+            return
+        due_s = self._said_s.setdefault(event.name, event.t_s) + LINE_EVERY_S
+        if task.finished or (self._bars is None and event.t_s >= due_s):
+            self._said_s[event.name] = event.t_s
+            self._erase(event.name)
+            self._say(f"{task.name}: {task.text()}")
+        elif self._bars is not None:
             self._draw(task)
-        elif not was_finished:
-            due_s = self._said_s.setdefault(event.name, event.t_s) + LINE_EVERY_S
-            if task.finished or event.t_s >= due_s:
-                self._said_s[event.name] = event.t_s
-                self._say(f"{task.name}: {task.text()}")
 
     def _metric(self, event: Event) -> None:
         task_name, _, metric = event.name.partition("/")
@@ -193,15 +195,19 @@ class Progress:
             return
         started_s = self._stage_started_s.get(event.name)
         took = f" in {format_seconds(event.t_s - started_s)}" if started_s is not None else ""
-        for bar in self._bar_ids.values():
-            self._bars.remove_task(bar)
-        self._bar_ids.clear()
+        for name in tuple(self._bar_ids):
+            self._erase(name)
         self._say(f"{event.name}: {event.text or 'done'}{took}")
 
     def _draw(self, task: Task) -> None:
         if task.name not in self._bar_ids:
             self._bar_ids[task.name] = self._bars.add_task(task.name, text="")
         self._bars.update(self._bar_ids[task.name], completed=task.done, total=task.total, text=task.text())
+
+    def _erase(self, name: str) -> None:
+        bar = self._bar_ids.pop(name, None)
+        if bar is not None:
+            self._bars.remove_task(bar)
 
     def _say(self, text: str) -> None:
         if self._bars is not None:
