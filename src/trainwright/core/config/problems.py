@@ -133,6 +133,8 @@ def _problems(group: list[_Finding], root: Node, model: Shape) -> list[RecipeErr
         tag = first.context["discriminator"].strip("'")
         return [_not_one_of(f"{key}.{tag}", first, first.context["tag"], first.context["expected_tags"])]
     expected = " or ".join(dict.fromkeys(_expected(finding) for finding in group))
+    if first.union is None and first.shape is not None and first.shape.nullable:
+        expected += " or null"
     value = first.node.content if first.node is not None else first.entry.get("input")
     if first.kind in ("literal_error", "enum") and len(group) == 1:
         return [_not_one_of(key, first, value, first.context["expected"])]
@@ -161,7 +163,7 @@ def _not_one_of(key: str, finding: _Finding, value: Any, expected: str) -> Recip
     return RecipeError(
         said(key, "unknown value", origin),
         where=origin,
-        seen=shown(value),
+        seen=shown(tag.plain() if tag is not None else value),
         expected=expected if " or " in expected or len(known) < 2 else f"one of {expected}",
         fix=did_you_mean(str(value), known),
     )
@@ -195,7 +197,7 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
     for cause in causes:
         text = cause.what if isinstance(cause, RecipeError) else message
         blamed = f"{cause.where} {text}" if isinstance(cause, RecipeError) else text
-        origin = _blamed(blamed, finding.node or finding.parent, root) or finding.origin
+        origin = _blamed(blamed, finding.node or finding.parent, root)
         key = dotted(finding.path)
         if isinstance(cause, RecipeError):
             key = ".".join(part for part in (key, cause.where) if part)
@@ -208,7 +210,8 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
     return problems
 
 
-def _blamed(text: str, section: Node, root: Node) -> Origin | None:
+def _blamed(text: str, section: Node, root: Node) -> Origin:
+    """The place of a key that ``text`` names, else of something in the section."""
     found = []
     for word in _WORD.findall(text):
         for start in (section, root):
@@ -218,4 +221,18 @@ def _blamed(text: str, section: Node, root: Node) -> Origin | None:
             if node is not None and (start is section or "." in word):
                 found.append(node.origin)
                 break
-    return max(found, key=lambda origin: LAYERS.index(origin.layer), default=None)
+    return _strongest(found or _origins(section))
+
+
+def _origins(node: Node) -> list[Origin]:
+    inside: list[Node] = []
+    if isinstance(node.content, dict):
+        inside = list(node.content.values())
+    elif isinstance(node.content, list):
+        inside = node.content
+    return [node.origin, *(origin for item in inside for origin in _origins(item))]
+
+
+def _strongest(origins: list[Origin]) -> Origin:
+    """The first of those that the last layer wrote: what was valid before it came is not to blame."""
+    return max(origins, key=lambda origin: LAYERS.index(origin.layer))

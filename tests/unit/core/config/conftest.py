@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 import pytest
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trainwright.core.config import load
 from trainwright.core.errors import RecipeError, RecipeErrors
@@ -44,6 +44,7 @@ class Train(Section):
     weights: int | list[int] | None = None
     compile: bool = False
     wait_s: float = Field(1.0, ge=0)
+    limit: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -52,12 +53,20 @@ class Train(Section):
         return self
 
 
+def _not_thirteen(numbers: dict[str, int]) -> dict[str, int]:
+    if 13 in numbers.values():
+        raise ValueError("unlucky")
+    return numbers
+
+
 class Small(Section):
     name: str = Field(min_length=1, description="what it is called")
     sources: tuple[Annotated[Files | Jsonl, Field(discriminator="kind")], ...] = Field((), description="documents")
     rent_on: tuple[str, ...] = ("t4", "l4")
     train: Train = Field(default_factory=Train, description="the run")
-    extra: dict[str, int] = Field(default_factory=dict, description="numbers by name")
+    extra: Annotated[dict[str, int], AfterValidator(_not_thirteen)] = Field(
+        default_factory=dict, description="numbers by name"
+    )
 
     @model_validator(mode="after")
     def _checks(self) -> Self:

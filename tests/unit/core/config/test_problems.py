@@ -106,6 +106,22 @@ def test_a_validator_may_raise_recipe_errors(lines_of):
     ]
 
 
+def test_a_validator_that_names_no_key_is_placed_at_what_the_last_layer_wrote(lines_of):
+    assert lines_of("name: x\nextra: {a: 1}\n", "extra.b=13") == ["override extra.b: extra: unlucky"]
+    assert lines_of("name: x\nextra: {a: 1, b: 13}\n") == ["r.yaml:2:1: extra: unlucky"]
+
+
+def test_a_kind_that_is_no_word_is_shown_as_written(lines_of):
+    (line,) = lines_of("name: x\nsources: [{kind: null}]\n")
+    assert "sources.0.kind: unknown value (seen null, expected one of 'files', 'jsonl')" in line
+
+
+def test_null_is_expected_where_it_is_allowed(lines_of):
+    assert lines_of("name: x\ntrain: {limit: no}\n") == [
+        "r.yaml:2:9: train.limit: wrong value (seen 'no', expected a number or null)"
+    ]
+
+
 def test_long_values_are_cut(lines_of):
     (line,) = lines_of(f"name: x\ntrain: {{sequence_tokens: {'z' * 500}}}\n")
     assert len(line) < 150
