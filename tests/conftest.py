@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
+import hypothesis
 import pytest
 
 # Before anything imports torch. One thread: results do not depend on the number of cores, and two test processes do not
@@ -15,6 +16,10 @@ import pytest
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
 for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
     del os.environ[_name]
+
+# No deadline: a busy machine is not a defect. In CI the examples are the same each time, so that a red run can be repeated.
+hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+hypothesis.settings.load_profile("project")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
