@@ -17,7 +17,7 @@ os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELIS
 for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
     del os.environ[_name]
 
-# No deadline: a busy machine is not a defect. In CI the examples are the same each time, so that a red run can be repeated.
+# No deadline: a busy machine is no defect. In CI the examples are the same each time: a red run can be repeated.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 hypothesis.settings.load_profile("project")
 
