@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -16,6 +14,7 @@ from trainwright.core.records import from_json
 from trainwright.model import hf
 from trainwright.model.conventions import read_object, read_text
 from trainwright.model.decoder import Decoder
+from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
 
 SPEC = "model.json"
@@ -39,7 +38,7 @@ def load_bundle(
     device = device or torch.device("cpu")
     if (directory / SPEC).is_file():
         spec = from_json(ModelSpec, read_object(directory / SPEC), where=str(directory / SPEC))
-        weights = _read_own_weights(directory / hf.WEIGHTS)
+        weights = load_weights(directory / hf.WEIGHTS)
     elif (directory / "config.json").is_file():
         spec = hf.read_spec(directory)
         weights = hf.read_weights(directory, spec)
@@ -73,15 +72,6 @@ def build(spec: ModelSpec, weights: Mapping[str, Tensor], *, where: object) -> D
             )  # fmt: skip
     model.load_state_dict(dict(weights), assign=True)
     return model.eval().requires_grad_(False)
-
-
-def _read_own_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except FileNotFoundError as error:
-        raise DataError("the weights are missing", where=path) from error
-    except (SafetensorError, OSError) as error:
-        raise DataError("cannot read the weights", where=path, seen=str(error)) from error
 
 
 def _read_tokenizer(path: Path, spec: ModelSpec) -> Tokenizer:

@@ -9,11 +9,10 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.model.weights import load_weights, save_weights
 from trainwright.spec.model import FAMILIES, ModelSpec
 
 WEIGHTS = "model.safetensors"
@@ -27,7 +26,8 @@ def family_module(model_type: str, *, where: str) -> ModuleType:
         RecipeError: there is no such family.
     """
     if model_type not in FAMILIES:
-        raise RecipeError("unknown model_type", where=where, seen=repr(model_type), expected=f"one of {', '.join(FAMILIES)}")
+        known = f"one of {', '.join(FAMILIES)}"
+        raise RecipeError("unknown model_type", where=where, seen=repr(model_type), expected=known)
     return importlib.import_module(f"trainwright.model.families.{model_type}")
 
 
@@ -52,10 +52,7 @@ def read_weights(directory: Path, spec: ModelSpec) -> dict[str, Tensor]:
     """
     weights: dict[str, Tensor] = {}
     for path in _weight_files(directory):
-        try:
-            weights |= load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise DataError("cannot read the weights", where=path, seen=str(error)) from error
+        weights |= load_weights(path)
     try:
         ours: dict[str, Tensor] = family_module(spec.family, where=str(directory)).from_hf(weights, spec)
     except KeyError as error:
@@ -84,7 +81,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def write(directory: Path, spec: ModelSpec, weights: dict[str, Tensor], *, dtype: torch.dtype, extra: dict[str, Any]) -> None:
+def write(
+    directory: Path, spec: ModelSpec, weights: dict[str, Tensor], *, dtype: torch.dtype, extra: dict[str, Any]
+) -> None:
     """Write ``config.json`` and ``model.safetensors``.
 
     Args:
@@ -96,13 +95,14 @@ def write(directory: Path, spec: ModelSpec, weights: dict[str, Tensor], *, dtype
 
     Raises:
         RecipeError: the shape has no form in that family of Hugging Face.
+        MachineError: the disk is full, or the place cannot be written.
     """
     family = family_module(spec.family, where=str(directory))
     try:
         config = family.to_config(spec)
     except ValueError as error:
         raise RecipeError("this shape cannot be exported", where="model", seen=str(error)) from error
-    theirs = {name: weight.to(dtype).contiguous() for name, weight in family.to_hf(weights, spec).items()}
+    theirs = {name: weight.to(dtype) for name, weight in family.to_hf(weights, spec).items()}
     config |= {"dtype": str(dtype).removeprefix("torch."), "torch_dtype": str(dtype).removeprefix("torch.")} | extra
     (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    save_file(theirs, directory / WEIGHTS, metadata={"format": "pt"})
+    save_weights(directory / WEIGHTS, theirs, metadata={"format": "pt"})

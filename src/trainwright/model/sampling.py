@@ -5,13 +5,13 @@ Shape legend: ``vocabulary``.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from trainwright.runtime.rng import derive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,12 +32,11 @@ class Sampling:
 
 
 def uniform(*, seed: int, choice: int, position: int) -> float:
-    """A number in [0, 1), uniform over counters and a function of them alone: 53 bits of a keyed hash.
+    """A number in [0, 1), uniform over counters and a function of them alone: 53 bits of a hash.
 
     The text of a request therefore never depends on what else is generated at the same time.
     """
-    counter = struct.pack("<QQQ", seed % 2**64, choice, position)
-    return (int.from_bytes(blake2b(counter, digest_size=8).digest(), "little") >> 11) / 2**53
+    return (derive(seed, choice, position) >> 11) / 2**53
 
 
 def sample(logits: Float[Tensor, " vocabulary"], sampling: Sampling, *, position: int) -> int:

@@ -108,7 +108,7 @@ def test_an_index_naming_a_lost_file_is_named(tmp_path):
     theirs_of("llama").save_pretrained(tmp_path, max_shard_size="20KB")
     lost = sorted(tmp_path.glob("model-*.safetensors"))[1]
     lost.unlink()
-    with pytest.raises(DataError, match=f"{lost.name}: cannot read the weights"):
+    with pytest.raises(DataError, match=f"{lost.name}: the weights are missing"):
         hf.read_weights(tmp_path, hf.read_spec(tmp_path))
 
 

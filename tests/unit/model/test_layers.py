@@ -4,7 +4,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from trainwright.model.layers import FeedForward, GatedFeedForward, LayerNorm, Linear, RMSNorm, make_feed_forward, make_norm
+from trainwright.model.layers import (
+    FeedForward,
+    GatedFeedForward,
+    LayerNorm,
+    Linear,
+    RMSNorm,
+    make_feed_forward,
+    make_norm,
+)
 
 X = torch.randn(3, 5, 32, generator=torch.Generator().manual_seed(0))
 

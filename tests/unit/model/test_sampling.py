@@ -38,7 +38,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it_and_its_proportions():
 
 def test_a_tiny_top_p_and_temperature_zero_take_the_likeliest():
     for sampling in (Sampling(max_tokens=1, temperature=1.0, top_p=1e-9), Sampling(max_tokens=1)):
-        assert set(sample(LOGITS, sampling, position=i) for i in range(20)) == {0}
+        assert {sample(LOGITS, sampling, position=i) for i in range(20)} == {0}
 
 
 def test_huge_logits_and_small_temperatures_stay_finite():

@@ -1,0 +1,47 @@
+"""Tensors in safetensors files, with every failure as one clear line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trainwright.core.errors import DataError, MachineError
+
+_FULL = re.compile(r"os error (?:27|28|122)\b")
+"""EFBIG, ENOSPC and EDQUOT, as the Rust library reports them."""
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file that is whole or absent.
+
+    Raises:
+        MachineError: the disk is full, or the place cannot be written.
+    """
+    contiguous = {name: weight.contiguous() for name, weight in weights.items()}
+    try:
+        save_file(contiguous, path, metadata=None if metadata is None else dict(metadata))
+    except SafetensorError as error:
+        full = _FULL.search(str(error))
+        what, fix = "cannot write the weights", "choose another place with --workspace"
+        if full:
+            what, fix = "the disk is full", "free some space and run the same command: finished parts are kept"
+        raise MachineError(what, where=path, seen=None if full else str(error), fix=fix) from error
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    try:
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise DataError("the weights are missing", where=path) from error
+    except (SafetensorError, OSError) as error:
+        raise DataError("cannot read the weights", where=path, seen=str(error)) from error

@@ -1,0 +1,103 @@
+"""The model card: what the model is, what it was trained on, how well it does, and what is not known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainwright.core.units import format_count
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.recipe import Recipe
+
+
+def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], dtype: str) -> str:
+    """The text of ``README.md``, with the metadata header that model hubs read.
+
+    Args:
+        recipe: what the model was made from.
+        spec: its shape.
+        summary: of the trained artefact; what it lacks is left out.
+        dtype: of the stored weights.
+    """
+    rows = [
+        ("parameters", _count(summary.get("parameters"))),
+        ("family", spec.family),
+        ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
+        ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
+        ("vocabulary", f"{spec.vocabulary:,}"),
+        ("context", f"{spec.context_tokens:,} tokens"),
+        ("weights stored in", dtype),
+        ("trained on", _tokens(summary)),
+        ("validation loss", _number(summary.get("validation_loss"), "nats per token")),
+        ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
+    sources = "\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources)
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+tags: [trainwright]
+---
+
+# {recipe.name}
+
+A decoder-only language model, trained from {_origin(recipe)} with Trainwright.
+
+| | |
+|---|---|
+{table}
+
+## Training data
+
+{sources}
+
+Split by a hash of each document: {recipe.data.split.train:g} to train on, {recipe.data.split.validation:g} to validate
+on, {recipe.data.split.test:g} to test on; documents that are equal after cleaning were \
+{"kept once" if recipe.data.dedup == "exact" else "all kept"}.
+
+## Use
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
+```
+
+or `trainwright serve --bundle path/to/this/directory`.
+
+## Limits
+
+The model continues texts like those it was trained on; it was not tuned to follow instructions and was not checked for
+harmful or false output. It may repeat its training data.
+
+## Licence
+
+Unknown: the licences of the training data were not recorded. Find them out before you share the model.
+"""
+
+
+def _origin(recipe: Recipe) -> str:
+    return "scratch" if recipe.model.init_from is None else "the weights of another model"
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    """The kind and the names; folders of the machine are nobody's business."""
+    names = [path if "://" in path else Path(path).name for path in source.get("paths", ())]
+    return f"`{source['kind']}`" + (f": {', '.join(names)}" if names else "")
+
+
+def _tokens(summary: Mapping[str, Any]) -> str:
+    tokens, steps = summary.get("tokens"), summary.get("steps")
+    return f"{format_count(tokens)} tokens in {steps:,} steps" if tokens and steps else ""
+
+
+def _count(value: Any) -> str:
+    return format_count(value) if value is not None else ""
+
+
+def _number(value: Any, unit: str) -> str:
+    return f"{value:.4f} {unit}".strip() if value is not None else ""

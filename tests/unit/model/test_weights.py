@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from trainwright.core.errors import DataError, MachineError
+from trainwright.model.weights import load_weights, save_weights
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from trainwright.model.weights import save_weights
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    save_weights(Path(sys.argv[1]), {"a": torch.ones(100_000)})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_there_and_back_also_of_views(tmp_path):
+    whole = torch.arange(12.0).view(3, 4)
+    weights = {"transposed": whole.T, "low": whole.to(torch.bfloat16)}
+    save_weights(tmp_path / "w", weights, metadata={"format": "pt"})
+    found = load_weights(tmp_path / "w")
+    assert all(torch.equal(found[name], weight) for name, weight in weights.items())
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path):
+    command = [sys.executable, "-c", FULL, str(tmp_path / "w")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"MachineError {tmp_path / 'w'}: the disk is full; free some space")
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    with pytest.raises(MachineError, match=r"nowhere/w: cannot write the weights .*; choose another place"):
+        save_weights(tmp_path / "nowhere" / "w", {"a": torch.ones(1)})
+
+
+def test_missing_and_damaged_files(tmp_path):
+    with pytest.raises(DataError, match="w: the weights are missing"):
+        load_weights(tmp_path / "w")
+    (tmp_path / "w").write_bytes(b"\x00" * 20)
+    with pytest.raises(DataError, match="w: cannot read the weights"):
+        load_weights(tmp_path / "w")

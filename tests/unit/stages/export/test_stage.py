@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+import transformers
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.store import open_artifact
+from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.stages.export import run, stage
+
+TEXT = "def add(left, right):\n    return left + 你好 🙂 <|endoftext|> x"
+
+
+def export(recipe, trained, out, **changes):
+    out.mkdir()
+    changed = recipe.model_copy(update={"export": recipe.export.model_copy(update=changes)})
+    with Events(None, run="test") as events:
+        return run(changed, {"train": trained}, out, events)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_loads_it_with_the_same_logits_and_tokens(tiny, make_trained, recipe, tmp_path, family, tied):
+    model = tiny.decoder(family, tied=tied)
+    result = export(recipe, make_trained(model), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    ids = tiny.tokenizer().encode(TEXT).ids
+    assert tokenizer(TEXT)["input_ids"] == ids
+    assert tokenizer.decode(ids) == TEXT
+    with torch.no_grad():
+        expected = model.logits(model(torch.tensor([ids])))
+        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, expected, atol=1e-4, rtol=0)
+    end = tiny.tokenizer().token_to_id(tiny.END)
+    assert theirs.generation_config.eos_token_id == theirs.config.bos_token_id == tokenizer.eos_token_id == end
+    assert tokenizer.model_max_length == model.spec.context_tokens
+    assert result.summary["logit_difference"] == result.summary["rounding_difference"] == 0.0
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_greedy_text_is_that_of_transformers(tiny, make_trained, recipe, tmp_path, family):
+    from trainwright.model.bundle import load_bundle
+    from trainwright.model.generate import complete
+    from trainwright.model.sampling import Sampling
+
+    export(recipe, make_trained(tiny.decoder(family)), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
+    model, tokenizer = load_bundle(directory)
+    for prompt in ("def add", "for index, value", "你好"):
+        ids = tokenizer.encode(prompt).ids
+        made = theirs.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False, pad_token_id=0)[0, len(ids) :]
+        (ours,) = complete(model, tokenizer, [prompt], Sampling(max_tokens=40))
+        assert ours.text == tokenizer.decode(made.tolist())
+
+
+def test_bfloat16_is_exact_after_rounding_and_says_what_rounding_did(tiny, make_trained, recipe, tmp_path):
+    result = export(recipe, make_trained(tiny.decoder()), tmp_path / "out", dtype="bf16")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory)
+    assert theirs.dtype == torch.bfloat16
+    assert result.summary["logit_difference"] == 0.0 < result.summary["rounding_difference"]
+    weights = (directory / "model.safetensors").stat().st_size
+    assert 2 * result.summary["parameters"] < weights < 2.5 * result.summary["parameters"]
+
+
+def test_a_damaged_model_is_not_exported(tiny, make_trained, recipe, tmp_path):
+    trained = make_trained(tiny.decoder())
+    weights = trained.path / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(DataError, match="sha256 does not match the manifest"):
+        export(recipe, open_artifact(trained.path), tmp_path / "out")
+
+
+def test_a_bundle_that_computes_something_else_is_an_error(tiny, make_trained, recipe, tmp_path, monkeypatch):
+    written = stage.FORMATS["huggingface"]
+
+    def faulty(directory, model, **arguments):
+        model.norm.weight[3] += 0.1
+        written(directory, model, **arguments)
+
+    monkeypatch.setattr(stage, "FORMATS", {"huggingface": faulty})
+    with pytest.raises(TrainwrightError, match="the huggingface bundle computes other logits"):
+        export(recipe, make_trained(tiny.decoder()), tmp_path / "out")
+
+
+def test_the_same_model_gives_the_same_bytes(tiny, make_trained, recipe, tmp_path):
+    trained = make_trained(tiny.decoder())
+    for name in ("a", "b"):
+        export(recipe, trained, tmp_path / name)
+    files = sorted(path.name for path in (tmp_path / "a" / "huggingface").iterdir())
+    assert files == ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+                     "tokenizer_config.json"]  # fmt: skip
+    for name in files:
+        first, second = ((tmp_path / side / "huggingface" / name).read_bytes() for side in "ab")
+        assert first == second, name
+    assert json.loads((tmp_path / "a" / "huggingface" / "config.json").read_text())["eos_token_id"] is not None
