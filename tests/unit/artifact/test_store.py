@@ -1,0 +1,182 @@
+"""Artefacts are complete or absent; damage is named; two processes never work on one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trainwright.artifact.store import (
+    MANIFEST,
+    Workspace,
+    directory_digest,
+    open_artifact,
+    write_atomically,
+    writing,
+)
+from trainwright.core.errors import DataError, MachineError
+from trainwright.spec.manifest import Manifest
+
+FINGERPRINT = "ab" * 32
+
+
+def manifest(**keys) -> Manifest:
+    base = {"stage": "data", "stage_version": 1, "fingerprint": FINGERPRINT, "identity": {"a": 1}, "inputs": {}, "files": ()}
+    return Manifest(**(base | {"summary": {"tokens": 3}} | keys))
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    workspace = Workspace(tmp_path)
+    partial = workspace.draft("data", FINGERPRINT)
+    (partial / "one.bin").write_bytes(b"one")
+    (partial / "sub").mkdir()
+    (partial / "sub" / MANIFEST).write_bytes(b"{}")
+    (partial / ".scratch").mkdir()
+    (partial / ".scratch" / "part").write_bytes(b"gone")
+    return workspace.commit(partial, manifest())
+
+
+def test_a_commit_lists_every_file_and_drops_scratch(artifact, tmp_path) -> None:
+    found = {entry.path: entry for entry in artifact.manifest.files}
+    assert set(found) == {"one.bin", f"sub/{MANIFEST}"}
+    assert found["one.bin"].sha256 == hashlib.sha256(b"one").hexdigest()
+    assert found["one.bin"].size_bytes == 3
+    assert not (artifact.path / ".scratch").exists()
+    assert not list(tmp_path.glob("*.partial"))
+    assert open_artifact(artifact.path).manifest == artifact.manifest
+    assert artifact.summary == {"tokens": 3}
+
+
+def test_it_is_found_by_its_whole_fingerprint_only(artifact, tmp_path) -> None:
+    workspace = Workspace(tmp_path)
+    assert workspace.find("data", FINGERPRINT).path == artifact.path
+    assert workspace.find("data", FINGERPRINT[:12] + "0" * 52) is None, "twelve equal digits are not enough"
+    assert workspace.find("data", "cd" * 32) is None
+    assert [found.path for found in workspace.all()] == [artifact.path]
+
+
+def test_work_under_way_is_no_artefact(tmp_path) -> None:
+    workspace = Workspace(tmp_path)
+    partial = workspace.draft("data", FINGERPRINT)
+    (partial / "half").write_bytes(b"x")
+    assert workspace.find("data", FINGERPRINT) is None
+    assert workspace.draft("data", FINGERPRINT) == partial
+    assert (partial / "half").exists(), "the next run takes it up"
+    with pytest.raises(DataError, match="no complete artefact here"):
+        open_artifact(partial)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda path: path.write_bytes(b"two"), r"one\.bin: damaged file: its sha256 does not match"),
+        (lambda path: path.write_bytes(b"more"), r"one\.bin: damaged file: its size changed .seen 4 bytes, expected 3"),
+        (lambda path: path.unlink(), r"one\.bin: a file of this artefact is missing"),
+    ],
+)
+def test_damage_is_named(artifact, damage, line) -> None:
+    artifact.verify()
+    damage(artifact.path / "one.bin")
+    artifact.verify({f"sub/{MANIFEST}"})
+    with pytest.raises(DataError, match=line):
+        artifact.verify()
+
+
+def test_the_digest_is_of_content_and_of_the_files_asked_for(artifact, tmp_path) -> None:
+    workspace = Workspace(tmp_path / "other")
+    partial = workspace.draft("data", "cd" * 32)
+    (partial / "one.bin").write_bytes(b"one")
+    (partial / "extra.txt").write_bytes(b"made elsewhere")
+    other = workspace.commit(partial, manifest(fingerprint="cd" * 32, summary={}))
+    assert other.digest(("*.bin",)) == artifact.digest(("*.bin",))
+    assert other.digest() != artifact.digest()
+
+
+def test_a_file_it_does_not_have(artifact) -> None:
+    assert artifact.file("one.bin").read_bytes() == b"one"
+    with pytest.raises(DataError, match="no file 'two.bin'"):
+        artifact.file("two.bin")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("{", "cannot be read"), ('{"format": 99}', "unknown manifest format .seen 99"), ('{"format": 1}', "not a valid Manifest")],
+)
+def test_a_damaged_manifest_is_one_line(artifact, text, line) -> None:
+    (artifact.path / MANIFEST).write_text(text)
+    with pytest.raises(DataError, match=line) as caught:
+        open_artifact(artifact.path)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_process_is_kept_out(tmp_path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from trainwright.artifact.store import Workspace\n"
+        f"with Workspace(Path(sys.argv[1])).lock('data', '{FINGERPRINT}'):\n"
+        "    print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(MachineError, match="another process is working on data"), Workspace(tmp_path).lock("data", FINGERPRINT):
+            pass
+        holder.stdin.close()
+        holder.wait()
+    with Workspace(tmp_path).lock("data", FINGERPRINT):
+        pass
+
+
+def test_a_killed_writer_leaves_the_old_file(tmp_path) -> None:
+    path = tmp_path / "state.json"
+    write_atomically(path, b"old")
+    program = (
+        "import os, sys; from pathlib import Path; from trainwright.artifact import store\n"
+        "store.os.fsync = lambda handle: os._exit(9)\n"
+        "store.write_atomically(Path(sys.argv[1]), b'new' * 100000)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == 9
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (errno.ENOSPC, "the disk is full; free some space and run the same command: finished parts are kept"),
+        (errno.EROFS, "cannot write: Read-only file system; choose another place with --workspace"),
+    ],
+)
+def test_the_system_s_refusals_become_one_line(tmp_path, code, line) -> None:
+    with pytest.raises(MachineError) as caught, writing(tmp_path):
+        raise OSError(code, os.strerror(code), str(tmp_path / "x"))
+    assert str(caught.value) == f"{tmp_path / 'x'}: {line}"
+    with pytest.raises(FileNotFoundError), writing(tmp_path):
+        raise FileNotFoundError(errno.ENOENT, "no such file", "x")
+
+
+def test_a_workspace_that_cannot_be_made(tmp_path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(MachineError, match="cannot write"):
+        Workspace(tmp_path / "file" / "inside").draft("data", FINGERPRINT)
+
+
+def test_directory_digest_sees_names_and_contents(tmp_path) -> None:
+    with pytest.raises(DataError, match="no files here"):
+        directory_digest(tmp_path / "absent")
+    (tmp_path / "a").write_text("1")
+    first = directory_digest(tmp_path)
+    (tmp_path / "a").write_text("2")
+    second = directory_digest(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert len({first, second, directory_digest(tmp_path)}) == 3
+
+
+def test_the_manifest_is_plain_json(artifact) -> None:
+    record = json.loads((artifact.path / MANIFEST).read_text())
+    assert record["stage"] == "data" and record["format"] == 1 and len(record["files"]) == 2

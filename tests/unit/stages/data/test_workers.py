@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+
+import psutil
+import pytest
+
+from trainwright.core.errors import DataError
+from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
+
+FAILING = r"""
+import sys, time
+from trainwright.stages.data.workers import run_jobs
+if __name__ == "__main__":
+    run_jobs(time.sleep, [60.0, 60.0, 60.0], workers=2)
+"""
+
+
+def refuse(number):
+    if number == 3:
+        raise DataError("no", where=number)
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_the_jobs(workers):
+    seen = []
+    assert run_jobs(abs, [-3, -1, -2], workers=workers, on_done=lambda job, result: seen.append((job, result))) == [3, 1, 2]
+    assert sorted(seen) == [(-3, 3), (-2, 2), (-1, 1)]
+
+
+def test_no_jobs():
+    assert run_jobs(abs, [], workers=4) == []
+
+
+def test_work_apart_is_another_process():
+    assert run_apart(eval, "__import__('os').getpid()") != os.getpid()
+
+
+def test_a_user_error_comes_out_as_it_is():
+    with pytest.raises(DataError, match=r"here: no text \(seen nothing\); add some"):
+        run_apart(raise_data_error, "here")
+
+
+def raise_data_error(where):
+    raise DataError("no text", where=where, seen="nothing", fix="add some")
+
+
+def test_a_worker_that_dies_is_an_error():
+    with pytest.raises(BrokenProcessPool):
+        run_apart(os._exit, 3)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path, how):
+    script = tmp_path / "script.py"
+    script.write_text(FAILING)
+    process = subprocess.Popen([sys.executable, script], stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        workers = []
+        while not [w for w in workers if w.is_running() and w.cpu_times().user > 0.05][1:]:
+            assert process.poll() is None
+            time.sleep(0.05)
+            workers = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.5)
+        process.send_signal(how)
+        process.wait(timeout=30)
+        _, alive = psutil.wait_procs(workers, timeout=30)
+        assert alive == []
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("asked", "work_bytes", "expected"), [(3, 0, 3), ("auto", 31_000_000, 1), ("auto", 1 << 50, None)])
+def test_few_bytes_are_not_worth_a_process(asked, work_bytes, expected):
+    assert worker_count(asked, work_bytes) == (expected or len(os.sched_getaffinity(0)))

@@ -1,0 +1,116 @@
+"""One gradient whatever the micro batches; no token looks into another document."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from trainwright.model.decoder import Decoder
+from trainwright.model.losses import IGNORE
+from trainwright.runtime.clock import PhaseClock
+from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.step import TrainingStep
+
+CPU = torch.device("cpu")
+END = 0
+
+
+def make_step(family: str = "llama", *, micro_batch: int, end_of_text: int | None = None, recompute: bool = False):
+    spec = ModelSection(family=family, layers=2, width=32, heads=4, context_tokens=24).spec(vocabulary=61)
+    model = Decoder(spec)
+    model.initialise(5)
+    model.recompute = recompute
+    clock = PhaseClock(CPU)
+    clock.start()
+    return TrainingStep(
+        model, Optimizers(model, OptimizerSection()), clock, micro_batch=micro_batch, end_of_text=end_of_text,
+        clip_norm=None, compiled=False, device=CPU,
+    )  # fmt: skip
+
+
+def gradients(step: TrainingStep, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+    step.optimizers.zero_grad()
+    step.gradient(tokens)
+    return {name: parameter.grad.clone() for name, parameter in step.model.named_parameters()}
+
+
+def ragged(rows: int, *, seed: int = 1) -> torch.Tensor:
+    """Sequences of different lengths: what is missing at the end counts for nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(1, 61, (rows, 17), generator=generator)
+    for row in range(rows):
+        tokens[row, 17 - row * 2 % 13 :] = IGNORE
+    return tokens
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("end_of_text", [None, END])
+def test_eight_ones_four_twos_and_one_eight_have_one_gradient(family, end_of_text) -> None:
+    tokens = ragged(8)
+    whole = gradients(make_step(family, micro_batch=8, end_of_text=end_of_text), tokens)
+    for micro_batch in (1, 2, 3, 4):
+        parts = gradients(make_step(family, micro_batch=micro_batch, end_of_text=end_of_text), tokens)
+        for name in whole:
+            torch.testing.assert_close(parts[name], whole[name], atol=1e-6, rtol=1e-6, msg=name)
+
+
+def test_the_gradient_is_that_of_the_mean_cross_entropy_over_all_targets() -> None:
+    step, tokens = make_step(micro_batch=3), ragged(8)
+    ours = gradients(step, tokens)
+    model = step.model
+    model.zero_grad()
+    logits = model.logits(model(tokens[:, :-1].clamp_min(0)))
+    F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=IGNORE).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(ours[name], parameter.grad, atol=1e-6, rtol=1e-6, msg=name)
+
+
+def test_recomputation_gives_the_same_gradient() -> None:
+    tokens = ragged(4)
+    kept = gradients(make_step(micro_batch=2), tokens)
+    again = gradients(make_step(micro_batch=2, recompute=True), tokens)
+    for name in kept:
+        assert torch.equal(kept[name], again[name]), name
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_with_masking_each_document_is_on_its_own(family) -> None:
+    """Two documents in one sequence cost what they cost alone: nothing leaks, and positions start anew."""
+    step = make_step(family, micro_batch=1, end_of_text=END)
+    generator = torch.Generator().manual_seed(2)
+    first, second = torch.randint(1, 61, (7,), generator=generator), torch.randint(1, 61, (8,), generator=generator)
+    end = torch.tensor([END])
+    both = torch.cat([end, first, end, second, end]).unsqueeze(0)
+    apart = [torch.cat([end, document, end]).unsqueeze(0) for document in (first, second)]
+    together, _ = step.loss(both)
+    alone = sum(step.loss(tokens)[0] for tokens in apart)
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-6)
+    unmasked, _ = make_step(family, micro_batch=1).loss(both)
+    assert abs(unmasked - alone) > 1e-3, "without masking the first document would be seen"
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_with_masking_no_gradient_flows_from_a_document_to_another(family) -> None:
+    """The loss of the second document does not depend on any token embedding of the first."""
+    model = make_step(family, micro_batch=1).model
+    tokens = torch.tensor([[END, 5, 6, 7, END, 8, 9, 10]])
+    hidden_of = {}
+    for first in (5, 33):
+        changed = tokens.clone()
+        changed[0, 1] = first
+        documents = (changed == END).cumsum(dim=1)
+        hidden_of[first] = model(changed, documents=documents)
+    assert torch.equal(hidden_of[5][0, 4:], hidden_of[33][0, 4:])
+    assert not torch.equal(hidden_of[5][0, 1:4], hidden_of[33][0, 1:4])
+
+
+@pytest.mark.slow
+def test_compiled_and_eager_steps_agree() -> None:
+    tokens = ragged(4)
+    eager = gradients(make_step(micro_batch=2), tokens)
+    step = make_step(micro_batch=2)
+    step._network = torch.compile(step.model)
+    for name, gradient in gradients(step, tokens).items():
+        torch.testing.assert_close(gradient, eager[name], atol=1e-6, rtol=1e-4, msg=name)

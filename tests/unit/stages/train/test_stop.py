@@ -1,0 +1,22 @@
+"""The first signal is noted, the second ends at once, and former handlers come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from trainwright.stages.train.stop import StopRequest
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_is_noted_second_ends(number) -> None:
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert stop.requested is None
+        os.kill(os.getpid(), number)
+        assert stop.requested == number.name
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
