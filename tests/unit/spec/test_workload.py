@@ -1,0 +1,59 @@
+"""Workloads and layouts give reasons, not exceptions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
+from trainwright.spec.recipe import ModelSection
+from trainwright.spec.workload import ParallelPlan, Workload
+
+MODEL = ModelSection(layers=4, width=64, heads=4, context_tokens=128).spec(vocabulary=100)
+WORK = Workload(sequence_tokens=128, batch_tokens=1024, steps=10, precision="fp32", optimizer="adamw")
+DEVICE = DeviceSpec(name="x", kind="cuda", vendor="v", memory_bytes=1, bytes_per_s=1.0, flops_per_s={})
+
+
+def cluster(devices: int) -> ClusterSpec:
+    return ClusterSpec(node=NodeSpec(device=DEVICE, devices=devices))
+
+
+def test_tokens_and_sequences() -> None:
+    assert WORK.total_tokens == 10240
+    assert WORK.batch_sequences == 8
+    assert WORK.problems(MODEL) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"sequence_tokens": 256, "batch_tokens": 256}, "exceeds the model's context (128)"),
+        ({"batch_tokens": 1000}, "must be a multiple of sequence_tokens"),
+        ({"steps": 0}, "must all be at least 1"),
+    ],
+)
+def test_impossible_workloads(change, part) -> None:
+    assert any(part in reason for reason in replace(WORK, **change).problems(MODEL))
+
+
+@pytest.mark.parametrize(("micro", "replicas", "expected"), [(1, 1, 8), (8, 1, 1), (3, 1, 3), (2, 2, 2)])
+def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
+    plan = ParallelPlan(micro_batch_sequences=micro, dp_replicate=replicas)
+    assert plan.accumulation(WORK) == expected
+    assert expected * micro * replicas >= WORK.batch_sequences
+
+
+@pytest.mark.parametrize(
+    ("plan", "devices", "part"),
+    [
+        (ParallelPlan(), 2, "the layout uses 1 devices, the cluster has 2"),
+        (ParallelPlan(tp=3), 3, "kv_heads (4) cannot be divided over tp=3"),
+        (ParallelPlan(pp=3), 3, "layers (4) cannot be divided over pp=3"),
+        (ParallelPlan(dp_replicate=3), 3, "a batch of 8 sequences cannot be divided over 3 data-parallel ranks"),
+        (ParallelPlan(micro_batch_sequences=0), 1, "micro_batch_sequences must be at least 1, seen 0"),
+    ],
+)
+def test_impossible_layouts(plan, devices, part) -> None:
+    assert any(part in reason for reason in plan.problems(MODEL, WORK, cluster(devices)))
+    assert ParallelPlan(dp_replicate=2, tp=2).problems(MODEL, WORK, cluster(4)) == ()
