@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ def _measure(recipe: Recipe, model: Decoder, split: TokenSplit, part: Path, even
     events.metric(f"evaluate/{split.name}/bits_per_byte", found.bits_per_byte, unit="bits/byte")
     result = {
         "loss": found.loss,
-        "perplexity": found.perplexity,
+        "perplexity": found.perplexity if math.isfinite(found.perplexity) else None,
         "bits_per_byte": found.bits_per_byte,
         "tokens": found.tokens,
         "documents": found.documents,

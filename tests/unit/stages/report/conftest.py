@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,13 +61,14 @@ def machine() -> Machine:
         for direction in ("forward", "grad_input", "grad_weight")
         for tokens in (2048,)
     )  # fmt: skip
-    probes = Probes(
-        device_kind="cpu", device_name="AVX512", threads=2, matmul=matmul,
-        bandwidth=(BandwidthProbe(working_set_bytes=int(192 * MIB), timing=timing),),
-        attention=(), loss=(), update=(), muon=(), blocks=(),
-        disk=DiskProbe(size_bytes=int(256 * MIB), write_s=0.4, read_s=0.1, digest_s=0.2),
-        launch_s=3e-6, baseline_bytes=int(310 * MIB), import_s=2.1, probe_s=14.0,
-    )  # fmt: skip
+    read_by_the_report = {
+        "device_kind": "cpu", "device_name": "AVX512", "threads": 2, "matmul": matmul,
+        "bandwidth": (BandwidthProbe(working_set_bytes=int(192 * MIB), timing=timing),),
+        "disk": DiskProbe(size_bytes=int(256 * MIB), write_s=0.4, read_s=0.1, digest_s=0.2),
+        "launch_s": 3e-6, "baseline_bytes": int(310 * MIB), "import_s": 2.1, "probe_s": 14.0,
+    }  # fmt: skip
+    others = {field.name: () for field in fields(Probes) if field.name not in read_by_the_report}
+    probes = Probes(**read_by_the_report, **others)
     finding = Finding(what="other work uses 8 % of the processors", fix="close it before measuring")
     return Machine(facts=facts, probes=probes, findings=(finding,))
 
@@ -83,16 +86,22 @@ def plan(recipe: Recipe) -> Plan:
     phases = PhaseTimes(data_wait=0.0004, preprocess=0.0001, forward=0.066, backward=0.128, update=0.019, other=0.002)
     run_phases = PhaseTimes(**phases.scaled(STEPS).as_dict() | {"evaluate": 14.0, "checkpoint": 1.5})
     total = run_phases.total_s
-    rented = [
-        Rental(device="t4", provider="example-cloud", price_kind="on_demand", usd_per_device_hour=0.35, fits=True, seconds=61.0,
-               usd=0.0059, source="", as_of="2026-10-01", seconds_low=48.0, seconds_high=90.0),
-        Rental(device="l4", provider="example-cloud", price_kind="spot", usd_per_device_hour=0.2, fits=True, seconds=33.0,
-               usd=0.0018, source="", as_of="2026-10-01", seconds_low=25.0, seconds_high=44.0),
-        Rental(device="h100-sxm", provider="", price_kind="", usd_per_device_hour=None, fits=True, seconds=7.0, usd=None,
-               source="", as_of="", reason="no checked price"),
-        Rental(device="rtx-2080-ti", provider="example-cloud", price_kind="on_demand", usd_per_device_hour=0.12, fits=False,
-               seconds=0.0, usd=None, source="", as_of="2026-10-01", reason="has no bf16"),
-    ]  # fmt: skip
+    offer = {"provider": "example-cloud", "price_kind": "on_demand", "source": "", "as_of": "2026-10-01"}
+    nowhere = {"provider": "", "price_kind": "", "source": "", "as_of": ""}
+    rented = (
+        Rental(device="t4", usd_per_device_hour=0.35, fits=True, seconds=61.0, usd=0.0059, seconds_low=48.0, **offer),
+        Rental(device="l4", usd_per_device_hour=0.2, fits=True, seconds=33.0, usd=0.0018, seconds_high=44.0, **offer),
+        Rental(device="h100-sxm", usd_per_device_hour=None, fits=True, seconds=7.0, usd=None, **nowhere),
+        Rental(
+            device="rtx-2080-ti",
+            usd_per_device_hour=0.12,
+            fits=False,
+            seconds=0.0,
+            usd=None,
+            reason="has no bf16",
+            **offer,
+        ),
+    )
     return Plan(
         model=model,
         parameters={"total": total_parameters(model)},
@@ -127,7 +136,7 @@ def plan(recipe: Recipe) -> Plan:
                 Assumption(name="interval_share", value=0.2, unit="", origin="default", source="spread of the probes"),
             ),
         ),
-        rentals=tuple(rented),
+        rentals=rented,
     )
 
 
@@ -137,12 +146,14 @@ def summary() -> dict:
         evaluate=15.2, other=2.6,
     )  # fmt: skip
     return {
-        "steps": STEPS, "tokens": STEPS * BATCH_TOKENS, "parameters": 4_722_944, "precision": "bf16", "train_loss": 2.41,
+        "steps": STEPS, "tokens": STEPS * BATCH_TOKENS, "parameters": 4_722_944, "precision": "bf16",
+        "train_loss": 2.41,
         "validation": {"loss": 2.51, "perplexity": 12.3, "bits_per_byte": 1.713, "tokens": 100_000},
         "phases": phases.as_dict(),
         "step_phases": phases.scaled(1 / STEPS).as_dict() | {"evaluate": 0.0, "checkpoint": 0.0},
         "memory": MemoryUse(
-            weights=16 * MIB, gradients=16 * MIB, optimizer=27 * MIB, activations=205 * MIB, logits=21 * MIB, workspace=331 * MIB
+            weights=16 * MIB, gradients=16 * MIB, optimizer=27 * MIB, activations=205 * MIB, logits=21 * MIB,
+            workspace=331 * MIB,
         ).as_dict(),
         "tokens_per_s": 18_420.0, "flops_per_token": 2.9e7, "peak_flops_per_s": 4.3e11, "mfu": 0.42,
         "execution": {"device": "cpu", "threads": 2, "compiled": True, "micro_batch": 8, "resumes": 1},
@@ -201,7 +212,8 @@ def evaluation() -> dict:
         "splits": {"validation": split, "test": split | {"loss": 2.56, "perplexity": 12.9, "bits_per_byte": 1.737}},
         "completions": [
             {
-                "prompt": "def add(a, b):\n", "text": text, "prompt_tokens": 7, "completion_tokens": 31, "finish": "length",
+                "prompt": "def add(a, b):\n", "text": text, "prompt_tokens": 7, "completion_tokens": 31,
+                "finish": "length",
                 "overlap": {"text": ' is None:\n        return', "size_bytes": 24, "share": 24 / len(text)},
             }
         ],
@@ -237,7 +249,8 @@ def audit() -> dict:
              "measured": 616 * MIB, "ratio": 1.015, "within": True},
             {"quantity": "tokens_per_s", "unit": "tokens/s", "predicted": 18_800.0, "low": 19_000.0, "high": 20_000.0,
              "measured": 18_420.0, "ratio": 0.98, "within": False},
-            {"quantity": "phase.update", "unit": "s", "predicted": 0.019, "measured": 0.0175, "ratio": 0.92, "within": None},
+            {"quantity": "phase.update", "unit": "s", "predicted": 0.019, "measured": 0.0175,
+             "ratio": 0.92, "within": None},
         ]
     }  # fmt: skip
 
@@ -286,3 +299,11 @@ def recipe() -> Recipe:
 @pytest.fixture
 def record(tmp_path, recipe) -> RunRecord:
     return write_run(tmp_path, recipe)
+
+
+@pytest.fixture
+def fake() -> SimpleNamespace:
+    """The makers above, for tests that change something in them."""
+    return SimpleNamespace(
+        recipe=make_recipe, run=write_run, evaluation=evaluation, audit=audit, summary=summary, data=data_report
+    )

@@ -1,0 +1,168 @@
+"""Sections about what the run is made of: data, machine, stages, recipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from trainwright.core.units import format_bytes, format_seconds
+from trainwright.hardware.record import Machine
+from trainwright.stages.report import say, scale
+from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, Section, Table
+from trainwright.stages.report.charts import Bar, Bars, Segment
+from trainwright.stages.report.run_record import RunRecord
+
+STAGES = ("doctor", "plan", "data", "train", "evaluate", "audit", "export", "serve")
+SHORT = 12
+
+KEPT, LOST, READ = 2, 1, 0
+
+
+def data(run: RunRecord) -> Section:
+    """What went in, what was dropped, what came out."""
+    if run.data is None:
+        missing = Missing(text="No data was prepared yet.", command="trainwright data RECIPE")
+        return Section(key="data", title="Data", lead="", blocks=(missing,))
+    total = run.data["total"]
+    lead = f"{total['read']['documents']:,} documents were read and {total['kept']['documents']:,} kept."
+    return Section(key="data", title="Data", lead=lead, blocks=tuple(_data(run.data)))
+
+
+def _data(report: Mapping[str, Any]) -> Iterator[Block]:
+    total = report["total"]
+    stations = [("read", total["read"], READ)]
+    stations += [(f"broken: {reason}", tally, LOST) for reason, tally in total["broken"].items()]
+    stations += [(f"dropped: {reason}", tally, LOST) for reason, tally in total["dropped"].items()]
+    stations += [("duplicates", total["duplicates"], LOST), ("kept", total["kept"], KEPT)]
+    groups = []
+    for label, tally, tone in stations:
+        text = f"{tally['documents']:,} ({format_bytes(tally['bytes'])})"
+        groups.append((label, [Bar(segments=[Segment(name=label, value=tally["documents"], tone=tone)], text=text)]))
+    yield Figure(views=[("", Bars(title="From corpus to dataset", x_title="documents", groups=groups))])
+    columns = ["split", "documents", "text", "tokens", "bytes per token"]
+    rows = [
+        [name, f"{s['documents']:,}", format_bytes(s["bytes"]), f"{s['tokens']:,}", f"{s['bytes_per_token']:.3g}"]
+        for name, s in report["splits"].items()
+    ]
+    yield Table(title="Splits", columns=columns, rows=rows, right=(1, 2, 3, 4))
+    tokenizer = report["tokenizer"]
+    facts = [
+        ("kind", str(tokenizer["kind"])),
+        ("vocabulary", f"{tokenizer['vocabulary']:,}"),
+        ("bytes per token", f"{tokenizer['bytes_per_token']:.3g}"),
+        ("end of text", f"{tokenizer['end_of_text']['text']} ({tokenizer['end_of_text']['id']})"),
+        ("documents that do not come back byte for byte", f"{tokenizer['lossy_documents']:,}"),
+    ]
+    yield Facts(title="Tokenizer", facts=facts)
+    sources = [
+        [source["source"], f"{source['read']['documents']:,}", f"{source['kept']['documents']:,}"]
+        for source in report["sources"]
+    ]
+    yield Table(title="Sources", columns=["source", "read", "kept"], rows=sources, right=(1, 2))
+    reasons: dict[str, list[str]] = {}
+    for source in report["sources"]:
+        for reason, places in source.get("examples", {}).items():
+            reasons.setdefault(reason, []).extend(places)
+    if reasons:
+        lines = "\n".join(
+            f"{reason}\n" + "\n".join(f"  {place}" for place in places) for reason, places in reasons.items()
+        )
+        yield Code(title="Examples of what was not kept", text=lines)
+
+
+def machine(run: RunRecord) -> Section:
+    """What ran it, and how fast that is."""
+    if run.machine is None:
+        missing = Missing(text="This machine was not looked at yet.", command="trainwright doctor")
+        return Section(key="machine", title="Machine", lead="", blocks=(missing,))
+    return Section(
+        key="machine", title="Machine", lead="Facts from the operating system, and speeds measured here.",
+        blocks=tuple(_machine(run.machine)),
+    )  # fmt: skip
+
+
+def _machine(record: Machine) -> Iterator[Block]:
+    facts = asdict(record.facts)
+    gpus = facts.pop("gpus")
+    shown = [(say.title(name), say.value(name, item)) for name, item in facts.items() if name != "disk_path"]
+    shown.append(("GPUs", ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus) or "none"))
+    yield Facts(title="Facts", facts=shown)
+    if record.probes is not None:
+        numbers = [(say.title(name), say.number(name, item)) for name, item in record.probes.flat().items()]
+        yield Facts(title=f"Probes ({record.probes.threads} threads)", facts=numbers)
+        groups = []
+        for dtype in record.probes.dtypes():
+            for probe in (p for p in record.probes.matmul if p.dtype == dtype):
+                shape = f"{dtype} {probe.tokens}×{probe.inputs}×{probe.outputs} {probe.direction.replace('_', ' ')}"
+                segment = Segment(name=shape, value=probe.flops_per_s, tone=0 if dtype == "fp32" else 1)
+                groups.append((shape, [Bar(segments=[segment], text=say.rate(probe.flops_per_s, "FLOP/s"))]))
+        if groups:
+            chart = Bars(
+                title="Matrix products", x_title="FLOP/s", groups=groups, format=lambda value: say.rate(value, ""),
+                legend=[(dtype, 0 if dtype == "fp32" else 1, False) for dtype in record.probes.dtypes()],
+            )  # fmt: skip
+            yield Figure(views=[("", chart)], wide=True)
+    if record.findings:
+        yield _findings(record)
+
+
+def _findings(record: Machine) -> Table:
+    rows: list[list[Cell | str]] = [[Cell(text=finding.what, tone="warn"), finding.fix] for finding in record.findings]
+    return Table(title="Findings", columns=["what will hurt", "what mends it"], rows=rows, wide=True)
+
+
+def provenance(run: RunRecord) -> Section:
+    """Every artefact by its fingerprint, how long it took, and the recipe."""
+    blocks: list[Block] = []
+    timed = [(name, seconds) for name in STAGES if (seconds := run.seconds(name)) is not None]
+    if timed:
+        groups = [
+            (name, [Bar(segments=[Segment(name=name, value=seconds, tone=0)], text=format_seconds(seconds))])
+            for name, seconds in timed
+        ]
+        title = f"Time by stage, {format_seconds(sum(seconds for _, seconds in timed))} in all"
+        axis = scale.seconds_unit(max(seconds for _, seconds in timed))
+        chart = Bars(title=title, x_title="time", groups=groups, format=format_seconds, axis=axis)
+        blocks.append(Figure(views=[("", chart)]))
+    model = _model(run)
+    if model is not None:
+        blocks.append(model)
+    rows = [_artifact_row(run, name) for name in STAGES]
+    columns = ["stage", "fingerprint", "made", "files", "size", "command"]
+    blocks.append(Table(title="Artefacts", columns=columns, rows=rows, right=(3, 4), wide=True))
+    recipe = json.dumps(run.recipe.model_dump(mode="json"), indent=2, ensure_ascii=False)
+    blocks.append(Code(title="Recipe with every default, as JSON (a recipe file may be JSON)", text=recipe))
+    lead = "Equal recipe, equal inputs: equal fingerprints. What was there already was not made again."
+    return Section(key="provenance", title="Provenance", lead=lead, blocks=blocks)
+
+
+def _model(run: RunRecord) -> Facts | None:
+    record = run.read("train", "model.json") or (None if run.plan is None else asdict(run.plan.model))
+    if record is None:
+        return None
+    facts = [(say.title(name), say.value(name, item)) for name, item in record.items()]
+    parameters = (run.training or {}).get("parameters")
+    if parameters is not None:
+        facts.insert(1, ("parameters", f"{parameters:,}"))
+    return Facts(title="Model", facts=facts)
+
+
+def _artifact_row(run: RunRecord, name: str) -> list[Cell | str]:
+    artifact = run.artifacts.get(name)
+    command = Cell(text=f"trainwright {name} RECIPE", code=True)
+    if artifact is None:
+        return [name, Cell(text="missing", tone="warn"), "", "", "", command]
+    manifest = artifact.manifest
+    started = manifest.execution.get("started_unix_s")
+    made = "" if started is None else f"{datetime.fromtimestamp(float(started), UTC):%Y-%m-%d %H:%M} UTC"
+    return [
+        name,
+        Cell(text=manifest.fingerprint[:SHORT], code=True),
+        Cell(text=made, tone="dim"),
+        f"{len(manifest.files)}",
+        format_bytes(sum(entry.size_bytes for entry in manifest.files)),
+        command,
+    ]

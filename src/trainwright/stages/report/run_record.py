@@ -1,0 +1,100 @@
+"""What a run left behind, read once: each stage's files as plain values, or None where the stage has not run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.events import read_events
+from trainwright.artifact.store import Artifact
+from trainwright.core.errors import DataError
+from trainwright.core.records import from_json
+from trainwright.hardware.record import FILE as MACHINE
+from trainwright.hardware.record import Machine, read_machine
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.report.series import Curve, curves
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A recipe and the artefacts that there are, by stage."""
+
+    recipe: Recipe
+    artifacts: Mapping[str, Artifact]
+
+    @cached_property
+    def machine(self) -> Machine | None:
+        """The doctor's record."""
+        path = self._path("doctor", MACHINE)
+        return None if path is None else read_machine(path)
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan."""
+        record = self.read("plan", "plan.json")
+        return None if record is None else from_json(Plan, record, where="plan.json")
+
+    @cached_property
+    def data(self) -> dict[str, Any] | None:
+        """The data stage's report."""
+        return self.read("data", "report.json")
+
+    @cached_property
+    def training(self) -> dict[str, Any] | None:
+        """The training summary."""
+        return self.read("train", "summary.json")
+
+    @cached_property
+    def curves(self) -> dict[str, Curve]:
+        """Metrics of training by name."""
+        path = self._path("train", "events.jsonl")
+        return {} if path is None else curves(read_events(path))
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """What was measured on held-out text."""
+        return self.read("evaluate", "evaluation.json")
+
+    @cached_property
+    def audit(self) -> dict[str, Any] | None:
+        """Predicted against measured."""
+        return self.read("audit", "audit.json")
+
+    @cached_property
+    def answer(self) -> dict[str, Any] | None:
+        """The served model's answer to the recipe's question."""
+        return self.read("serve", "answer.json")
+
+    def seconds(self, stage: str) -> float | None:
+        """How long a stage worked, over all interruptions."""
+        artifact = self.artifacts.get(stage)
+        seconds = None if artifact is None else artifact.manifest.execution.get("seconds")
+        return None if seconds is None else float(seconds)
+
+    def read(self, stage: str, name: str) -> dict[str, Any] | None:
+        """A JSON object of a stage; None where the stage did not run or has no such file.
+
+        Raises:
+            DataError: the file is there and holds no JSON object.
+        """
+        path = self._path(stage, name)
+        if path is None:
+            return None
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+        if not isinstance(value, dict):
+            raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+        return value
+
+    def _path(self, stage: str, name: str) -> Path | None:
+        artifact = self.artifacts.get(stage)
+        if artifact is None or all(entry.path != name for entry in artifact.manifest.files):
+            return None
+        return artifact.path / name

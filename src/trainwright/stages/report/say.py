@@ -1,0 +1,87 @@
+"""Values as a reader wants them; the unit stands in the name, as everywhere in the project."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+
+UNKNOWN = "unknown"
+
+_RATES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_WORDS = {
+    "usd": "price", "lr": "learning rate", "mfu": "model FLOPs utilisation", "tokens_per_s": "speed", "cpu": "CPU",
+    "gpus": "GPUs", "os": "OS", "ffn": "feed-forward", "kv": "key/value", "id": "id", "url": "URL", "norm": "norm",
+    "mlp": "MLP", "dp": "data-parallel", "muon": "Muon", "adamw": "AdamW", "python": "Python", "bf16": "bf16",
+}  # fmt: skip
+
+
+def value(name: str, item: Any) -> str:
+    """``item`` with the unit that the end of ``name`` gives it; unknown is said as unknown."""
+    if item is None or item == "":
+        return UNKNOWN
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    if isinstance(item, (list, tuple)):
+        return ", ".join(value(name, part) for part in item) or "none"
+    if not isinstance(item, (int, float)):
+        return str(item)
+    return number(name, item)
+
+
+def number(name: str, item: float) -> str:
+    """A number with the unit of its name."""
+    if not math.isfinite(item):
+        return UNKNOWN if math.isinf(item) else "not a number"
+    if name.endswith("flops_per_s"):
+        return rate(item, "FLOP/s")
+    if name.endswith("bytes_per_s"):
+        return rate(item, "B/s")
+    if name.endswith("tokens_per_s"):
+        return f"{count(item)} tokens/s"
+    if name.endswith("_usd") or name.startswith("usd"):
+        return format_usd(item)
+    if name.endswith("_bytes") or name == "bytes":
+        return format_bytes(item)
+    if name.endswith(("_s", "seconds")):
+        return format_seconds(item) if item >= 0 else f"-{format_seconds(-item)}"
+    if name.endswith(("mfu", "share", "_ratio", "busy")):
+        return percent(item)
+    return count(item)
+
+
+def rate(item: float, unit: str) -> str:
+    """``1.23 TFLOP/s``."""
+    for scale, prefix in _RATES:
+        if abs(item) >= scale:
+            return f"{item / scale:.3g} {prefix}{unit}"
+    return f"{item:.3g} {unit}"
+
+
+def count(item: float) -> str:
+    """``4,096``, ``1.5M``, ``0.0314``."""
+    if abs(item) >= 1000 and not float(item).is_integer():
+        item = round(item)
+    return format_count(item)
+
+
+def percent(share: float) -> str:
+    """``42.3 %``."""
+    return f"{100 * share:.3g} %"
+
+
+def ratio(item: float | None) -> str:
+    """``0.97x``."""
+    return UNKNOWN if item is None or not math.isfinite(item) else f"{item:.3g}×"
+
+
+def title(name: str) -> str:
+    """A field's name as words, without its unit: ``disk_free_bytes`` is ``disk free``."""
+    if name in _WORDS:
+        return _WORDS[name]
+    for suffix in ("_flops_per_s", "_bytes_per_s", "_bytes", "_s", "_usd"):
+        if name.endswith(suffix) and len(name) > len(suffix):
+            name = name.removesuffix(suffix)
+            break
+    return " ".join(_WORDS.get(word, word) for word in name.split("_"))

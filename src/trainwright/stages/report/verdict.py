@@ -1,0 +1,116 @@
+"""The answers on top of the page: did it fit, how long did it take, what is it worth, what would it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.core.units import format_bytes, format_seconds, format_usd
+from trainwright.stages.report import say
+from trainwright.stages.report.blocks import Tile, Tone
+from trainwright.stages.report.run_record import RunRecord
+
+GZIP = "gzip -9"
+
+
+def tiles(run: RunRecord) -> tuple[Tile, ...]:
+    """One tile per question that the artefacts can answer."""
+    return tuple(tile for make in (_fits, _time, _quality, _audit, _cost) for tile in make(run))
+
+
+def sentence(run: RunRecord) -> str:
+    """The run in one sentence."""
+    training = run.training
+    if training is None:
+        return "This run has not been trained yet."
+    parts = [f"{say.count(training['parameters'])} parameters were trained on {say.count(training['tokens'])} tokens"]
+    parts.append(f"in {format_seconds(sum(training['phases'].values()))}")
+    execution = training.get("execution") or {}
+    device = (
+        run.machine.facts.cpu
+        if run.machine is not None and execution.get("device") == "cpu"
+        else execution.get("device")
+    )
+    if device:
+        parts.append(f"on {device}")
+    speed = training.get("tokens_per_s")
+    if speed:
+        parts.append(f"at {say.value('tokens_per_s', speed)}")
+    return " ".join(parts) + "."
+
+
+def _fits(run: RunRecord) -> Iterator[Tile]:
+    if run.plan is None:
+        return
+    estimate = run.plan.estimate
+    measured = (run.training or {}).get("memory")
+    used = sum(measured.values()) if measured else estimate.memory.total_bytes
+    said = "measured" if measured else "predicted"
+    yield Tile(
+        question="Does it fit?",
+        answer="yes" if estimate.fits else "no",
+        detail=f"{format_bytes(used)} {said} of {format_bytes(estimate.memory_available_bytes)}",
+        tone="good" if estimate.fits else "bad",
+    )
+
+
+def _time(run: RunRecord) -> Iterator[Tile]:
+    predicted = None if run.plan is None else run.plan.estimate.seconds
+    measured = None if run.training is None else sum(run.training["phases"].values())
+    if measured is None and predicted is None:
+        return
+    if measured is None and predicted is not None:
+        spread = f"{format_seconds(predicted.low)} to {format_seconds(predicted.high)}"
+        yield Tile(question="How long?", answer=format_seconds(predicted.mid), detail=f"predicted: {spread}")
+    elif measured is not None:
+        detail = "not predicted"
+        if predicted is not None:
+            detail = f"predicted {format_seconds(predicted.mid)} ({say.ratio(measured / predicted.mid)})"
+        yield Tile(question="How long did training take?", answer=format_seconds(measured), detail=detail)
+
+
+def _quality(run: RunRecord) -> Iterator[Tile]:
+    splits = (run.evaluation or {}).get("splits") or {}
+    name = next((name for name in ("test", "validation", "train") if name in splits), None)
+    if name is None:
+        validation = (run.training or {}).get("validation")
+        if validation:
+            yield Tile(
+                question="What is it worth?",
+                answer=f"{validation['bits_per_byte']:.3f}",
+                detail="bits per byte, validation",
+            )
+        return
+    bits = splits[name]["bits_per_byte"]
+    baselines = {entry["name"]: entry["bits_per_byte"] for entry in splits[name].get("baselines", ())}
+    beaten = sum(bits < other for other in baselines.values())
+    detail = f"bits per byte, {name} split"
+    if GZIP in baselines:
+        detail += f"; {GZIP} {baselines[GZIP]:.3f}"
+    grams = [(value, key) for key, value in baselines.items() if key.endswith("-gram")]
+    if grams:
+        detail += f", best n-gram {min(grams)[0]:.3f}"
+    tone: Tone = "" if not baselines else "good" if beaten == len(baselines) else "warn" if beaten else "bad"
+    yield Tile(question="What is it worth?", answer=f"{bits:.3f}", detail=detail, tone=tone)
+
+
+def _audit(run: RunRecord) -> Iterator[Tile]:
+    rows = [row for row in (run.audit or {}).get("rows", ()) if row.get("within") is not None]
+    if rows:
+        within = sum(bool(row["within"]) for row in rows)
+        tone: Tone = "good" if within == len(rows) else "warn"
+        yield Tile(
+            question="Was the plan right?",
+            answer=f"{within} of {len(rows)}",
+            detail="quantities within their range",
+            tone=tone,
+        )
+
+
+def _cost(run: RunRecord) -> Iterator[Tile]:
+    if run.plan is None:
+        return
+    priced = [rental for rental in run.plan.rentals if rental.fits and rental.usd is not None]
+    if priced:
+        cheapest = min(priced, key=lambda rental: rental.usd or 0.0)
+        detail = f"on a rented {cheapest.device}, in {format_seconds(cheapest.seconds)} (estimate)"
+        yield Tile(question="What would it cost elsewhere?", answer=format_usd(cheapest.usd or 0.0), detail=detail)

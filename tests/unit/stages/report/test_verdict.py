@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from trainwright.stages.report.verdict import sentence, tiles
+
+
+def by_question(record):
+    return {tile.question: tile for tile in tiles(record)}
+
+
+def test_answers_every_question(record):
+    found = by_question(record)
+    assert list(found) == [
+        "Does it fit?", "How long did training take?", "What is it worth?", "Was the plan right?",
+        "What would it cost elsewhere?",
+    ]  # fmt: skip
+    assert found["Does it fit?"].answer == "yes"
+    assert found["Was the plan right?"].answer == "2 of 3"
+
+
+@pytest.mark.parametrize(("bits", "tone"), [(1.5, "good"), (1.7, "warn"), (1.75, "warn"), (3.0, "bad")])
+def test_worth_is_coloured_by_what_is_beaten(tmp_path, fake, bits, tone):
+    changed = fake.evaluation()
+    changed["splits"]["test"]["bits_per_byte"] = bits
+    assert (
+        by_question(fake.run(tmp_path, fake.recipe(), replace={"evaluate": changed}))["What is it worth?"].tone == tone
+    )
+
+
+def test_before_training_the_plan_answers(tmp_path, fake):
+    record = fake.run(tmp_path, fake.recipe(), without=("train", "evaluate", "audit"))
+    found = by_question(record)
+    assert found["How long?"].detail.startswith("predicted")
+    assert "predicted of" in found["Does it fit?"].detail
+    assert "What is it worth?" not in found
+    assert sentence(record) == "This run has not been trained yet."
+
+
+def test_without_evaluation_the_last_validation_counts(tmp_path, fake):
+    found = by_question(fake.run(tmp_path, fake.recipe(), without=("evaluate",)))
+    assert found["What is it worth?"].answer == "1.713"
+
+
+def test_the_sentence_says_size_data_time_and_place(record):
+    assert sentence(record) == (
+        "4.723M parameters were trained on 4.096M tokens in 4 min 00 s on Example 9000 (2 cores) at 18,420 tokens/s."
+    )
