@@ -36,7 +36,7 @@ EXTRAS = {
     "src/trainwright/stages/export/": "export",
     "src/trainwright/stages/serve/": "serve",
     "src/trainwright/stages/report/": "report",
-    "src/trainwright/testing/": "dev",
+    "src/trainwright/testing/": "all,dev",
 }
 
 
@@ -66,7 +66,8 @@ def test_every_package_imported_is_one_that_the_extra_installs(package, reposito
     missing = []
     for source in package:
         prefix = max((p for p in EXTRAS if source.name.startswith(p)), key=len, default=None)
-        declared = core | _distributions(project["optional-dependencies"][EXTRAS[prefix]], project) if prefix else core
+        extras = EXTRAS[prefix].split(",") if prefix else []
+        declared = core.union(*(_distributions(project["optional-dependencies"][extra], project) for extra in extras))
         for line, name in _module_level_imports(source.tree):
             if name in sys.stdlib_module_names or name == "trainwright":
                 continue
