@@ -31,10 +31,13 @@ def split_of(digest: bytes, shares: SplitSection) -> str:
 
     Bytes 8 to 16 of the sha256 decide; the first ones order the documents, and order and split stay independent.
     """
-    point = int.from_bytes(digest[8:16], "big") / 2**64
-    if point < shares.train:
-        return "train"
-    return "validation" if point < shares.train + shares.validation or shares.test == 0 else "test"
+    point, border = int.from_bytes(digest[8:16], "big") / 2**64, 0.0
+    wanted = [split for split in SPLITS if getattr(shares, split) > 0]
+    for split in wanted[:-1]:
+        border += getattr(shares, split)
+        if point < border:
+            return split
+    return wanted[-1]
 
 
 def documents_path(directory: Path, bucket: int, split: str) -> Path:

@@ -121,7 +121,7 @@ class _Preparation:
                 "files": len(files),
                 "corpus_bytes": corpus_bytes,
                 "buckets": 1 << bits,
-                "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+                "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
                 "encode_bytes_per_s": round(kept.bytes / max(self.seconds["encode"], 1e-9)),
                 "tokenizer_training": None if trained is None else {"engine": trained.engine, "reason": trained.reason},
                 "encoding": encoding,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainwright.spec.recipe_data import SplitSection
@@ -43,7 +43,7 @@ def arranged(directory, sources, section, bits):
     return texts, funnels
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sources=st.lists(st.lists(st.text("abc", max_size=3), max_size=15), min_size=1, max_size=3))
 @pytest.mark.parametrize("dedup", ["exact", "none"])
 def test_any_number_of_buckets_gives_the_same_as_sorting_in_memory(tmp_path_factory, section, dedup, sources):

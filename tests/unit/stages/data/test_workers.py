@@ -13,11 +13,16 @@ import pytest
 from trainwright.core.errors import DataError
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
-FAILING = r"""
-import sys, time
+SLEEPING = r"""
+import pathlib, sys, time
 from trainwright.stages.data.workers import run_jobs
+
+def sleep(name):
+    pathlib.Path(sys.argv[1], name).touch()
+    time.sleep(600)
+
 if __name__ == "__main__":
-    run_jobs(time.sleep, [60.0, 60.0, 60.0], workers=2)
+    run_jobs(sleep, ["a", "b", "c"], workers=2)
 """
 
 
@@ -59,15 +64,15 @@ def test_a_worker_that_dies_is_an_error():
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(tmp_path, how):
     script = tmp_path / "script.py"
-    script.write_text(FAILING)
-    process = subprocess.Popen([sys.executable, script], stderr=subprocess.PIPE, start_new_session=True)
+    script.write_text(SLEEPING)
+    started = tmp_path / "started"
+    started.mkdir()
+    process = subprocess.Popen([sys.executable, script, started], stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        workers = []
-        while not [w for w in workers if w.is_running() and w.cpu_times().user > 0.05][1:]:
+        while len(list(started.iterdir())) < 2:
             assert process.poll() is None
-            time.sleep(0.05)
-            workers = psutil.Process(process.pid).children(recursive=True)
-        time.sleep(0.5)
+            time.sleep(0.02)
+        workers = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(how)
         process.wait(timeout=30)
         _, alive = psutil.wait_procs(workers, timeout=30)
@@ -75,7 +80,7 @@ def test_workers_end_with_their_parent(tmp_path, how):
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
 
 
 @pytest.mark.parametrize(("asked", "work_bytes", "expected"), [(3, 0, 3), ("auto", 31_000_000, 1), ("auto", 1 << 50, None)])
