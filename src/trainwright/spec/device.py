@@ -53,6 +53,7 @@ class DeviceSpec:
     tdp_w: float | None = None
     year: int | None = None
     link: LinkSpec | None = None
+    compute_capability: str | None = None
     software: tuple[str, ...] = ()
     source: str = ""
     note: str = ""

@@ -65,17 +65,24 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rental:
-    """The same run on a rented device."""
+    """The same run on one rented device.
+
+    ``usd`` and ``usd_per_device_hour`` are None where no checked price is known; ``reason`` says why a run cannot be
+    made there or cannot be priced.
+    """
 
     device: str
     provider: str
     price_kind: str
-    usd_per_device_hour: float
+    usd_per_device_hour: float | None
     fits: bool
     seconds: float
-    usd: float
+    usd: float | None
     source: str
     as_of: str
+    seconds_low: float = 0.0
+    seconds_high: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

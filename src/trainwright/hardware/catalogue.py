@@ -1,0 +1,85 @@
+"""Reads ``catalog/devices``: one TOML file per accelerator, every number with its source.
+
+Rates are *dense* peaks from datasheets. ``memory_bytes`` takes the printed size as decimal gigabytes, which is at most
+7 % below what a driver reports: a plan that fits by it fits on the device.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from trainwright.core.errors import RecipeError
+from trainwright.spec.device import DeviceSpec, LinkSpec
+
+_DEVICES = files("trainwright") / "catalog" / "devices"
+
+
+def device_names() -> tuple[str, ...]:
+    """Names of all devices in the catalogue, sorted."""
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in _DEVICES.iterdir() if entry.name.endswith(".toml")))
+
+
+def find_device(name: str) -> DeviceSpec | None:
+    """The device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None."""
+    slug = normalised(name)
+    if slug in device_names():
+        return _read(slug)
+    canonical = _aliases().get(slug)
+    return None if canonical is None else _read(canonical)
+
+
+def device(name: str) -> DeviceSpec:
+    """The device of that name or alias.
+
+    Raises:
+        RecipeError: the catalogue does not know it; names the nearest ones.
+    """
+    found = find_device(name)
+    if found is None:
+        near = get_close_matches(normalised(name), [*device_names(), *_aliases()], n=3, cutoff=0.5)
+        fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
+        raise RecipeError("unknown device", seen=repr(name), expected="a name from the catalogue", fix=fix)
+    return found
+
+
+def normalised(name: str) -> str:
+    """``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name: ``a100-sxm4-80gb``."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    for vendor in ("nvidia-", "amd-"):
+        slug = slug.removeprefix(vendor)
+    return slug
+
+
+@cache
+def _table(slug: str) -> dict[str, Any]:
+    return tomllib.loads((_DEVICES / f"{slug}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {alias: slug for slug in device_names() for alias in _table(slug)["aliases"]}
+
+
+def _read(slug: str) -> DeviceSpec:
+    table = _table(slug)
+    link = table.get("link")
+    return DeviceSpec(
+        name=table["name"],
+        kind=table["kind"],
+        vendor=table["vendor"],
+        memory_bytes=table["memory_bytes"],
+        bytes_per_s=table["bytes_per_s"],
+        flops_per_s=table["flops_per_s"],
+        tdp_w=table.get("tdp_w"),
+        year=table["year"],
+        link=None if link is None else LinkSpec(name=link["name"], bytes_per_s=link["bytes_per_s"], source=table["source"]),
+        compute_capability=table.get("compute_capability"),
+        software=tuple(table["software"]),
+        source=table["source"],
+        note=table.get("note", ""),
+    )

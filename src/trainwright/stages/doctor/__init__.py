@@ -1,0 +1,7 @@
+"""Looks at this machine and measures what it can do; the planner rests on what is found here."""
+
+from __future__ import annotations
+
+from trainwright.stages.doctor.stage import run
+
+__all__ = ["run"]

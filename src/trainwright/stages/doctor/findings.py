@@ -1,0 +1,53 @@
+"""What on this machine will hurt, each with the line that mends it. Pure: facts and probes in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.core.units import format_bytes
+from trainwright.hardware.machine import MachineFacts
+from trainwright.hardware.probes import Probes
+from trainwright.hardware.record import Finding
+
+LOW_DISK_BYTES = 5 << 30
+LOW_MEMORY_BYTES = 4 << 30
+BUSY = 0.25
+
+
+def findings(facts: MachineFacts, probes: Probes | None) -> Iterator[Finding]:
+    """In the order in which a user would mend them."""
+    if facts.bits != 64:
+        yield Finding(what=f"Python is a {facts.bits}-bit build", fix="install a 64-bit Python: torch has no other")
+    if facts.torch is None:
+        yield Finding(what="torch is not installed", fix="pip install 'trainwright[train]'")
+    elif facts.gpus and facts.torch.endswith("+cpu"):
+        yield Finding(
+            what=f"{facts.gpus[0].name} is here, but torch {facts.torch} is built for CPUs only",
+            fix="install a CUDA build: https://pytorch.org/get-started",
+        )
+    if facts.memory_available_bytes < LOW_MEMORY_BYTES:
+        yield Finding(
+            what=f"only {format_bytes(facts.memory_available_bytes)} of memory are available",
+            fix="close other programs, or train a smaller model",
+        )
+    if facts.disk_free_bytes < LOW_DISK_BYTES:
+        yield Finding(
+            what=f"only {format_bytes(facts.disk_free_bytes)} are free in {facts.disk_path}",
+            fix="free some space, or choose another place with --workspace",
+        )
+    if facts.compiler is None:
+        yield Finding(
+            what="no C++ compiler: torch.compile cannot be used", fix="install g++ (Debian: apt install g++)"
+        )
+    elif not facts.python_headers:
+        yield Finding(
+            what="Python's C headers are missing: torch.compile cannot be used",
+            fix="install them (Debian: apt install python3-dev)",
+        )
+    if facts.cpu_busy > BUSY:
+        yield Finding(
+            what=f"other programs use {facts.cpu_busy:.0%} of the processors: measured rates are too low",
+            fix="stop them and run: trainwright doctor --again",
+        )
+    if probes is not None and probes.device_kind == "cpu" and facts.gpus:
+        yield Finding(what=f"{facts.gpus[0].name} was not measured", fix="torch does not see it: check nvidia-smi")
