@@ -83,7 +83,9 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     }
     write_atomically(out / FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
     headline = {
-        name: {key: result[key] for key in ("loss", "perplexity", "bits_per_byte")} for name, result in results.items()
+        f"{name}_{key}": result[key]
+        for name, result in results.items()
+        for key in ("bits_per_byte", "loss", "perplexity")
     }
     return StageResult(
         summary=headline,

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.shards import TokenDataset
+from trainwright.core.errors import DataError
+from trainwright.model.decoder import Decoder
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.evaluate import run
+from trainwright.stages.evaluate.ngram import NGram, bits, stream
+from trainwright.stages.evaluate.stage import texts
+from trainwright.stages.train.checkpoints import write_bundle
+from trainwright.testing.artifacts import make_artifact, make_dataset, make_plan
+
+WORDS = ("alpha", "größe", "def", "return", "(x)", "=", "\n", "  ")
+TINY = {
+    "name": "tiny",
+    "model": {"layers": 1, "width": 16, "heads": 2, "context_tokens": 64},
+    "data": {"sources": [{"kind": "python-stdlib"}]},
+    "train": {"sequence_tokens": 16, "batch_tokens": 64},
+    "evaluate": {"prompts": ["def ", "return (x)"], "max_new_tokens": 8},
+}
+
+
+def documents(seed: int, count: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(3, 60))) for _ in range(count)]
+
+
+SPLITS = {"train": documents(1, 30), "validation": documents(2, 6), "test": documents(3, 5)}
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A recipe, its inputs, and the model in them."""
+
+    def make(**evaluate):
+        recipe = Recipe.model_validate(TINY | {"evaluate": TINY["evaluate"] | evaluate})
+        data = make_dataset(tmp_path, SPLITS)
+        dataset = TokenDataset.open(data.path)
+        model = Decoder(recipe.model.spec(vocabulary=dataset.vocabulary))
+        model.initialise(1)
+        bundle = tmp_path / "bundle"
+        bundle.mkdir()
+        write_bundle(bundle, model, dataset.tokenizer_path)
+        train = make_artifact(tmp_path, "train", {path.name: path.read_bytes() for path in bundle.iterdir()})
+        plan = make_plan(tmp_path, recipe, vocabulary=dataset.vocabulary)
+        return recipe, {"data": data, "train": train, "plan": plan}, model, dataset
+
+    return make
+
+
+def evaluate(recipe, inputs, out):
+    out.mkdir(exist_ok=True)
+    seen = []
+    with Events(None, run="tiny", listeners=(seen.append,)) as events:
+        result = run(recipe, inputs, out, events)
+    return json.loads((out / "evaluation.json").read_text(encoding="utf-8")), result, seen
+
+
+def test_loss_and_bits_per_byte_equal_brute_force(world, tmp_path):
+    recipe, inputs, model, dataset = world()
+    evaluation, result, _ = evaluate(recipe, inputs, tmp_path / "out")
+    for name in ("validation", "test"):
+        split = dataset.splits[name]
+        ids = torch.from_numpy(split.read(0, split.tokens).astype("int64"))
+        nats = 0.0
+        with torch.no_grad():
+            for start in range(0, len(ids) - 1, 16):
+                window = ids[start : start + 17]
+                logits = model.logits(model(window[None, :-1]))
+                nats += float(F.cross_entropy(logits[0], window[1:], reduction="sum"))
+        found, size = evaluation["splits"][name], sum(len(text.encode()) for text in SPLITS[name])
+        assert found["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
+        assert found["perplexity"] == pytest.approx(math.exp(nats / (len(ids) - 1)), rel=1e-5)
+        assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
+        assert (found["documents"], found["text_bytes"]) == (len(SPLITS[name]), size)
+        assert result.summary[f"{name}_bits_per_byte"] == found["bits_per_byte"]
+
+
+def test_baselines_are_measured_on_the_original_text(world, tmp_path):
+    recipe, inputs, _, _ = world()
+    evaluation, _, _ = evaluate(recipe, inputs, tmp_path / "out")
+    original = [text.encode() for text in SPLITS["test"]]
+    size = sum(map(len, original))
+    found = {entry["name"]: entry["bits_per_byte"] for entry in evaluation["splits"]["test"]["baselines"]}
+    assert found["gzip -9"] == 8 * sum(len(gzip.compress(text, 9, mtime=0)) for text in original) / size
+    counted = NGram(stream([text.encode() for text in SPLITS["train"]]), order=5)
+    assert found["5-gram"] == pytest.approx(bits(counted, stream(original)) / size)
+
+
+def test_completions_come_with_what_of_them_is_training_text(world, tmp_path):
+    recipe, inputs, _, _ = world()
+    evaluation, _, _ = evaluate(recipe, inputs, tmp_path / "out")
+    training = "\n".join(SPLITS["train"])
+    assert [completion["prompt"] for completion in evaluation["completions"]] == ["def ", "return (x)"]
+    for completion in evaluation["completions"]:
+        assert completion["completion_tokens"] <= 8
+        assert completion["overlap"]["size_bytes"] <= len(completion["text"].encode())
+        assert "\ufffd" in completion["overlap"]["text"] or completion["overlap"]["text"] in training
+
+
+def test_a_limit_covers_model_and_baselines_alike(world, tmp_path):
+    recipe, inputs, _, _ = world(tokens=60)
+    evaluation, _, _ = evaluate(recipe, inputs, tmp_path / "out")
+    found = evaluation["splits"]["validation"]
+    assert 0 < found["documents"] < 6
+    assert {(entry["documents"], entry["text_bytes"]) for entry in found["baselines"]} == {
+        (found["documents"], found["text_bytes"])
+    }
+
+
+def test_a_finished_split_is_not_measured_again(world, tmp_path):
+    recipe, inputs, _, _ = world()
+    first, _, _ = evaluate(recipe, inputs, tmp_path / "out")
+    again, _, seen = evaluate(recipe, inputs, tmp_path / "out")
+    assert again["splits"]["test"]["seconds"] == first["splits"]["test"]["seconds"]
+    assert not [event for event in seen if event.kind == "metric"]
+
+
+def test_a_split_that_is_not_there_is_named(world, tmp_path):
+    recipe, inputs, _, _ = world()
+    (tmp_path / "other").mkdir()
+    inputs["data"] = make_dataset(tmp_path / "other", {"train": SPLITS["train"], "validation": SPLITS["validation"]})
+    with pytest.raises(DataError, match="no test split"):
+        evaluate(recipe, inputs, tmp_path / "out")
+
+
+def test_texts_are_the_documents(world, monkeypatch):
+    _, _, _, dataset = world()
+    tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(dataset.tokenizer_path))
+    read = pytest.importorskip("trainwright.model.text_stream").TokenBytes(tokenizer)
+    for read_tokens in (1, 50, 1 << 20):
+        monkeypatch.setattr("trainwright.stages.evaluate.stage.READ_TOKENS", read_tokens)
+        assert [text.decode() for text in texts(dataset.splits["train"], read)] == SPLITS["train"]
