@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.core.units import format_bytes
+from trainwright.core.units import format_bytes, format_seconds
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Sample, Section, Table
 from trainwright.stages.report.charts import Bar, Bars, Lines, Segment, Series
@@ -176,16 +176,12 @@ def samples(run: RunRecord) -> Section:
 
 
 def _answer(answer: Mapping[str, Any] | None) -> Iterator[Sample]:
-    if answer is None:
+    if answer is None or "request" not in answer:
         return
-    choices = (answer.get("response") or {}).get("choices") or [{}]
-    text = choices[0].get("text") or (choices[0].get("message") or {}).get("content") or ""
-    timings = answer.get("timings") or {}
-    told = ", ".join(f"{say.title(name)} {say.value(name, value)}" for name, value in timings.items())
+    first, speed = answer["time_to_first_token_s"], answer["tokens_per_s"]
+    note = f"Asked over HTTP of the exported model: first token after {format_seconds(first)}, {speed:.3g} tokens/s."
     yield Sample(
-        prompt=str((answer.get("request") or {}).get("prompt", "")),
-        completion=str(text),
-        note=f"Asked over HTTP of the exported model{': ' + told if told else ''}.",
+        prompt=answer["request"]["body"]["prompt"], completion=answer["response"]["choices"][0]["text"], note=note
     )
 
 

@@ -102,25 +102,23 @@ def _memory_bar(label: str, value: float, *, ghost: bool) -> Bar:
 def _audit(audit: Mapping[str, Any] | None) -> Iterator[Table]:
     if audit is None:
         return
+    columns = ["of", "quantity", "predicted", "measured", "measured / predicted", "verdict"]
+    note = "No ratio stands where a part is too small to matter; a verdict only where the plan gave a range."
     rows = [_audit_row(row) for row in audit["rows"]]
-    columns = ["quantity", "predicted", "expected range", "measured", "measured / predicted", "verdict"]
-    yield Table(title="Audit", columns=columns, rows=rows, right=(1, 2, 3, 4), wide=True)
+    yield Table(title="Audit", columns=columns, rows=rows, right=(2, 3, 4), note=note, wide=True)
 
 
 def _audit_row(row: Mapping[str, Any]) -> list[Cell | str]:
-    name, unit = str(row["quantity"]), str(row.get("unit") or "")
-    key = {"s": "_s", "bytes": "_bytes", "tokens/s": "tokens_per_s", "usd": "_usd", "share": "share"}.get(unit, name)
-    low, high = row.get("low"), row.get("high")
-    known = "unknown" if low is None or high is None else f"{say.value(key, low)} to {say.value(key, high)}"
-    within = row.get("within")
+    name, within = str(row["quantity"]), row["within"]
+    key = {"s": "_s", "bytes": "_bytes", "tokens/s": "tokens_per_s"}.get(row["unit"], name.lower())
     tone: Tone = "dim" if within is None else "good" if within else "bad"
-    words = {None: "no range", True: "within", False: "outside"}
+    words = {None: "", True: "within the range", False: "outside the range"}
     return [
-        title(name.replace(".", "_")),
-        say.value(key, row.get("predicted")),
-        Cell(text="" if known == "unknown" else known, tone="dim"),
-        say.value(key, row.get("measured")),
-        say.ratio(row.get("ratio")),
+        Cell(text=str(row["group"]), tone="dim"),
+        title(name),
+        say.value(key, row["predicted"]),
+        say.value(key, row["measured"]),
+        "" if row["ratio"] is None else say.ratio(row["ratio"]),
         Cell(text=words[within], tone=tone),
     ]
 

@@ -11,6 +11,9 @@ from trainwright.stages.report.run_record import RunRecord
 
 GZIP = "gzip -9"
 
+AIMS = {"time": 0.15, "memory": 0.10}
+"""How far off a prediction may be and still be called right."""
+
 
 def tiles(run: RunRecord) -> tuple[Tile, ...]:
     """One tile per question that the artefacts can answer."""
@@ -94,15 +97,14 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
 
 
 def _audit(run: RunRecord) -> Iterator[Tile]:
-    rows = [row for row in (run.audit or {}).get("rows", ()) if row.get("within") is not None]
-    if rows:
-        within = sum(bool(row["within"]) for row in rows)
-        tone: Tone = "good" if within == len(rows) else "warn"
+    if run.audit is not None:
+        off = {"time": run.audit["seconds_ratio"] - 1, "memory": run.audit["memory_ratio"] - 1}
+        close = all(abs(off[name]) <= AIMS[name] for name in AIMS)
         yield Tile(
             question="Was the plan right?",
-            answer=f"{within} of {len(rows)}",
-            detail="quantities within their range",
-            tone=tone,
+            answer=f"{off['time']:+.0%}, {off['memory']:+.0%}",
+            detail="time and peak memory, measured against predicted",
+            tone="good" if close else "warn",
         )
 
 

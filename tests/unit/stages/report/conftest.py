@@ -17,6 +17,7 @@ from trainwright.core.records import to_json
 from trainwright.hardware.machine import MachineFacts
 from trainwright.hardware.probes import BandwidthProbe, DiskProbe, MatmulProbe, Probes, Timing
 from trainwright.hardware.record import Finding, Machine
+from trainwright.planner.audit import Audit, Row
 from trainwright.planner.parameters import total_parameters
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.manifest import Manifest
@@ -241,26 +242,24 @@ def data_report() -> dict:
 
 
 def audit() -> dict:
-    return {
-        "rows": [
-            {"quantity": "seconds", "unit": "s", "predicted": 231.2, "low": 208.0, "high": 277.0, "measured": 239.6,
-             "ratio": 1.036, "within": True},
-            {"quantity": "memory.total", "unit": "bytes", "predicted": 607 * MIB, "low": 546 * MIB, "high": 668 * MIB,
-             "measured": 616 * MIB, "ratio": 1.015, "within": True},
-            {"quantity": "tokens_per_s", "unit": "tokens/s", "predicted": 18_800.0, "low": 19_000.0, "high": 20_000.0,
-             "measured": 18_420.0, "ratio": 0.98, "within": False},
-            {"quantity": "phase.update", "unit": "s", "predicted": 0.019, "measured": 0.0175,
-             "ratio": 0.92, "within": None},
-        ]
-    }  # fmt: skip
+    rows = (
+        Row(group="run", quantity="training time", unit="s", predicted=231.2, measured=239.6, ratio=1.036, within=True),
+        Row(group="run", quantity="peak memory", unit="bytes", predicted=607 * MIB, measured=616 * MIB, ratio=1.015),
+        Row(group="run", quantity="tokens per second", unit="tokens/s", predicted=18_800, measured=18_420, ratio=0.98),
+        Row(group="run", quantity="MFU", unit="", predicted=0.44, measured=0.42, ratio=0.955),
+        Row(group="step", quantity="update", unit="s", predicted=0.019, measured=0.0175, ratio=0.92, within=False),
+        Row(group="step", quantity="data_wait", unit="s", predicted=0.0001, measured=0.0004, ratio=None),
+    )
+    return to_json(Audit(rows=rows, seconds_ratio=1.036, memory_ratio=1.021))
 
 
 def answer() -> dict:
     return {
-        "request": {"model": "quickstart", "prompt": "def add(a, b):\n", "max_tokens": 64},
+        "health": {}, "models": {},
+        "request": {"method": "POST", "path": "/v1/completions", "body": {"prompt": "def add(a, b):\n"}},
         "response": {"choices": [{"index": 0, "text": "    return a + b\n", "finish_reason": "stop"}]},
-        "timings": {"first_token_s": 0.021, "total_s": 0.31},
-    }
+        "seconds": 0.31, "tokens_per_s": 25.8, "time_to_first_token_s": 0.021,
+    }  # fmt: skip
 
 
 def write_run(root: Path, recipe: Recipe, *, without: tuple[str, ...] = (), replace: dict | None = None) -> RunRecord:

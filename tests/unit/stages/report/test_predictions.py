@@ -23,10 +23,12 @@ def test_bars_are_as_long_as_the_plan_and_the_measurement(record):
     assert (predicted.segments[0].ghost, measured.segments[0].ghost) == (True, False)
 
 
-def test_audit_says_within_outside_or_no_range(record):
+def test_audit_says_within_or_outside_where_there_is_a_range(record):
     table = next(block for block in prediction(record).blocks if isinstance(block, Table) and block.title == "Audit")
-    assert [row[-1].text for row in table.rows] == ["within", "within", "outside", "no range"]
-    assert table.rows[1][1] == "607 MiB"
+    assert [row[-1].text for row in table.rows] == ["within the range", "", "", "", "outside the range", ""]
+    assert table.rows[1][1:5] == ["peak memory", "607 MiB", "616 MiB", "1.01×"]
+    assert table.rows[3][2] == "44 %"
+    assert table.rows[5][4] == ""
 
 
 def test_rentals_are_sorted_by_cost_and_unpriced_ones_come_last(record):
