@@ -58,12 +58,16 @@ def write_shard(stem: Path, tokens: Sequence[Tokens], ends: NDArray[np.uint64], 
     path = stem.with_name(stem.name + ".tokens")
     temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
-        with temporary.open("wb") as stream:
-            for piece in tokens:
-                stream.write(np.ascontiguousarray(piece).data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as stream:
+                for piece in tokens:
+                    stream.write(np.ascontiguousarray(piece).data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
         write_atomically(stem.with_name(stem.name + ".index"), index)
 
