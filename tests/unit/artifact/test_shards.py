@@ -101,7 +101,10 @@ def test_a_window_outside_the_split_is_our_own_mistake(tmp_path, start, stop):
 def test_a_split_shorter_than_a_sequence_says_so(tmp_path):
     split = made(tmp_path, [[1, 2, 3, 4]]).splits["train"]
     split.require_tokens(5, needed_for="one sequence")
-    with pytest.raises(DataError, match=r"the train split is too short for one sequence of 512 \(seen 5 tokens, expected at least 513\)"):
+    with pytest.raises(
+        DataError,
+        match=r"the train split is too short for one sequence of 512 \(seen 5 tokens, expected at least 513\)",
+    ):
         split.require_tokens(513, needed_for="one sequence of 512")
 
 
@@ -128,35 +131,55 @@ def edit(path, change):
 DAMAGE = {
     "tokens missing": (lambda d: tokens(d).unlink(), r"train-00000.tokens: a token shard is missing"),
     "index missing": (lambda d: index(d).unlink(), r"train-00000.index: the index of a token shard is missing"),
-    "odd size": (lambda d: edit(tokens(d), lambda b: b[:-1]), r"no whole number of ids \(seen 9 bytes, expected a multiple of 2"),
-    "cut short": (lambda d: edit(tokens(d), lambda b: b[:-2]), r"does not hold what its index says \(seen 4 tokens, expected 5"),
+    "odd size": (
+        lambda d: edit(tokens(d), lambda b: b[:-1]),
+        r"no whole number of ids \(seen 9 bytes, expected a multiple of 2",
+    ),
+    "cut short": (
+        lambda d: edit(tokens(d), lambda b: b[:-2]),
+        r"does not hold what its index says \(seen 4 tokens, expected 5",
+    ),
     "emptied": (lambda d: edit(tokens(d), lambda b: b""), r"does not hold what its index says \(seen 0 tokens"),
-    "wrong magic": (lambda d: edit(index(d), lambda b: b"PK" + b[2:]), r"not an index of a token shard \(seen b'PKINDEX1'"),
+    "wrong magic": (
+        lambda d: edit(index(d), lambda b: b"PK" + b[2:]),
+        r"not an index of a token shard \(seen b'PKINDEX1'",
+    ),
     "short header": (lambda d: edit(index(d), lambda b: b[:10]), r"not an index of a token shard"),
-    "index cut": (lambda d: edit(index(d), lambda b: b[:-8]), r"2 documents need another size \(seen 40 bytes, expected 48"),
+    "index cut": (
+        lambda d: edit(index(d), lambda b: b[:-8]),
+        r"2 documents need another size \(seen 40 bytes, expected 48",
+    ),
     "ends fall": (
-        lambda d: edit(index(d), lambda b: b[:16] + struct.pack("<2Q", 5, 3) + b[32:]), r"the documents' ends do not ascend"
+        lambda d: edit(index(d), lambda b: b[:16] + struct.pack("<2Q", 5, 3) + b[32:]),
+        r"the documents' ends do not ascend",
     ),
     "ends at 0": (
-        lambda d: edit(index(d), lambda b: b[:16] + struct.pack("<2Q", 0, 5) + b[32:]), r"the documents' ends do not ascend"
+        lambda d: edit(index(d), lambda b: b[:16] + struct.pack("<2Q", 0, 5) + b[32:]),
+        r"the documents' ends do not ascend",
     ),
-    "no description": (lambda d: (d / "dataset.json").unlink(), r"no dataset here \(expected a directory with dataset.json"),
+    "no description": (
+        lambda d: (d / "dataset.json").unlink(),
+        r"no dataset here \(expected a directory with dataset.json",
+    ),
     "torn description": (lambda d: edit(d / "dataset.json", lambda b: b[:50]), r"damaged dataset description"),
     "not an object": (lambda d: edit(d / "dataset.json", lambda b: b"[]"), r"damaged dataset description"),
     "key missing": (
-        lambda d: edit(d / "dataset.json", lambda b: b.replace(b'"dtype"', b'"type"')), r"damaged dataset description"
+        lambda d: edit(d / "dataset.json", lambda b: b.replace(b'"dtype"', b'"type"')),
+        r"damaged dataset description",
     ),
     "other format": (
-        lambda d: edit(d / "dataset.json", lambda b: b.replace(b'"format": 1', b'"format": 2')), r"unknown layout .*format 2, uint16"
+        lambda d: edit(d / "dataset.json", lambda b: b.replace(b'"format": 1', b'"format": 2')),
+        r"unknown layout .*format 2, uint16",
     ),
     "other dtype": (
-        lambda d: edit(d / "dataset.json", lambda b: b.replace(b"uint16", b"uint32")), r"unknown layout .*format 1, uint32"
+        lambda d: edit(d / "dataset.json", lambda b: b.replace(b"uint16", b"uint32")),
+        r"unknown layout .*format 1, uint32",
     ),
     "contradiction": (
         lambda d: edit(d / "dataset.json", lambda b: b.replace(b'"documents": 2', b'"documents": 3')),
         r"contradicts dataset.json \(seen 5 tokens, 2 documents, expected 5 tokens, 3 documents",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -175,7 +198,10 @@ def test_an_id_outside_the_vocabulary_is_never_given_out(tmp_path):
         stream.seek(6)
         stream.write(struct.pack("<H", 300))
     assert split.read(0, 3).tolist() == [1, 2, END]
-    with pytest.raises(DataError, match=r"train-00000.tokens, token 3: .* an id outside the vocabulary \(seen 300, expected below 300\)"):
+    with pytest.raises(
+        DataError,
+        match=r"train-00000.tokens, token 3: .* an id outside the vocabulary \(seen 300, expected below 300\)",
+    ):
         split.read(1, 5)
 
 

@@ -78,4 +78,3 @@ def test_a_split_of_no_share_gets_nothing(validation, test):
     seen = {split_of(digest(str(number)), shares) for number in range(3000)} | {split_of(b"\xff" * 32, shares)}
     wanted = {"train"} | ({"validation"} if validation else set()) | ({"test"} if test else set())
     assert seen == wanted
-

@@ -42,14 +42,20 @@ def test_shards_hold_every_document_in_order_and_its_end(tmp_path, tokenizer, en
     monkeypatch.setattr(module, "_BATCH_BYTES", batch)
     assert [encode_bucket(job) for job in jobs(tmp_path / "parts", tokenizer, engine=engine)] == [0, 0, 0]
     entries = assemble(
-        tmp_path, tmp_path / "parts", buckets=3, splits=["train"], end_of_text="<|endoftext|>", facts=FACTS, shard_tokens=8
+        tmp_path,
+        tmp_path / "parts",
+        buckets=3,
+        splits=["train"],
+        end_of_text="<|endoftext|>",
+        facts=FACTS,
+        shard_tokens=8,
     )
     split = TokenDataset.open(tmp_path).splits["train"]
     reference = tokenizers.Tokenizer.from_file(str(tokenizer))
     reference.encode_special_tokens = True
     texts = [text for bucket in BUCKETS for text in bucket]
     expected = [[*reference.encode(text).ids, 256] for text in texts]
-    assert split.read(0, split.tokens).tolist() == sum(expected, [])
+    assert split.read(0, split.tokens).tolist() == [token for ids in expected for token in ids]
     assert split.document_ends.tolist() == np.cumsum([len(ids) for ids in expected]).tolist()
     assert split.document_bytes.tolist() == [len(text.encode()) for text in texts]
     assert entries["train"]["documents"] == 4

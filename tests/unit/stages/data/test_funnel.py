@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from trainwright.stages.data.funnel import EXAMPLES, Funnel, total
 
-EVENTS = st.lists(st.tuples(st.sampled_from(["broken", "dropped"]), st.sampled_from("abc"), st.integers(0, 99)), max_size=60)
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["broken", "dropped"]), st.sampled_from("abc"), st.integers(0, 99)), max_size=60
+)
 
 
 def counted(events, first=0):

@@ -79,7 +79,9 @@ def test_parts_are_taken_up_where_they_end(tmp_path, section, corpus, part_docum
 def test_part_size_in_bytes_bounds_a_part(tmp_path, section, corpus):
     given = section({"kind": "jsonl", "paths": [str(corpus)]}, exec={"part_bytes": 2000})
     units = read_all(given, tmp_path / "parts")
-    sizes = [sum(length for _, length in footer["sections"].values()) for footer in finished_parts(tmp_path / "parts", 0)[1]]
+    sizes = [
+        sum(length for _, length in footer["sections"].values()) for footer in finished_parts(tmp_path / "parts", 0)[1]
+    ]
     assert len(sizes) > 10
     longest = max(len(item.text) for item in documents(tmp_path / "parts", units))
     assert max(sizes) < 2000 + longest + 100 * 60
@@ -92,7 +94,10 @@ def test_the_funnel_accounts_for_every_record(tmp_path, section):
     units = read_all(given, tmp_path / "parts")
     (funnel,) = read_funnels(tmp_path / "parts", units, 1)
     assert (funnel.read.documents, funnel.read.bytes) == (5, (tmp_path / "a.jsonl").stat().st_size)
-    assert {reason: tally.documents for reason, tally in funnel.broken.items()} == {"broken JSON": 1, "no key 'text'": 1}
+    assert {reason: tally.documents for reason, tally in funnel.broken.items()} == {
+        "broken JSON": 1,
+        "no key 'text'": 1,
+    }
     assert {reason: tally.documents for reason, tally in funnel.dropped.items()} == {"empty": 1}
     assert funnel.examples == {"broken JSON": ["a.jsonl:2"], "empty": ["a.jsonl:3"], "no key 'text'": ["a.jsonl:4"]}
     assert len(documents(tmp_path / "parts", units)) == 2

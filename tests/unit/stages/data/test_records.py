@@ -78,7 +78,9 @@ def test_python_that_cannot_be_decoded_is_counted(tmp_path, data, problem):
 
 
 # ------------------------------------------------------------------------------------------------------------- text
-@given(texts=st.lists(st.text(alphabet="ab\né", max_size=6), max_size=12), separator=st.sampled_from(["\n\n", "###", "é"]))
+@given(
+    texts=st.lists(st.text(alphabet="ab\né", max_size=6), max_size=12), separator=st.sampled_from(["\n\n", "###", "é"])
+)
 def test_pieces_are_those_of_split_whatever_the_chunks(tmp_path_factory, texts, separator):
     data = separator.join(texts).encode()
     path = written(tmp_path_factory.mktemp("text") / "a.txt", data)
@@ -159,9 +161,11 @@ def parquet_bytes(**columns):
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 def test_rows_are_documents_whatever_the_type_of_text(tmp_path, kind):
     values = ["one", None, "drei ü"] + [f"row {n}" for n in range(3000)]
-    table = pa.array([v if v is None or pa.types.is_string(kind) else v.encode() for v in values], pa.binary()).cast(kind) if (
-        pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    ) else pa.array(values, kind)
+    table = (
+        pa.array([v if v is None or pa.types.is_string(kind) else v.encode() for v in values], pa.binary()).cast(kind)
+        if (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+        else pa.array(values, kind)
+    )
     found = read(written(tmp_path / "a.parquet", parquet_bytes(id=pa.array(range(len(values))), text=table)), PARQUET)
     assert [record.text for record in found] == values
     assert (found[1].position, found[1].problem) == (", row 1", "null text")
@@ -179,7 +183,9 @@ def test_compressed_parquet_is_unpacked_first(tmp_path):
 
 def test_a_missing_column_names_those_there_are(tmp_path):
     path = written(tmp_path / "a.parquet", parquet_bytes(title=["x"], body=["y"]))
-    with pytest.raises(DataError, match=r"a.parquet: this Parquet file has no column 'text' \(seen title, body\); set text_column"):
+    with pytest.raises(
+        DataError, match=r"a.parquet: this Parquet file has no column 'text' \(seen title, body\); set text_column"
+    ):
         read(path, PARQUET)
 
 

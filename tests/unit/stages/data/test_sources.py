@@ -38,7 +38,11 @@ def test_include_chooses_by_name(tree, section):
 
 def test_a_glob_is_named_from_its_fixed_part(tree, section):
     assert names(section({"kind": "files", "paths": [str(tree / "*/*.txt")]})) == ["deep/c.txt"]
-    assert names(section({"kind": "files", "paths": [str(tree / "**/*.txt")]})) == ["b.txt", "deep/c.txt", "deep/more/d.txt"]
+    assert names(section({"kind": "files", "paths": [str(tree / "**/*.txt")]})) == [
+        "b.txt",
+        "deep/c.txt",
+        "deep/more/d.txt",
+    ]
 
 
 def test_paths_keep_their_order_and_their_names_apart(tree, section):
@@ -136,8 +140,8 @@ def test_the_cache_spares_reading_what_did_not_change(tree, tmp_path, section, m
     given, cache = section({"kind": "files", "paths": [str(tree)]}), tmp_path / "cache" / "digests.json"
     first = corpus_digest(given, cache=cache)
     read = []
-    real = sources._digest_file
-    monkeypatch.setattr(sources, "_digest_file", lambda file: read.append(file.name) or real(file))
+    real = sources.file_digest
+    monkeypatch.setattr(sources, "file_digest", lambda path: read.append(path.name) or real(path))
     assert corpus_digest(given, cache=cache) == first
     assert read == []
     (tree / "b.txt").write_text("other text")
@@ -162,7 +166,9 @@ def test_an_unreadable_file_is_named(tree, section, monkeypatch):
         return real(self, *args, **kwargs)
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(DataError, match=r"b.txt: cannot read this file \(seen Permission denied\); check its permissions"):
+    with pytest.raises(
+        DataError, match=r"b.txt: cannot read this file \(seen Permission denied\); check its permissions"
+    ):
         corpus_digest(section({"kind": "files", "paths": [str(tree)]}), cache=None)
 
 

@@ -71,9 +71,9 @@ def test_gzip_checks_its_checksum(tmp_path):
 
 def test_an_unreadable_file_is_one_line(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match=r"folder: cannot read this file \(seen Is a directory\)"):
-        with opened(as_file(tmp_path / "folder")) as stream:
-            stream.read()
+    line = r"folder: cannot read this file \(seen Is a directory\)"
+    with pytest.raises(DataError, match=line), opened(as_file(tmp_path / "folder")) as stream:
+        stream.read()
 
 
 def test_a_remote_file_goes_through_fsspec(tmp_path):
@@ -91,5 +91,8 @@ def test_a_missing_decompressor_says_how_to_install_it(tmp_path, monkeypatch):
     path = tmp_path / "a.zst"
     path.write_bytes(zst(b"x"))
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    with pytest.raises(MissingPackage, match=r"zstandard.*pip install 'trainwright\[data\]'"), opened(as_file(path)) as stream:
+    with (
+        pytest.raises(MissingPackage, match=r"zstandard.*pip install 'trainwright\[data\]'"),
+        opened(as_file(path)) as stream,
+    ):
         stream.read()

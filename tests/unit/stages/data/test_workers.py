@@ -35,7 +35,11 @@ def refuse(number):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_the_order_of_the_jobs(workers):
     seen = []
-    assert run_jobs(abs, [-3, -1, -2], workers=workers, on_done=lambda job, result: seen.append((job, result))) == [3, 1, 2]
+    assert run_jobs(abs, [-3, -1, -2], workers=workers, on_done=lambda job, result: seen.append((job, result))) == [
+        3,
+        1,
+        2,
+    ]
     assert sorted(seen) == [(-3, 3), (-2, 2), (-1, 1)]
 
 
@@ -83,6 +87,8 @@ def test_workers_end_with_their_parent(tmp_path, how):
         process.wait()
 
 
-@pytest.mark.parametrize(("asked", "work_bytes", "expected"), [(3, 0, 3), ("auto", 31_000_000, 1), ("auto", 1 << 50, None)])
+@pytest.mark.parametrize(
+    ("asked", "work_bytes", "expected"), [(3, 0, 3), ("auto", 31_000_000, 1), ("auto", 1 << 50, None)]
+)
 def test_few_bytes_are_not_worth_a_process(asked, work_bytes, expected):
     assert worker_count(asked, work_bytes) == (expected or len(os.sched_getaffinity(0)))
