@@ -1,11 +1,20 @@
-"""``tiny``: the small models of tests/fixtures/tiny_models.py."""
+"""``tiny``: the small models of tests/fixtures/tiny_models.py; trained artefacts and a recipe around them."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import time
 from pathlib import Path
 
 import pytest
+
+from trainwright.artifact.store import Workspace
+from trainwright.spec.manifest import Manifest
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.serve import service as service_module
+from trainwright.stages.serve.server import Server, listen
+from trainwright.stages.serve.service import load_service
 
 _FILE = Path(__file__).parents[3] / "fixtures" / "tiny_models.py"
 
@@ -16,3 +25,99 @@ def tiny():
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def recipe():
+    return Recipe.model_validate(
+        {
+            "name": "tiny",
+            "model": {"layers": 3, "width": 32, "heads": 4, "context_tokens": 96},
+            "train": {"sequence_tokens": 96, "batch_tokens": 96},
+            "data": {"sources": [{"kind": "text", "paths": ["somewhere/corpus.txt", "s3://bucket/x.txt"]}]},
+        }
+    )
+
+
+@pytest.fixture
+def make_trained(tiny, tmp_path):
+    """Turns a model into a complete trained artefact."""
+
+    def make(model, tokenizer=None):
+        workspace = Workspace(tmp_path / "workspace")
+        partial = workspace.draft("train", "0" * 64)
+        tiny.write_trained(partial, model, tokenizer or tiny.tokenizer())
+        summary = {"steps": 10, "tokens": 960, "parameters": 1, "validation_loss": 2.0, "bits_per_byte": 1.5}
+        manifest = Manifest(
+            stage="train", stage_version=1, fingerprint="0" * 64, identity={}, inputs={}, files=(), summary=summary
+        )
+        return workspace.commit(partial, manifest)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bundle(tiny, tmp_path_factory):
+    """A model directory whose answers never end by themselves: the end token's logit is about -100."""
+    model = tiny.decoder("gpt2", context_tokens=512, tied=False)
+    tokenizer = tiny.tokenizer()
+    model.norm.bias[0] = 10.0
+    model.head.weight[:, 0] = 0.0
+    model.head.weight[tokenizer.token_to_id(tiny.END), 0] = -10.0
+    return tiny.write_trained(tmp_path_factory.mktemp("bundle"), model, tokenizer)
+
+
+@pytest.fixture
+def make_service(bundle):
+    """Loads the bundle; limits may be given."""
+
+    def make(**changes):
+        return load_service(bundle, **({"model_name": "tiny", "max_concurrent": 4, "max_waiting": 8} | changes))
+
+    return make
+
+
+@pytest.fixture
+def serve(make_service):
+    """Starts servers on free ports and stops them at the end of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*, grace_s=0.2, **changes):
+            service = make_service(**changes)
+            return stack.enter_context(Server(service, listen("127.0.0.1", 0), grace_s=grace_s)), service
+
+        yield start
+
+
+class Slow:
+    """Passes an engine's calls on, with a pause before each step, so that a test can act between steps."""
+
+    def __init__(self, engine, pause_s):
+        self._engine, self._pause_s = engine, pause_s
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def step(self):
+        time.sleep(self._pause_s)
+        return self._engine.step()
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Makes every server of the test generate slowly."""
+    made = service_module.Engine
+    monkeypatch.setattr(service_module, "Engine", lambda *a, **k: Slow(made(*a, **k), 0.02))
+
+
+@pytest.fixture
+def eventually():
+    """Waits until something is true; fails after ten seconds."""
+
+    def wait(condition):
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline, "it never became true"
+            time.sleep(0.01)
+
+    return wait

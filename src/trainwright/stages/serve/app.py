@@ -1,0 +1,282 @@
+"""The routes. Nothing here blocks the event loop: the worker generates, and its pieces arrive through a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainwright.model.generate import Piece
+from trainwright.stages.serve.answers import DONE, Answer, Kind, Usage, sse
+from trainwright.stages.serve.metrics import CONTENT_TYPE, Metrics
+from trainwright.stages.serve.problems import ApiError
+from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, parse
+from trainwright.stages.serve.service import Order, Service
+from trainwright.stages.serve.worker import Busy, Deliver, Job, Lost, Stopped
+
+MAX_BODY_BYTES = 8 << 20
+CLIENT_GONE = 499
+"""Status that servers note when the client hung up before the answer."""
+
+Arrival: TypeAlias = tuple[int, Piece | Lost] | None
+"""Choice and what came for it; None: the client has gone."""
+
+
+class Generation:
+    """The choices of one request under way. Whatever ends it early gives their slots back."""
+
+    def __init__(self, service: Service, order: Order, request: Request) -> None:
+        self.order = order
+        self.completion_tokens = 0
+        self._worker = service.worker
+        self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def deliver_to(index: int) -> Deliver:
+            def deliver(piece: Piece | Lost) -> None:
+                loop.call_soon_threadsafe(self._arrivals.put_nowait, (index, piece))
+
+            return deliver
+
+        settings = zip(order.prompts, order.samplings, strict=True)
+        self._jobs: list[Job] = self._worker.submit(
+            [(prompt, sampling, deliver_to(index)) for index, (prompt, sampling) in enumerate(settings)]
+        )
+        self._watch = asyncio.create_task(self._watch_client(request))
+
+    async def _watch_client(self, request: Request) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        self.close()
+        self._arrivals.put_nowait(None)
+
+    def close(self) -> None:
+        """Give up what is unfinished."""
+        self._worker.cancel(self._jobs)
+
+    async def pieces(self) -> AsyncIterator[tuple[int, Piece]]:
+        """Choices and their pieces as they come, until all choices are finished.
+
+        Raises:
+            ClientDisconnect: nobody listens any more.
+            ApiError: generation broke down, or the server stops.
+        """
+        running = len(self._jobs)
+        try:
+            while running:
+                arrival = await self._arrivals.get()
+                if arrival is None:
+                    raise ClientDisconnect
+                index, piece = arrival
+                if isinstance(piece, Lost):
+                    raise ApiError(503, piece.reason, code="server_unavailable", kind="server_error")
+                self.completion_tokens += 1
+                running -= piece.finish is not None
+                yield index, piece
+        finally:
+            self.close()
+            self._watch.cancel()
+
+    def usage(self) -> Usage:
+        """Token counts so far."""
+        return Usage(prompt_tokens=self.order.prompt_tokens, completion_tokens=self.completion_tokens)
+
+
+async def _whole(generation: Generation, answer: Answer) -> Response:
+    texts = list(generation.order.echoes)
+    finishes = [""] * len(texts)
+    async for index, piece in generation.pieces():
+        texts[index] += piece.text
+        finishes[index] = piece.finish or ""
+    return JSONResponse(answer.whole(list(zip(texts, finishes, strict=True)), generation.usage()))
+
+
+async def _streamed(generation: Generation, answer: Answer, *, with_usage: bool) -> AsyncIterator[str]:
+    """The chunks of a stream; an error after its beginning is a chunk too, because the status has been sent."""
+    extra: dict[str, Any] = {"usage": None} if with_usage else {}
+    try:
+        for index, echo in enumerate(generation.order.echoes):
+            opening = answer.opening(index) or (answer.part(index, echo, None) if echo else None)
+            if opening is not None:
+                yield sse(opening | extra)
+        async for index, piece in generation.pieces():
+            if piece.text:
+                yield sse(answer.part(index, piece.text, None) | extra)
+            if piece.finish is not None:
+                yield sse(answer.part(index, "", piece.finish) | extra)
+    except ClientDisconnect:
+        return
+    except ApiError as error:
+        yield sse({"error": error.body()})
+    else:
+        if with_usage:
+            yield sse(answer.closing(generation.usage()))
+    yield DONE
+
+
+async def _answer(service: Service, order: Order, request: Request, kind: Kind, wanted: Any) -> Response:
+    try:
+        generation = Generation(service, order, request)
+    except Busy as error:
+        message = "too many requests are waiting; try again later"
+        raise ApiError(429, message, code="rate_limit_exceeded", kind="rate_limit_error") from error
+    except Stopped as error:
+        raise ApiError(503, str(error), code="server_unavailable", kind="server_error") from error
+    answer = Answer(kind=kind, model=service.model_name)
+    if wanted.stream:
+        chunks = _streamed(generation, answer, with_usage=wanted.with_usage)
+        return StreamingResponse(chunks, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    return await _whole(generation, answer)
+
+
+async def _body(request: Request) -> bytes:
+    found = b""
+    async for chunk in request.stream():
+        found += chunk
+        if len(found) > MAX_BODY_BYTES:
+            raise ApiError(413, f"the body is larger than {MAX_BODY_BYTES} bytes", code="request_too_large")
+    return found
+
+
+def build_app(service: Service) -> Starlette:
+    """The application; it starts the service's worker and stops it at shutdown."""
+
+    async def completions(request: Request) -> Response:
+        wanted = parse(CompletionRequest, await _body(request))
+        return await _answer(service, await service.completion(wanted), request, "completion", wanted)
+
+    async def chat_completions(request: Request) -> Response:
+        wanted = parse(ChatRequest, await _body(request))
+        return await _answer(service, await service.chat(wanted), request, "chat", wanted)
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_model(service)]})
+
+    async def model(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != service.model_name:
+            raise ApiError(404, f"the model {name!r} does not exist", param="model", code="model_not_found")
+        return JSONResponse(_model(service))
+
+    async def health(request: Request) -> Response:
+        if service.worker.failure is not None:
+            return JSONResponse({"status": "failed", "reason": service.worker.failure}, status_code=503)
+        return JSONResponse({"status": "ok"})
+
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(service.metrics.render(), media_type=CONTENT_TYPE)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.worker.start()
+        yield
+        service.worker.stop()
+        await asyncio.to_thread(service.worker.join)
+
+    routes = [
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", model, methods=["GET"]),
+        Route("/health", health, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={
+            ApiError: _api_error,
+            HTTPException: _http_error,
+            ClientDisconnect: _client_gone,
+            Exception: _defect,
+        },
+    )
+    app.add_middleware(Authenticated, api_key=service.api_key)
+    app.add_middleware(Counted, metrics=service.metrics, routes=frozenset(route.path for route in routes))
+    return app
+
+
+def _model(service: Service) -> dict[str, Any]:
+    return {
+        "id": service.model_name, "object": "model", "created": service.created, "owned_by": "trainwright",
+        "context_tokens": service.context_tokens,
+    }  # fmt: skip
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message, code = str(error.detail), None
+    if error.status_code == 404:
+        message, code = f"there is nothing at {request.url.path}", "not_found"
+    elif error.status_code == 405:
+        message, code = f"{request.url.path} does not take {request.method}", "method_not_allowed"
+    answer = ApiError(error.status_code, message, code=code).response()
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    """Nobody reads this; its status is counted."""
+    return Response(status_code=CLIENT_GONE)
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    """Our own mistake: the client gets an answer, the log gets the traceback (Starlette raises it again)."""
+    return ApiError(500, "a defect in the server; its log says more", code="defect", kind="server_error").response()
+
+
+class Authenticated:
+    """Asks for ``Authorization: Bearer <key>`` on everything but ``/health``, where a key is set."""
+
+    def __init__(self, app: ASGIApp, api_key: str | None) -> None:
+        self._app, self._expected = app, None if api_key is None else f"Bearer {api_key}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "http" and self._expected is not None and scope["path"] != "/health":
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._expected):
+                error = ApiError(401, "a valid API key is required: Authorization: Bearer KEY", code="invalid_api_key")
+                await error.response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class Counted:
+    """Counts answers by route and status; unknown paths are one route, so that nobody can make the list grow."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str]) -> None:
+        self._app, self._metrics, self._routes = app, metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and note the status of its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        route = "/v1/models/{name}" if path.startswith("/v1/models/") else path if path in self._routes else "other"
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.requests.add(route=route, status=str(message["status"]))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            self._metrics.requests.add(route=route, status="500")
+            raise

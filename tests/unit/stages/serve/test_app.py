@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+
+import openai
+import pytest
+
+from trainwright.model.bundle import load_bundle
+from trainwright.model.generate import complete
+from trainwright.model.sampling import Sampling
+
+
+@pytest.fixture
+def client(serve):
+    server, _ = serve()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def expected(bundle):
+    """What the model says, asked without a server."""
+    model, tokenizer = load_bundle(bundle)
+
+    def ask(prompt, **sampling):
+        return complete(model, tokenizer, [prompt], Sampling(**sampling), end_ids=frozenset())[0].text
+
+    return ask
+
+
+def call(server, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request(method, path, body=body, headers=headers or {})
+    answer = connection.getresponse()
+    content = answer.read().decode()
+    connection.close()
+    return answer, json.loads(content) if answer.headers["content-type"] == "application/json" else content
+
+
+def post(server, path, **body):
+    return call(server, "POST", path, json.dumps(body))
+
+
+class TestCompletions:
+    def test_greedy_answer_is_the_models(self, client, expected):
+        made = client.completions.create(model="tiny", prompt="def add", max_tokens=12, temperature=0)
+        assert made.object == "text_completion"
+        assert made.id.startswith("cmpl-")
+        assert made.choices[0].text == expected("def add", max_tokens=12)
+        assert made.choices[0].finish_reason == "length"
+        assert made.usage.completion_tokens == 12
+        assert made.usage.total_tokens == made.usage.prompt_tokens + 12
+
+    def test_stream_gives_the_same_text_and_the_usage_last(self, client, expected):
+        chunks = list(
+            client.completions.create(
+                model="tiny", prompt="你好", max_tokens=30, temperature=0.8, top_p=0.9, seed=5,
+                stream=True, stream_options={"include_usage": True},
+            )
+        )  # fmt: skip
+        text = "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
+        assert text == expected("你好", max_tokens=30, temperature=0.8, top_p=0.9, seed=5)
+        assert chunks[-1].choices == []
+        assert chunks[-1].usage.completion_tokens == 30
+        assert all(chunk.usage is None for chunk in chunks[:-1])
+        assert [chunk.choices[0].finish_reason for chunk in chunks[:-1] if chunk.choices[0].finish_reason] == ["length"]
+        assert len({chunk.id for chunk in chunks}) == 1
+
+    def test_several_prompts_and_choices_keep_their_order(self, client, expected):
+        made = client.completions.create(
+            model="tiny", prompt=["def", "for x"], n=2, max_tokens=8, temperature=1, seed=3, echo=True
+        )
+        settings = [(p, c) for p in ("def", "for x") for c in (0, 1)]
+        wanted = [p + expected(p, max_tokens=8, temperature=1.0, seed=3, choice=c) for p, c in settings]
+        assert [choice.text for choice in made.choices] == wanted
+        assert [choice.index for choice in made.choices] == [0, 1, 2, 3]
+        assert made.usage.completion_tokens == 32
+
+    def test_prompt_as_tokens_and_as_lists_of_tokens(self, client, tiny, expected):
+        ids = tiny.tokenizer().encode("values").ids
+        for prompt in (ids, [ids]):
+            made = client.completions.create(model="tiny", prompt=prompt, max_tokens=5, temperature=0, echo=True)
+            assert made.choices[0].text == "values" + expected("values", max_tokens=5)
+
+    def test_stop_texts_end_the_answer(self, client, expected):
+        whole = expected("def add", max_tokens=40)
+        stop = whole[10:13]
+        for given in (stop, ["never there", stop]):
+            made = client.completions.create(model="tiny", prompt="def add", max_tokens=40, temperature=0, stop=given)
+            assert made.choices[0].text == whole[: whole.index(stop)]
+            assert made.choices[0].finish_reason == "stop"
+
+    def test_without_a_seed_answers_differ(self, client):
+        made = {client.completions.create(model="tiny", prompt="x", max_tokens=20).choices[0].text for _ in range(3)}
+        assert len(made) == 3
+
+    def test_an_empty_prompt_starts_a_text(self, client):
+        assert client.completions.create(model="tiny", prompt="", max_tokens=3).usage.prompt_tokens == 1
+
+    def test_echo_in_a_stream_comes_first(self, serve):
+        server, _ = serve()
+        body = {"model": "tiny", "prompt": "def", "max_tokens": 2, "stream": True, "echo": True}
+        answer, text = post(server, "/v1/completions", **body)
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = text.strip().split("\n\n")
+        assert events[-1] == "data: [DONE]"
+        assert json.loads(events[0].removeprefix("data: "))["choices"][0]["text"] == "def"
+
+
+class TestChat:
+    MESSAGES = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]})
+
+    def test_plain_form_without_a_template(self, client, expected):
+        made = client.chat.completions.create(model="tiny", messages=self.MESSAGES, max_tokens=10, temperature=0)
+        prompt = "System: Be brief.\n\nUser: Hi\n\nAssistant:"
+        assert made.object == "chat.completion"
+        assert made.choices[0].message.role == "assistant"
+        assert made.choices[0].message.content == expected(prompt, max_tokens=10)
+
+    def test_stream(self, client, expected):
+        stream = client.chat.completions.create(
+            model="tiny", messages=self.MESSAGES, max_completion_tokens=10, temperature=0, stream=True
+        )
+        chunks = list(stream)
+        assert chunks[0].choices[0].delta.role == "assistant"
+        assert chunks[0].object == "chat.completion.chunk"
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert text == expected("System: Be brief.\n\nUser: Hi\n\nAssistant:", max_tokens=10)
+        assert chunks[-1].choices[0].finish_reason == "length"
+
+    def test_without_a_limit_the_answer_may_fill_the_context(self, client):
+        made = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], temperature=0)
+        assert made.usage.total_tokens == 512
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("body", "status", "code", "message"),
+        [
+            ("{", 400, "invalid_json", "the body is not valid JSON"),
+            ("[1]", 400, "invalid_json", "not a JSON object, but [1]"),
+            ('{"model": "tiny"}', 400, "missing_required_parameter", "you must provide prompt"),
+            ('{"model": "other", "prompt": "x"}', 404, "model_not_found", "'other' does not exist; this server has 'tiny'"),
+            ('{"model": "tiny", "prompt": [320]}', 400, "invalid_value", "token 320 does not exist"),
+            ('{"model": "tiny", "prompt": "x", "max_tokens": 0}', 400, "invalid_value", "max_tokens: "),
+        ],
+    )
+    def test_completions(self, serve, body, status, code, message):
+        server, _ = serve()
+        answer, content = call(server, "POST", "/v1/completions", body)
+        assert answer.status == status
+        assert content["error"]["code"] == code
+        assert message in content["error"]["message"]
+        assert content["error"]["type"] == "invalid_request_error"
+
+    def test_openais_client_raises_its_own_errors(self, client):
+        with pytest.raises(openai.BadRequestError, match="temperature: .*less than or equal to 2"):
+            client.completions.create(model="tiny", prompt="x", temperature=3)
+        with pytest.raises(openai.NotFoundError, match="does not exist"):
+            client.completions.create(model="nope", prompt="x")
+
+    def test_a_prompt_that_fills_the_context_is_refused_with_the_numbers(self, client):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.completions.create(model="tiny", prompt=[1] * 512, max_tokens=1)
+        assert caught.value.code == "context_length_exceeded"
+        assert "context is 512 tokens" in caught.value.message
+        assert "the prompt has 512" in caught.value.message
+        made = client.completions.create(model="tiny", prompt=[1] * 511, max_tokens=50, temperature=0)
+        assert (made.usage.completion_tokens, made.choices[0].finish_reason) == (1, "length")
+
+    def test_unknown_route_and_method(self, serve):
+        server, service = serve()
+        answer, content = call(server, "GET", "/v2/nothing")
+        assert (answer.status, content["error"]["code"]) == (404, "not_found")
+        answer, content = call(server, "GET", "/v1/completions")
+        assert (answer.status, content["error"]["code"]) == (405, "method_not_allowed")
+        assert service.metrics.requests.value(route="other", status="404") == 1
+
+    def test_a_body_too_large_to_be_a_request(self, serve):
+        server, _ = serve()
+        answer, content = call(server, "POST", "/v1/completions", " " * ((8 << 20) + 1))
+        assert (answer.status, content["error"]["code"]) == (413, "request_too_large")
+
+    def test_more_than_may_wait(self, serve, slow):
+        server, _ = serve(max_concurrent=1, max_waiting=1)
+        answer, content = post(server, "/v1/completions", model="tiny", prompt=["a"] * 3)
+        assert (answer.status, content["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert answer.headers["retry-after"] == "1"
+
+
+class TestModelsHealthMetrics:
+    def test_models(self, client):
+        (model,) = client.models.list().data
+        assert (model.id, model.owned_by) == ("tiny", "trainwright")
+        assert client.models.retrieve("tiny").id == "tiny"
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve("another/name")
+
+    def test_health_and_metrics(self, serve):
+        server, _ = serve()
+        assert call(server, "GET", "/health")[1] == {"status": "ok"}
+        post(server, "/v1/completions", model="tiny", prompt=[1, 2, 3], max_tokens=4)
+        answer, text = call(server, "GET", "/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        assert values['trainwright_http_requests_total{route="/v1/completions",status="200"}'] == "1"
+        assert values["trainwright_prompt_tokens_total"] == "3"
+        assert values["trainwright_completion_tokens_total"] == "4"
+        assert values["trainwright_time_to_first_token_seconds_count"] == "1"
+        assert values["trainwright_time_per_token_seconds_count"] == "3"
+        assert values["trainwright_requests_active"] == values["trainwright_requests_waiting"] == "0"
+        assert float(values["trainwright_resident_memory_bytes"]) > 1e7
+        assert any(name.startswith("trainwright_build_info{") for name in values)
+
+
+class TestKey:
+    def test_everything_but_health_asks_for_it(self, serve):
+        server, _ = serve(api_key="s3cret")
+        assert call(server, "GET", "/health")[0].status == 200
+        for path in ("/v1/models", "/metrics"):
+            answer, content = call(server, "GET", path)
+            assert (answer.status, content["error"]["code"]) == (401, "invalid_api_key")
+        wrong = {"Authorization": "Bearer s3cre"}
+        assert call(server, "GET", "/v1/models", headers=wrong)[0].status == 401
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="s3cret") as client:
+            assert client.models.list().data
+
+
+class TestClientsThatLeave:
+    def request(self, server, *, stream):
+        body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 500, "stream": stream}).encode()
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        return connection
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_their_slots_are_free_again(self, serve, slow, eventually, stream):
+        server, service = serve(max_concurrent=1, max_waiting=0)
+        connection = self.request(server, stream=stream)
+        if stream:
+            assert b"200 OK" in connection.recv(1000)
+        eventually(lambda: service.metrics.completion_tokens.value() >= 3)
+        assert post(server, "/v1/completions", model="tiny", prompt="y")[0].status == 429
+        connection.close()
+        eventually(lambda: service.worker.active == 0)
+        assert service.metrics.cancelled.value() == 1
+        assert service.metrics.completion_tokens.value() < 400
+        assert post(server, "/v1/completions", model="tiny", prompt="y", max_tokens=2)[0].status == 200
+
+    def test_while_still_sending_the_body(self, serve, eventually):
+        server, service = serve()
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        connection.close()
+        eventually(lambda: service.metrics.requests.value(route="/v1/completions", status="499") == 1)
+
+
+class TestShutdown:
+    def test_answers_within_the_grace_are_finished(self, serve, slow):
+        server, service = serve(grace_s=20)
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", max_retries=0) as client:
+            stream = client.completions.create(model="tiny", prompt="x", max_tokens=20, temperature=0, stream=True)
+            first = next(iter(stream))
+            server._uvicorn.should_exit = True
+            rest = list(stream)
+        assert rest[-1].choices[0].finish_reason == "length"
+        assert first.choices[0].index == 0
+
+    def test_after_it_streams_end_with_an_error_and_nothing_hangs(self, serve, slow):
+        server, _ = serve(grace_s=0.1)
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", max_retries=0) as client:
+            stream = client.completions.create(model="tiny", prompt="x", max_tokens=500, stream=True)
+            next(iter(stream))
+            server._uvicorn.should_exit = True
+            with pytest.raises(openai.APIError, match="the server is stopping"):
+                list(stream)
+        server.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", server.port), timeout=1)
+
+
+class Broken:
+    """An engine that cannot."""
+
+    def __init__(self, engine):
+        self._engine = engine
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def step(self):
+        raise RuntimeError("out of memory")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually):
+    from trainwright.stages.serve import service as module
+
+    made = module.Engine
+    monkeypatch.setattr(module, "Engine", lambda *a, **k: Broken(made(*a, **k)))
+    server, _ = serve()
+    answer, content = post(server, "/v1/completions", model="tiny", prompt="x")
+    assert answer.status == 503
+    assert content["error"] == {
+        "message": "generation broke down: RuntimeError: out of memory", "type": "server_error",
+        "param": None, "code": "server_unavailable",
+    }  # fmt: skip
+    answer, content = call(server, "GET", "/health")
+    assert (answer.status, content["status"]) == (503, "failed")
+    assert post(server, "/v1/completions", model="tiny", prompt="x")[0].status == 503
