@@ -97,6 +97,7 @@ class OptimizerSection(Section):
 
     name: Literal["adamw", "muon"] = Field("adamw", description="adamw, or muon for the blocks' matrices")
     lr: float = Field(3e-4, gt=0, description="peak learning rate of AdamW")
+    embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
     betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
     epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
     weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")

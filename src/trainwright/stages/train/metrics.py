@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-
 from trainwright.artifact.events import Events
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.step import Update
@@ -32,7 +31,8 @@ class Metrics:
         self, events: Events, board: Board | None, *, steps: int, batch_tokens: int, flops_per_token: float,
         peak_flops_per_s: float | None,
     ) -> None:  # fmt: skip
-        """
+        """Report to these.
+
         Args:
             events: where to report.
             board: where to report as well, or None.

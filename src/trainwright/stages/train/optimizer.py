@@ -10,6 +10,9 @@ from torch.optim import AdamW, Muon, Optimizer
 
 from trainwright.spec.recipe import OptimizerSection
 
+EMBEDDINGS = ("embedding", "positions")
+"""Parameters that are looked up by row: most rows get no gradient in a step, so they bear a higher rate."""
+
 
 class Optimizers:
     """One or two torch optimizers that step together and whose state has stable names.
@@ -19,43 +22,39 @@ class Optimizers:
 
     def __init__(self, model: nn.Module, section: OptimizerSection) -> None:
         self._names = {parameter: name for name, parameter in model.named_parameters()}
-        matrices = [p for name, p in model.named_parameters() if _is_block_matrix(name, p)]
-        muon = matrices if section.name == "muon" else []
-        chosen = set(muon)
-        rest = [parameter for parameter in self._names if parameter not in chosen]
-        decayed = [p for p in rest if p.ndim == 2]
-        plain = [p for p in rest if p.ndim != 2]
-        groups = [
-            {"params": params, "weight_decay": decay}
-            for params, decay in ((decayed, section.weight_decay), (plain, 0.0))
-            if params
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        matrices: list[nn.Parameter] = []
+        for name, parameter in model.named_parameters():
+            if section.name == "muon" and parameter.ndim == 2 and name.startswith("blocks."):
+                matrices.append(parameter)
+                continue
+            lr = section.lr if section.embedding_lr is None or name not in EMBEDDINGS else section.embedding_lr
+            decay = section.weight_decay if parameter.ndim == 2 else 0.0
+            groups.setdefault((lr, decay), []).append(parameter)
+        rest = [{"params": params, "peak_lr": lr, "weight_decay": decay} for (lr, decay), params in groups.items()]
+        self.members: list[Optimizer] = [
+            AdamW(rest, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True)
         ]
-        self.members: list[tuple[Optimizer, float]] = [
-            (AdamW(groups, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True), section.lr)
-        ]
-        if muon:
-            self.members.append(
-                (
-                    Muon(muon, lr=section.muon_lr, weight_decay=section.muon_weight_decay, momentum=section.muon_momentum),
-                    section.muon_lr,
-                )
-            )
+        if matrices:
+            chosen = [{"params": matrices, "peak_lr": section.muon_lr}]
+            decay, momentum = section.muon_weight_decay, section.muon_momentum
+            self.members.append(Muon(chosen, lr=section.muon_lr, weight_decay=decay, momentum=momentum))
 
     def step(self, share: float) -> None:
-        """Update every parameter with ``share`` of each peak learning rate."""
-        for optimizer, peak in self.members:
+        """Update every parameter with ``share`` of its group's peak learning rate."""
+        for optimizer in self.members:
             for group in optimizer.param_groups:
-                group["lr"] = peak * share
+                group["lr"] = group["peak_lr"] * share
             optimizer.step()
 
     def zero_grad(self) -> None:
         """Drop every gradient."""
-        for optimizer, _ in self.members:
+        for optimizer in self.members:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Every state tensor with its name."""
-        for optimizer, _ in self.members:
+        for optimizer in self.members:
             for parameter, state in optimizer.state.items():
                 for key, value in state.items():
                     yield f"{self._names[parameter]}.{key}", value
@@ -70,17 +69,13 @@ class Optimizers:
         for name, tensor in tensors.items():
             parameter, _, key = name.rpartition(".")
             by_parameter.setdefault(parameter, {})[key] = tensor
-        for optimizer, _ in self.members:
+        for optimizer in self.members:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     found = by_parameter[self._names[parameter]]
                     optimizer.state[parameter] = {
                         key: value if key == "step" else value.to(parameter.device) for key, value in found.items()
                     }
-
-
-def _is_block_matrix(name: str, parameter: Tensor) -> bool:
-    return parameter.ndim == 2 and name.startswith("blocks.")
 
 
 def clip(parameters: list[nn.Parameter], largest: float | None) -> Tensor:

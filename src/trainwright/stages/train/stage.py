@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import StageResult

@@ -45,7 +45,8 @@ class TrainingStep:
         compiled: bool,
         device: torch.device,
     ) -> None:
-        """
+        """Bind what a step works on.
+
         Args:
             model: the network, on ``device``.
             optimizers: over its parameters.

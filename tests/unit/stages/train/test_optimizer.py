@@ -87,3 +87,14 @@ def test_clipping_scales_all_gradients_by_one_factor() -> None:
     assert clip(parameters, 1.0).item() == pytest.approx(flat.norm().item(), rel=1e-5)
     clipped = torch.cat([parameter.grad.flatten() for parameter in parameters])
     torch.testing.assert_close(clipped, flat / flat.norm(), atol=1e-6, rtol=1e-3)
+
+
+def test_embeddings_have_a_rate_of_their_own() -> None:
+    model = make_model()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizers = Optimizers(model, OptimizerSection(name="adamw", lr=0.01, embedding_lr=0.1, weight_decay=0.0))
+    fill_gradients(model, 1)
+    optimizers.step(1.0)
+    for name, parameter in model.named_parameters():
+        moved = (before[name] - parameter.detach()).abs().max().item()
+        assert moved == pytest.approx(0.1 if name == "embedding" else 0.01, rel=1e-3), name
