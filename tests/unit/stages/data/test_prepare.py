@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -283,38 +282,33 @@ def run_script(section, out):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
+MOMENTS = [("read-*.part", 3), ("read-*.part", 9), ("bucket-*.json", 3), ("tokenizer.json", 1), ("ids-*.json", 2)]
+"""Kill when so many of these files are there: in the middle of every phase."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_at_any_moment_and_run_again_gives_the_same_bytes(prepare, section, corpus, tmp_path, workers, how):
-    for path in list(corpus.iterdir()):
-        for copy in range(5):
-            text = path.read_text().replace('"text": "', f'"text": "{copy} ')
-            (corpus / f"{path.stem}-{copy}.jsonl").write_text(text)
-    given = section(jsonl(corpus), split=SHARES, exec={"workers": workers, "part_documents": 20, "part_bytes": 8000})
+def test_killed_in_every_phase_and_run_again_gives_the_same_bytes(prepare, section, corpus, tmp_path, workers, how):
+    rules = {"workers": workers, "part_documents": 20, "part_bytes": 9000}
+    given = section(jsonl(corpus), split=SHARES, exec=rules)
     once = prepare(given, tmp_path / "once")
-    started = time.perf_counter()
-    process = run_script(given, tmp_path / "timed")
-    assert process.wait(120) == 0, process.stderr.read()
-    process.stderr.close()
-    whole_s = time.perf_counter() - started
-    moments, out, kills = random.Random(workers), tmp_path / "killed", 0
-    while kills < 6:
+    out, moments, codes = tmp_path / "killed", random.Random(workers), []
+    for pattern, count in MOMENTS:
         process = run_script(given, out)
-        try:
-            process.wait(moments.uniform(0.3, 0.9) * whole_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(how)
-            process.wait(60)
-            kills += 1
-        process.stderr.close()
-        if process.returncode == 0:
-            shutil.rmtree(out)
+        while len(list((out / ".parts").glob(pattern))) < count and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 0.02))
+        process.send_signal(how)
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    assert set(codes) <= {-how, 0}
+    assert -how in codes
     process = run_script(given, out)
-    assert process.wait(120) == 0, process.stderr.read()
-    process.stderr.close()
-    digests = {path.name: path.read_bytes() for path in out.iterdir() if not path.name.startswith(".")}
-    assert digests == {name: (tmp_path / "once" / name).read_bytes() for name in once.files}
+    _, error = process.communicate(timeout=120)
+    assert (process.returncode, error) == (0, "")
+    found = {path.name: path.read_bytes() for path in out.iterdir() if not path.name.startswith(".")}
+    assert found == {name: (tmp_path / "once" / name).read_bytes() for name in once.files}
 
 
 def test_the_stage_is_found_by_its_name_and_nothing_else_is():
