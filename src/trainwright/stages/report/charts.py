@@ -151,7 +151,7 @@ def _lines(chart: Lines, width: int) -> str:
 
 def _x_axis(chart: Lines, values: Sequence[float], *, left: float, right: float) -> Axis:
     make = scale.logarithmic if chart.log_x else scale.linear
-    axis = make(values, start_px=left, end_px=right, ticks=max(2, int((right - left) / TICK_PX)))
+    axis = make(values, start_px=left, end_px=right, ticks=min(8, max(2, int((right - left) / TICK_PX))))
     if chart.log_x:
         return axis
     # Lines run to the edge of the data; only the ticks within it stay.

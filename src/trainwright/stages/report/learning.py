@@ -86,7 +86,7 @@ def quality(run: RunRecord) -> Section:
     splits: Mapping[str, Any] = run.evaluation["splits"]
     blocks: list[Block] = [Figure(views=[("", _against_baselines(name, split))]) for name, split in splits.items()]
     rows = [_measured_row(name, split) for name, split in splits.items()]
-    columns = ["split", "loss (nats/token)", "perplexity", "bits per byte", "tokens", "documents", "text", "speed"]
+    columns = ["split", "bits per byte", "loss (nats/token)", "perplexity", "tokens", "documents", "text", "speed"]
     window = run.evaluation["sequence_tokens"]
     note = (
         f"Windows of {window:,} tokens that do not overlap; every token is predicted once, except the first of a "
@@ -100,9 +100,9 @@ def quality(run: RunRecord) -> Section:
 def _measured_row(name: str, split: Mapping[str, Any]) -> list[Cell | str]:
     return [
         name,
+        f"{split['bits_per_byte']:.4f}",
         f"{split['loss']:.4f}",
         _perplexity(split["perplexity"]),
-        f"{split['bits_per_byte']:.4f}",
         f"{split['tokens']:,}",
         f"{split['documents']:,}",
         format_bytes(split["text_bytes"]),
@@ -143,11 +143,11 @@ def _where_loss_comes_from(splits: Mapping[str, Any]) -> Iterator[Block]:
         for row in split.get("by_document_size", ()):
             low, high = format_bytes(row["from_bytes"]), row["to_bytes"]
             size = f"{low} and more" if high is None else f"{low} to {format_bytes(high)}"
-            rows.append([name, size, f"{row['documents']:,}", f"{row['bits_per_byte']:.3f}"])
+            rows.append([name, size, f"{row['bits_per_byte']:.3f}", f"{row['documents']:,}"])
     if rows:
         yield Table(
             title="By size of document",
-            columns=["split", "size", "documents", "bits per byte"],
+            columns=["split", "size", "bits per byte", "documents"],
             rows=rows,
             right=(2, 3),
         )

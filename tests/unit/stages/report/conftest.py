@@ -74,22 +74,10 @@ def machine() -> Machine:
     return Machine(facts=facts, probes=probes, findings=(finding,))
 
 
-def plan(recipe: Recipe) -> Plan:
-    model = recipe.model.spec(vocabulary=4096)
-    device = DeviceSpec(
-        name="cpu",
-        kind="cpu",
-        vendor="example",
-        memory_bytes=int(12000 * MIB),
-        bytes_per_s=2e10,
-        flops_per_s={"bf16": 4e11},
-    )
-    phases = PhaseTimes(data_wait=0.0004, preprocess=0.0001, forward=0.066, backward=0.128, update=0.019, other=0.002)
-    run_phases = PhaseTimes(**phases.scaled(STEPS).as_dict() | {"evaluate": 14.0, "checkpoint": 1.5})
-    total = run_phases.total_s
+def rentals() -> tuple[Rental, ...]:
     offer = {"provider": "example-cloud", "price_kind": "on_demand", "source": "", "as_of": "2026-10-01"}
     nowhere = {"provider": "", "price_kind": "", "source": "", "as_of": ""}
-    rented = (
+    return (
         Rental(device="t4", usd_per_device_hour=0.35, fits=True, seconds=61.0, usd=0.0059, seconds_low=48.0, **offer),
         Rental(device="l4", usd_per_device_hour=0.2, fits=True, seconds=33.0, usd=0.0018, seconds_high=44.0, **offer),
         Rental(device="h100-sxm", usd_per_device_hour=None, fits=True, seconds=7.0, usd=None, **nowhere),
@@ -103,6 +91,21 @@ def plan(recipe: Recipe) -> Plan:
             **offer,
         ),
     )
+
+
+def plan(recipe: Recipe) -> Plan:
+    model = recipe.model.spec(vocabulary=4096)
+    device = DeviceSpec(
+        name="cpu",
+        kind="cpu",
+        vendor="example",
+        memory_bytes=int(12000 * MIB),
+        bytes_per_s=2e10,
+        flops_per_s={"bf16": 4e11},
+    )
+    phases = PhaseTimes(data_wait=0.0004, preprocess=0.0001, forward=0.066, backward=0.128, update=0.019, other=0.002)
+    run_phases = PhaseTimes(**phases.scaled(STEPS).as_dict() | {"evaluate": 14.0, "checkpoint": 1.5})
+    total = run_phases.total_s
     return Plan(
         model=model,
         parameters={"total": total_parameters(model)},
@@ -137,7 +140,7 @@ def plan(recipe: Recipe) -> Plan:
                 Assumption(name="interval_share", value=0.2, unit="", origin="default", source="spread of the probes"),
             ),
         ),
-        rentals=rented,
+        rentals=rentals(),
     )
 
 
