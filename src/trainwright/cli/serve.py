@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +90,8 @@ def _is_loopback(host: str) -> bool:
 
 def _announce(output: Output, *, url: str, model: str, with_key: bool) -> None:
     key = f' -H "Authorization: Bearer ${API_KEY}"' if with_key else ""
-    body = f'{{"model": "{model}", "prompt": "def add(a, b):", "max_tokens": 32}}'
-    example = f"curl {url}/v1/completions{key} -H 'Content-Type: application/json' -d '{body}'"
+    body = shlex.quote(json.dumps({"model": model, "prompt": "def add(a, b):", "max_tokens": 32}))
+    example = f"curl {url}/v1/completions{key} -H 'Content-Type: application/json' -d {body}"
     payload: dict[str, Any] = {"url": url, "model": model, "example": example}
 
     def text() -> None:
