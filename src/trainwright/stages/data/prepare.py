@@ -36,7 +36,7 @@ from trainwright.stages.data.funnel import Funnel, total
 from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, read_documents, read_json
 from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_units, read_funnels, read_unit
 from trainwright.stages.data.report import build_report, publish_report
-from trainwright.stages.data.sources import InputFile, corpus_files
+from trainwright.stages.data.sources import InputFile, corpus_files, tokenizer_digest
 from trainwright.stages.data.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
 from trainwright.stages.data.workers import run_jobs, worker_count
 
@@ -138,7 +138,7 @@ class _Preparation:
         """Keep the parts of an interrupted run, unless they were cut another way."""
         identity = self.section.model_dump(mode="json", exclude={"exec"})
         corpus = [[part.file.name, part.file.version, part.start] for unit in units for part in unit.ranges]
-        layout = {"identity": digest([identity, corpus]), "bucket_bits": bits}
+        layout = {"identity": digest([identity, corpus, tokenizer_digest(self.section)]), "bucket_bits": bits}
         if read_json(self.parts / "layout.json") != layout:
             shutil.rmtree(self.parts, ignore_errors=True)
             with writing(self.parts):

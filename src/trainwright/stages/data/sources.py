@@ -98,7 +98,7 @@ def corpus_digest(section: DataSection, *, cache: Path | None) -> str:
             cache.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(cache, json.dumps(known | now).encode())
     entries = [[file.source, file.name, file.version if file.remote else now[file.location][1]] for file in files]
-    return digest({"files": entries, "tokenizer": _tokenizer_digest(section)})
+    return digest({"files": entries, "tokenizer": tokenizer_digest(section)})
 
 
 def _digest_file(file: InputFile) -> str:
@@ -108,7 +108,12 @@ def _digest_file(file: InputFile) -> str:
         raise unreadable(file.location, error) from error
 
 
-def _tokenizer_digest(section: DataSection) -> str | None:
+def tokenizer_digest(section: DataSection) -> str | None:
+    """sha256 of a pretrained tokenizer's file, or None where one is trained.
+
+    Raises:
+        DataError: there is no such file.
+    """
     if section.tokenizer.path is None:
         return None
     path = Path(section.tokenizer.path).expanduser()
