@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,7 @@ class Case:
 
     @property
     def spec(self) -> ModelSpec:
+        """The shape with its vocabulary."""
         return self.model.spec(vocabulary=self.vocabulary)
 
 
@@ -113,7 +114,11 @@ class Bench:
         out = self.root / f"{self.case.name}-{self._round}"
         out.mkdir()
         plan = make_plan(
-            out / "plan", self.recipe, vocabulary=self.case.vocabulary, steps=self.case.steps, precision=self.precision  # type: ignore[arg-type]
+            out / "plan",
+            self.recipe,
+            vocabulary=self.case.vocabulary,
+            steps=self.case.steps,
+            precision=self.precision,  # type: ignore[arg-type]
         )
         with Events(None, run="bench", listeners=(listen,)) as events:
             train_stage(self.recipe, {"data": self.data, "plan": plan}, out, events)
@@ -153,7 +158,9 @@ class Bench:
         split = TokenDataset.open(self.data.path).splits["train"]
         windows = Windows(split, sequence_tokens=self.case.tokens, batch_sequences=self.case.sequences, seed=0)
         rows = [
-            {"input_ids": row[:-1], "labels": row[:-1]} for step in range(self.case.steps) for row in windows.batch(step)
+            {"input_ids": row[:-1], "labels": row[:-1]}
+            for step in range(self.case.steps)
+            for row in windows.batch(step)
         ]
         stamps: list[float] = []
 
@@ -181,7 +188,11 @@ def random_dataset(root: Path, case: Case) -> Artifact:
     writer.append(random.integers(1, case.vocabulary, size=count), text_bytes=count)
     (partial / "tokenizer.json").write_text("{}")
     write_dataset(
-        partial, vocabulary=case.vocabulary, end_of_text="<|endoftext|>", end_of_text_id=0, splits={"train": writer.close()}
+        partial,
+        vocabulary=case.vocabulary,
+        end_of_text="<|endoftext|>",
+        end_of_text_id=0,
+        splits={"train": writer.close()},
     )
     return workspace.commit(
         partial,
@@ -232,6 +243,7 @@ def measure(bench: Bench, rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Run the cases and print what came of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
@@ -254,7 +266,8 @@ def main() -> int:
             )
             results.append(measure(bench, args.rounds))
     document = {
-        "date": date.today().isoformat(), "machine": platform.processor() or platform.machine(), "threads": args.threads,
+        "date": datetime.now(tz=UTC).date().isoformat(), "machine": platform.machine(),
+        "threads": args.threads,
         "allocator": args.allocator, "python": platform.python_version(),
         "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}, "results": results,
     }  # fmt: skip

@@ -60,7 +60,9 @@ class Events:
             unit=unit, step=step, rank=self._rank, total=total, text=text,
         )  # fmt: skip
         if self._stream is not None and kind != "progress":
-            record = {key: item for key, item in asdict(event).items() if key not in _DEFAULTS or item != _DEFAULTS[key]}
+            record = {
+                key: item for key, item in asdict(event).items() if key not in _DEFAULTS or item != _DEFAULTS[key]
+            }
             self._stream.write(json.dumps(record, ensure_ascii=False) + "\n")
             self._stream.flush()
         for listener in self.listeners:
@@ -87,7 +89,9 @@ class Events:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from trainwright.artifact.store import Artifact
 
 
+SHORT = 24
+"""Longest text that a headline shows."""
+
+
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe(parser)
@@ -87,7 +91,7 @@ def headline(summary: Mapping[str, Any]) -> str:
             shown.append(f"{key.replace('_', ' ')} {'yes' if value else 'no'}")
         elif isinstance(value, (int, float)):
             shown.append(f"{key.replace('_', ' ')} {_number(key, value)}")
-        elif isinstance(value, str) and len(value) <= 24 and "\n" not in value:
+        elif isinstance(value, str) and len(value) <= SHORT and "\n" not in value:
             shown.append(f"{key.replace('_', ' ')} {value}")
     return ", ".join(shown[:6])
 
@@ -95,6 +99,6 @@ def headline(summary: Mapping[str, Any]) -> str:
 def _number(key: str, value: float) -> str:
     if key.endswith("bytes"):
         return format_bytes(value)
-    if key == "seconds" or key.endswith("_s") and not key.endswith("per_s"):
+    if key.endswith("seconds"):
         return format_seconds(value)
     return f"{value:.4g}" if isinstance(value, float) else format_count(value)

@@ -1,4 +1,4 @@
-"""Train the model that a recipe describes; makes the machine's facts, the plan and the dataset first where they are missing.
+"""Train the model that a recipe describes; makes machine facts, plan and dataset first where they are missing.
 
 An interrupted run goes on from its last checkpoint, to the same weights.
 """

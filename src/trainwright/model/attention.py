@@ -41,6 +41,7 @@ class RotaryTable(nn.Module):
         self.register_buffer("sines", angles.sin().float(), persistent=False)
 
     def forward(self, positions: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Rotary:
+        """Cosines and sines of these positions, one for each pair of a head."""
         return self.cosines[positions].to(dtype).unsqueeze(1), self.sines[positions].to(dtype).unsqueeze(1)
 
 
@@ -71,6 +72,7 @@ class Attention(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
     ) -> Float[Tensor, "batch seq width"]:
+        """Mix each token with those it may see; ``cache`` adds earlier ones."""
         batch, seq, _ = x.shape
         query = self.query(x).view(batch, seq, self.heads, self.head_size).transpose(1, 2)
         key = self.key(x).view(batch, seq, self.kv_heads, self.head_size).transpose(1, 2)
@@ -80,14 +82,14 @@ class Attention(nn.Module):
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
         mixed = attend(query, key, value, mask)
-        return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))  # type: ignore[no-any-return]
+        return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))
 
 
 def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries:
     """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
 
-    Training on a CPU with short sequences makes the whole score matrix: there the backward pass of torch's fused kernel
-    takes four times as long in bf16 as three batched products (docs/lab/log.md). Everywhere else it is torch's own choice.
+    Training on a CPU with short sequences makes the whole score matrix: there the backward pass of torch's fused
+    kernel takes four times as long in bf16 as batched products (docs/lab/log.md). Elsewhere it is torch's own choice.
     """
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
@@ -100,10 +102,8 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
     visible = torch.ones(seq, keys, dtype=torch.bool, device=query.device).tril(keys - seq) if mask is None else mask
-    if visible.dtype == torch.bool:
-        scores = scores.masked_fill(~visible, float("-inf"))
-    else:
-        scores = scores + visible
+    is_bool = visible.dtype == torch.bool
+    scores = scores.masked_fill(~visible, float("-inf")) if is_bool else scores + visible
     return torch.matmul(torch.softmax(scores, dim=-1), value)
 
 

@@ -26,7 +26,9 @@ class ConfigReader:
             value = default
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             seen = "nothing" if value is None else repr(value)
-            raise RecipeError(f"bad model configuration: {key}", where=self._where, seen=seen, expected="a whole number >= 1")
+            raise RecipeError(
+                f"bad model configuration: {key}", where=self._where, seen=seen, expected="a whole number >= 1"
+            )
         return value
 
     def refuse(self, key: str, supported: Any) -> None:

@@ -35,8 +35,9 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch seq width"], rotary: Rotary | None, mask: Mask | None, cache: KVCache | None
     ) -> Float[Tensor, "batch seq width"]:
+        """Both sub-layers in turn."""
         x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache)
-        return x + self.ffn(self.ffn_norm(x))  # type: ignore[no-any-return]
+        return x + self.ffn(self.ffn_norm(x))
 
 
 class Decoder(nn.Module):
@@ -97,7 +98,7 @@ class Decoder(nn.Module):
                 x = checkpoint(block, x, rotary, mask, cache, use_reentrant=False, preserve_rng_state=False)
             else:
                 x = block(x, rotary, mask, cache)
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self.norm(x)
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """Unnormalised log-probabilities of the next token, in fp32."""

@@ -25,6 +25,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """Project the last dim, in the dtype of ``x``."""
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.linear(x, self.weight.to(x.dtype), bias)
 
@@ -38,6 +39,7 @@ class RMSNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """Normalise the last dim."""
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.epsilon)
 
 
@@ -51,6 +53,7 @@ class LayerNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """Normalise the last dim."""
         return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.epsilon)
 
 
@@ -70,7 +73,8 @@ class GatedFeedForward(nn.Module):
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        return self.down(F.silu(self.gate(x)) * self.up(x))  # type: ignore[no-any-return]
+        """Two projections, a gate, and a projection back."""
+        return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
 class FeedForward(nn.Module):
@@ -82,7 +86,8 @@ class FeedForward(nn.Module):
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        return self.down(F.gelu(self.up(x), approximate="tanh"))  # type: ignore[no-any-return]
+        """A projection, GELU, and a projection back."""
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
 
 
 def make_feed_forward(spec: ModelSpec) -> GatedFeedForward | FeedForward:

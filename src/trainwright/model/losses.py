@@ -34,9 +34,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool
-    ) -> Float[Tensor, ""]:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool) -> Float[Tensor, ""]:
         head = weight.to(hidden.dtype)
         size = chunk_tokens(weight.shape[0])
         total = hidden.new_zeros((), dtype=torch.float32)

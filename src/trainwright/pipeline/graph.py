@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import Artifact
+from trainwright.artifact.store import Artifact, directory_digest
 from trainwright.core.registry import load
 from trainwright.spec.recipe import Recipe
 
@@ -56,7 +56,7 @@ def _corpus(recipe: Recipe, root: Path) -> Mapping[str, str]:
 def _pretrained(recipe: Recipe, root: Path) -> Mapping[str, str]:
     if recipe.model.init_from is None:
         return {}
-    return {"init_from": load("trainwright.artifact.store:directory_digest", kind="function")(Path(recipe.model.init_from))}
+    return {"init_from": directory_digest(Path(recipe.model.init_from))}
 
 
 def _plan_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ STAGES: Mapping[str, Stage] = {
 def upstream(name: str) -> tuple[Stage, ...]:
     """The stage and all that it needs, in running order."""
     wanted = {name}
-    for stage in reversed(STAGES.values()):
+    for stage in reversed(list(STAGES.values())):
         if stage.name in wanted:
             wanted.update(stage.needs)
     return tuple(stage for stage in STAGES.values() if stage.name in wanted)

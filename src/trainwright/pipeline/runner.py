@@ -141,4 +141,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "absent"
     return found
-

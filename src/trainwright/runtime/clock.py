@@ -71,7 +71,8 @@ class PhaseClock:
 
 
 def _seconds(begin: _Mark, end: _Mark) -> float:
-    if isinstance(begin, torch.cuda.Event):
-        return float(begin.elapsed_time(end)) / 1e3
-    assert not isinstance(end, torch.cuda.Event)
-    return end - begin
+    if isinstance(begin, float) and isinstance(end, float):
+        return end - begin
+    assert isinstance(begin, torch.cuda.Event)
+    assert isinstance(end, torch.cuda.Event)
+    return float(begin.elapsed_time(end)) / 1e3

@@ -107,21 +107,30 @@ class LiveBytes(TorchDispatchMode):
         return result
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata
+        key = storage._cdata  # noqa: SLF001  # the one name that a storage keeps through all of its Python wrappers
         if key not in self._live:
             self._live[key] = storage.nbytes()
             weakref.finalize(storage, self._live.pop, key, None)
 
 
 def measured_use(
-    *, device: torch.device, baseline_bytes: int, weights: int, gradients: int, optimizer: int, activations: int, logits: int
+    *,
+    device: torch.device,
+    baseline_bytes: int,
+    weights: int,
+    gradients: int,
+    optimizer: int,
+    activations: int,
+    logits: int,
 ) -> MemoryUse:
     """The peak of a training run by class.
 
     Args:
         device: where it ran; on CUDA the peak is torch's allocated peak and ``reserved_unused`` what it holds beyond.
         baseline_bytes: resident bytes before the model was built (0 on CUDA).
-        weights, gradients, optimizer: bytes of those tensors.
+        weights: bytes of the parameters.
+        gradients: bytes of their gradients.
+        optimizer: bytes of the optimizer's state.
         activations: bytes saved for the backward pass of one micro batch.
         logits: bytes of one chunk of logits and its gradient.
 

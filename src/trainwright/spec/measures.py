@@ -1,4 +1,4 @@
-"""``PhaseTimes`` and ``MemoryUse``: one type each, filled by the planner and by the trainer, so that they can be compared."""
+"""``PhaseTimes`` and ``MemoryUse``: filled by the planner and by the trainer alike, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PhaseTimes(_Partition):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryUse(_Partition):
-    """Bytes at the peak, by class. ``workspace`` holds libraries, runtime and temporaries; on a CPU also the process itself."""
+    """Bytes at the peak, by class. ``workspace`` is libraries and temporaries, and on a CPU the process itself."""
 
     weights: float = 0.0
     gradients: float = 0.0

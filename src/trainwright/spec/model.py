@@ -44,7 +44,16 @@ class ModelSpec:
         """Every reason why no such network can be built; empty where there is none."""
         found = [
             f"{name} must be at least 1, seen {getattr(self, name)}"
-            for name in ("layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "vocabulary", "context_tokens")
+            for name in (
+                "layers",
+                "width",
+                "heads",
+                "kv_heads",
+                "head_size",
+                "ffn_width",
+                "vocabulary",
+                "context_tokens",
+            )
             if getattr(self, name) < 1
         ]
         if found:

@@ -143,16 +143,16 @@ class TrainSection(Section):
     sequence_tokens: Count = Field(1024, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
-    optimizer: OptimizerSection = Field(default_factory=lambda: OptimizerSection(), description="the update rule")
-    schedule: ScheduleSection = Field(default_factory=lambda: ScheduleSection(), description="learning rate over time")
-    validation: ValidationSection = Field(default_factory=lambda: ValidationSection(), description="held-out loss")
+    optimizer: OptimizerSection = Field(default_factory=OptimizerSection, description="the update rule")
+    schedule: ScheduleSection = Field(default_factory=ScheduleSection, description="learning rate over time")
+    validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
     )
     clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
     document_masking: bool = Field(False, description="no token attends across a document boundary")
     recompute: Literal["none", "full"] = Field("none", description="recompute activations in the backward pass")
-    exec: TrainExec = Field(default_factory=lambda: TrainExec(), description="how, not what")
+    exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -181,7 +181,7 @@ class EvaluateSection(Section):
     prompts: tuple[str, ...] = Field((), description="texts to complete")
     max_new_tokens: int = Field(96, gt=0, description="longest completion")
     temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token")
-    exec: EvaluateExec = Field(default_factory=lambda: EvaluateExec(), description="how, not what")
+    exec: EvaluateExec = Field(default_factory=EvaluateExec, description="how, not what")
 
 
 class ExportSection(Section):
@@ -230,15 +230,19 @@ class Recipe(Section):
 
     model_config = ConfigDict(title="Trainwright recipe")
 
-    name: Annotated[str, AfterValidator(_plain_name)] = Field(min_length=1, description="names the workspace and the served model")
-    seed: int = Field(0, ge=0, lt=2**63, description="the one seed; every random number is a function of it and a counter")
+    name: Annotated[str, AfterValidator(_plain_name)] = Field(
+        min_length=1, description="names the workspace and the served model"
+    )
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="the one seed; every random number is a function of it and a counter"
+    )
     model: ModelSection = Field(description="the network")
     data: DataSection = Field(description="the corpus and its tokenizer")
-    train: TrainSection = Field(default_factory=lambda: TrainSection(), description="the training run")
-    plan: PlanSection = Field(default_factory=lambda: PlanSection(), description="what the plan compares with")
-    evaluate: EvaluateSection = Field(default_factory=lambda: EvaluateSection(), description="what is measured")
-    export: ExportSection = Field(default_factory=lambda: ExportSection(), description="bundles")
-    serve: ServeSection = Field(default_factory=lambda: ServeSection(), description="the HTTP server")
+    train: TrainSection = Field(default_factory=TrainSection, description="the training run")
+    plan: PlanSection = Field(default_factory=PlanSection, description="what the plan compares with")
+    evaluate: EvaluateSection = Field(default_factory=EvaluateSection, description="what is measured")
+    export: ExportSection = Field(default_factory=ExportSection, description="bundles")
+    serve: ServeSection = Field(default_factory=ServeSection, description="the HTTP server")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

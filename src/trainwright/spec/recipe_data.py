@@ -110,9 +110,9 @@ class DataSection(Section):
     """From corpus to token shards."""
 
     sources: tuple[Source, ...] = Field(min_length=1, description="where documents come from")
-    clean: CleanSection = Field(default_factory=lambda: CleanSection(), description="normalisation and filters")
+    clean: CleanSection = Field(default_factory=CleanSection, description="normalisation and filters")
     dedup: Literal["exact", "none"] = Field("exact", description="exact: equal documents after cleaning are kept once")
-    split: SplitSection = Field(default_factory=lambda: SplitSection(), description="train, validation, test")
-    tokenizer: TokenizerSection = Field(default_factory=lambda: TokenizerSection(), description="text to tokens")
+    split: SplitSection = Field(default_factory=SplitSection, description="train, validation, test")
+    tokenizer: TokenizerSection = Field(default_factory=TokenizerSection, description="text to tokens")
     strict: bool = Field(False, description="stop at the first broken record instead of counting it")
-    exec: DataExec = Field(default_factory=lambda: DataExec(), description="how, not what")
+    exec: DataExec = Field(default_factory=DataExec, description="how, not what")

@@ -16,7 +16,7 @@ OptimizerName = Literal["adamw", "muon"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What is computed: ``steps`` optimizer updates over ``batch_tokens`` tokens in sequences of ``sequence_tokens``."""
+    """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""
 
     sequence_tokens: int
     batch_tokens: int
@@ -45,9 +45,13 @@ class Workload:
         if min(self.sequence_tokens, self.batch_tokens, self.steps) < 1:
             return ("sequence_tokens, batch_tokens and steps must all be at least 1",)
         if self.sequence_tokens > model.context_tokens:
-            found.append(f"sequence_tokens ({self.sequence_tokens}) exceeds the model's context ({model.context_tokens})")
+            found.append(
+                f"sequence_tokens ({self.sequence_tokens}) exceeds the model's context ({model.context_tokens})"
+            )
         if self.batch_tokens % self.sequence_tokens:
-            found.append(f"batch_tokens ({self.batch_tokens}) must be a multiple of sequence_tokens ({self.sequence_tokens})")
+            found.append(
+                f"batch_tokens ({self.batch_tokens}) must be a multiple of sequence_tokens ({self.sequence_tokens})"
+            )
         return tuple(found)
 
 
@@ -55,7 +59,7 @@ class Workload:
 class ParallelPlan:
     """How the devices share one step; every axis is a mesh axis.
 
-    Only ``dp_replicate`` is executed today; the other axes are 1 and are refused by ``problems`` otherwise.
+    The trainer executes layouts of one device; larger ones can be checked and priced.
     """
 
     dp_replicate: int = 1

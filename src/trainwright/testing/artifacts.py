@@ -37,7 +37,9 @@ def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def make_artifact(root: Path, stage: str, files: Mapping[str, bytes], summary: Mapping[str, object] | None = None) -> Artifact:
+def make_artifact(
+    root: Path, stage: str, files: Mapping[str, bytes], summary: Mapping[str, object] | None = None
+) -> Artifact:
     """An artefact with these files."""
     workspace = Workspace(root)
     partial = workspace.draft(stage, "0" * 64)
@@ -54,6 +56,7 @@ def make_dataset(root: Path, splits: Mapping[str, Sequence[str]], *, vocabulary:
     tokenizer.save(str(partial / "tokenizer.json"))
     entries, size = {}, tokenizer.get_vocab_size()
     end_id = tokenizer.token_to_id(END_OF_TEXT)
+    assert end_id is not None
     for name, texts in splits.items():
         writer = SplitWriter(partial, name, vocabulary=size, end_of_text_id=end_id)
         for text in texts:

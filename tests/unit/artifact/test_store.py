@@ -26,7 +26,14 @@ FINGERPRINT = "ab" * 32
 
 
 def manifest(**keys) -> Manifest:
-    base = {"stage": "data", "stage_version": 1, "fingerprint": FINGERPRINT, "identity": {"a": 1}, "inputs": {}, "files": ()}
+    base = {
+        "stage": "data",
+        "stage_version": 1,
+        "fingerprint": FINGERPRINT,
+        "identity": {"a": 1},
+        "inputs": {},
+        "files": (),
+    }
     return Manifest(**(base | {"summary": {"tokens": 3}} | keys))
 
 
@@ -106,7 +113,11 @@ def test_a_file_it_does_not_have(artifact) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("{", "cannot be read"), ('{"format": 99}', "unknown manifest format .seen 99"), ('{"format": 1}', "not a valid Manifest")],
+    [
+        ("{", "cannot be read"),
+        ('{"format": 99}', "unknown manifest format .seen 99"),
+        ('{"format": 1}', "not a valid Manifest"),
+    ],
 )
 def test_a_damaged_manifest_is_one_line(artifact, text, line) -> None:
     (artifact.path / MANIFEST).write_text(text)
@@ -125,7 +136,10 @@ def test_another_process_is_kept_out(tmp_path) -> None:
         [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(MachineError, match="another process is working on data"), Workspace(tmp_path).lock("data", FINGERPRINT):
+        with (
+            pytest.raises(MachineError, match="another process is working on data"),
+            Workspace(tmp_path).lock("data", FINGERPRINT),
+        ):
             pass
         holder.stdin.close()
         holder.wait()

@@ -55,7 +55,11 @@ def _two_stages(monkeypatch) -> None:
 
 
 def recipe(**keys) -> Recipe:
-    base = {"name": "x", "model": {"layers": 1, "width": 8, "heads": 1}, "data": {"sources": [{"kind": "python-stdlib"}]}}
+    base = {
+        "name": "x",
+        "model": {"layers": 1, "width": 8, "heads": 1},
+        "data": {"sources": [{"kind": "python-stdlib"}]},
+    }
     return Recipe.model_validate(base | keys)
 
 

@@ -27,7 +27,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these switches")
 def test_the_same_pages_are_not_faulted_in_again() -> None:
     faults = {
-        mode: int(subprocess.run([sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True).stdout)
+        mode: int(
+            subprocess.run([sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True).stdout
+        )
         for mode in ("keep", "default")
     }
     assert faults["default"] > 10 * 5000, "10,240 pages, ten times"

@@ -1,1 +1,1 @@
-"""One file per Hugging Face ``model_type``: configuration and weight names, both ways. The file name is the registry."""
+"""One file per Hugging Face ``model_type``: configuration and weight names, both ways; file names are the registry."""

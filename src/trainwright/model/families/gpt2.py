@@ -125,7 +125,9 @@ def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]
         for kind in ("weight", "bias"):
             joined = weights[f"{theirs}attn.c_attn.{kind}"]
             parts = (joined.T if kind == "weight" else joined).chunk(3)
-            found |= {f"{ours}attention.{name}.{kind}": part.contiguous() for name, part in zip(_QKV, parts, strict=True)}
+            found |= {
+                f"{ours}attention.{name}.{kind}": part.contiguous() for name, part in zip(_QKV, parts, strict=True)
+            }
         found |= {ours + own: weights[theirs + name] for own, name in _PLAIN.items()}
         found |= {ours + own: weights[theirs + name].T.contiguous() for own, name in _TRANSPOSED.items()}
     return found

@@ -1,4 +1,4 @@
-"""Llama (Touvron et al., 2023) and what shares its form: RMSNorm, rotary positions, SwiGLU, grouped heads, no biases."""
+"""Llama (Touvron et al., 2023) and its like: RMSNorm, rotary positions, SwiGLU, grouped heads, no biases."""
 
 from __future__ import annotations
 

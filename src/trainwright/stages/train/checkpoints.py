@@ -68,7 +68,9 @@ class Checkpoints:
         with writing(partial):
             partial.mkdir()
             write_bundle(partial, model, self._tokenizer)
-            save_file({name: tensor.contiguous() for name, tensor in optimizers.tensors()}, partial / "optimizer.safetensors")
+            save_file(
+                {name: tensor.contiguous() for name, tensor in optimizers.tensors()}, partial / "optimizer.safetensors"
+            )
             write_atomically(partial / "state.json", json.dumps(asdict(progress)).encode())
             entries = [
                 FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))

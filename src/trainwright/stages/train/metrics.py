@@ -93,7 +93,9 @@ def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events
     if not wanted:
         return None
     if find_spec("tensorboard") is None:
-        events.message("no TensorBoard files: run: pip install 'trainwright[report]' (or set train.exec.tensorboard=false)")
+        events.message(
+            "no TensorBoard files: run: pip install 'trainwright[report]' (or set train.exec.tensorboard=false)"
+        )
         return None
     board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
     return board

@@ -21,7 +21,7 @@ class Optimizers:
     """
 
     def __init__(self, model: nn.Module, section: OptimizerSection) -> None:
-        self._names = {parameter: name for name, parameter in model.named_parameters()}
+        self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         matrices: list[nn.Parameter] = []
         for name, parameter in model.named_parameters():

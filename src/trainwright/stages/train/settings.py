@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -35,22 +36,24 @@ class Settings:
         return self.batch_sequences * self.sequence_tokens
 
 
+switches: Any = torch.utils.deterministic
+"""A module that torch builds at run time, so that type checkers cannot see into it."""
+
+
 @contextmanager
 def torch_settings(settings: Settings) -> Iterator[None]:
-    """Deterministic algorithms and the planned number of threads, which are put back afterwards; a heap that is kept."""
+    """Deterministic algorithms and the planned threads, which are put back afterwards; a heap that is kept."""
     if settings.device.type == "cpu":
         keep_freed_memory()
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     torch.use_deterministic_algorithms(True)
-    fill, torch.utils.deterministic.fill_uninitialized_memory = (
-        torch.utils.deterministic.fill_uninitialized_memory,
-        False,
-    )
+    # Filling new memory with NaN is for finding bugs; it would cost a pass over every tensor.
+    fill, switches.fill_uninitialized_memory = switches.fill_uninitialized_memory, False
     try:
         yield
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic)
-        torch.utils.deterministic.fill_uninitialized_memory = fill
+        switches.fill_uninitialized_memory = fill

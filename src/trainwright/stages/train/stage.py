@@ -44,7 +44,10 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         model = build_model(recipe, settings.model, dataset.tokenizer_path)
         model.to(settings.device)
         checkpoints = Checkpoints(
-            out / "checkpoints", keep=recipe.train.exec.keep_checkpoints, tokenizer=dataset.tokenizer_path, events=events
+            out / "checkpoints",
+            keep=recipe.train.exec.keep_checkpoints,
+            tokenizer=dataset.tokenizer_path,
+            events=events,
         )
         with Events(None, run=recipe.name) as silent:
             silent.listeners = events.listeners
@@ -77,7 +80,9 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
             expected=f"at least train.batch_tokens ({section.batch_tokens})",
         )  # fmt: skip
     warmup = parse_duration(section.schedule.warmup).tokens(
-        batch_tokens=section.batch_tokens, parameters=total_parameters(model), epoch_tokens=dataset.splits["train"].tokens
+        batch_tokens=section.batch_tokens,
+        parameters=total_parameters(model),
+        epoch_tokens=dataset.splits["train"].tokens,
     )
     precision = plan.workload.precision
     device = choose(how.device)
@@ -138,5 +143,3 @@ def _headline(summary: Mapping[str, Any]) -> dict[str, Any]:
         "tokens_per_s": summary["tokens_per_s"],
         "mfu": summary["mfu"],
     }
-
-

@@ -78,7 +78,10 @@ class Trainer:
         """
         settings = self.settings
         board = open_board(
-            self.out / "tensorboard", wanted=self.recipe.train.exec.tensorboard, first_step=self.progress.step, events=events
+            self.out / "tensorboard",
+            wanted=self.recipe.train.exec.tensorboard,
+            first_step=self.progress.step,
+            events=events,
         )
         flops_per_token = training_flops_per_token(settings.model, sequence_tokens=settings.sequence_tokens)
         metrics = Metrics(
@@ -106,7 +109,9 @@ class Trainer:
         for step in range(first, settings.steps):
             with self.clock.phase("data_wait"):
                 tokens = next(batches)
-            share = rate(step, steps=settings.steps, warmup_steps=settings.warmup_steps, section=self.recipe.train.schedule)
+            share = rate(
+                step, steps=settings.steps, warmup_steps=settings.warmup_steps, section=self.recipe.train.schedule
+            )
             metrics.add(self.step(tokens, share))
             self.progress = replace(self.progress, step=step + 1)
             done, last = step + 1, step + 1 == settings.steps

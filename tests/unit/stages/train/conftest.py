@@ -36,7 +36,13 @@ def make_recipe() -> RecipeMaker:
         section["exec"] = {"compile": False, "tensorboard": False, "checkpoint_every": 0, "log_every_steps": 2} | how
         model = {"family": family, "layers": 2, "width": 32, "heads": 2, "context_tokens": 32}
         return Recipe.model_validate(
-            {"name": "tiny", "seed": 7, "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": section}
+            {
+                "name": "tiny",
+                "seed": 7,
+                "model": model,
+                "data": {"sources": [{"kind": "python-stdlib"}]},
+                "train": section,
+            }
         )
 
     return make

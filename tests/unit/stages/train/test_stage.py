@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(make_recipe, inputs_for, 
     train(recipe, inputs, tmp_path / "whole")
     with pytest.raises(SystemExit):
         train(recipe, inputs, tmp_path / "parts", [KillAt(6)])
-    newest = sorted((tmp_path / "parts" / "checkpoints").glob("step-*"))[-1]
+    newest = max((tmp_path / "parts" / "checkpoints").glob("step-*"))
     damaged = newest / "model.safetensors"
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 1
