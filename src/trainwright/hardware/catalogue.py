@@ -21,7 +21,9 @@ _DEVICES = files("trainwright") / "catalog" / "devices"
 
 def device_names() -> tuple[str, ...]:
     """Names of all devices in the catalogue, sorted."""
-    return tuple(sorted(entry.name.removesuffix(".toml") for entry in _DEVICES.iterdir() if entry.name.endswith(".toml")))
+    return tuple(
+        sorted(entry.name.removesuffix(".toml") for entry in _DEVICES.iterdir() if entry.name.endswith(".toml"))
+    )
 
 
 def find_device(name: str) -> DeviceSpec | None:
@@ -77,7 +79,9 @@ def _read(slug: str) -> DeviceSpec:
         flops_per_s=table["flops_per_s"],
         tdp_w=table.get("tdp_w"),
         year=table["year"],
-        link=None if link is None else LinkSpec(name=link["name"], bytes_per_s=link["bytes_per_s"], source=table["source"]),
+        link=None
+        if link is None
+        else LinkSpec(name=link["name"], bytes_per_s=link["bytes_per_s"], source=table["source"]),
         compute_capability=table.get("compute_capability"),
         software=tuple(table["software"]),
         source=table["source"],

@@ -24,7 +24,10 @@ def memory_used_bytes(root: Path = Path("/")) -> int | None:
     """Bytes that the group with the tightest limit uses now, page cache left out; None where there is no limit."""
     limit = memory_limit_bytes(root)
     for folder in _folders(root, controller="memory"):
-        for limit_name, use_name in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        for limit_name, use_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
             if limit is not None and _read(folder / limit_name) == str(limit):
                 used = _read(folder / use_name)
                 return max(0, int(used) - _page_cache(folder)) if used.isdigit() else None

@@ -58,8 +58,13 @@ class MachineFacts:
     gpus: tuple[Gpu, ...] = ()
 
 
-def gather(disk_path: Path) -> MachineFacts:
-    """The facts of this machine; ``disk_path`` is where artefacts will be written (it need not exist yet)."""
+def gather(disk_path: Path, *, watch_s: float = BUSY_INTERVAL_S) -> MachineFacts:
+    """The facts of this machine.
+
+    Args:
+        disk_path: where artefacts will be written; it need not exist yet.
+        watch_s: how long to watch what others use of the processors; 0 does not look.
+    """
     total, available = _memory()
     cores, logical = _cores()
     existing = next(path for path in (disk_path.absolute(), *disk_path.absolute().parents) if path.exists())
@@ -74,7 +79,7 @@ def gather(disk_path: Path) -> MachineFacts:
         cores=cores,
         logical_cores=logical,
         cpu_features=cpu_features(),
-        cpu_busy=psutil.cpu_percent(interval=BUSY_INTERVAL_S) / 100,
+        cpu_busy=psutil.cpu_percent(interval=watch_s) / 100 if watch_s else 0.0,
         memory_bytes=total,
         memory_available_bytes=available,
         disk_path=str(existing),
@@ -137,7 +142,11 @@ def cpu_model() -> str:
 def cpu_features() -> tuple[str, ...]:
     """Which of ``CPU_FEATURES`` this processor has."""
     if sys.platform == "darwin":
-        flags = {"neon", "asimd"} if platform.machine() == "arm64" else set(_sysctl("machdep.cpu.leaf7_features").lower().split())
+        flags = (
+            {"neon", "asimd"}
+            if platform.machine() == "arm64"
+            else set(_sysctl("machdep.cpu.leaf7_features").lower().split())
+        )
         flags |= {name for name in ("bf16", "i8mm") if _sysctl(f"hw.optional.arm.FEAT_{name.upper()}") == "1"}
     else:
         lines = (line.partition(":") for line in _cpuinfo())

@@ -56,6 +56,9 @@ def parse(listing: str, *, banner: str) -> tuple[Gpu, ...]:
 def _output(program: str, *arguments: str) -> str:
     try:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):  # a driver that hangs or cannot start is a machine without a usable GPU
+    except (
+        OSError,
+        subprocess.TimeoutExpired,
+    ):  # a driver that hangs or cannot start is a machine without a usable GPU
         return ""
     return done.stdout if done.returncode == 0 else ""

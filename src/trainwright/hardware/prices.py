@@ -1,4 +1,7 @@
-"""Reads ``catalog/prices``: what a device costs for an hour. Rows are checked; a row that cannot be true is left out, with its reason."""
+"""Reads ``catalog/prices``: what a device costs for an hour.
+
+Rows are checked; one that cannot be true is left out, and counted with its reason.
+"""
 
 from __future__ import annotations
 

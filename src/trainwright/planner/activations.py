@@ -1,7 +1,9 @@
 """Bytes that the forward pass keeps for the backward pass, tensor by tensor, as the real module keeps them.
 
-Tests hold these counts to what ``torch.autograd.graph.saved_tensors_hooks`` sees, each storage once, parameters left out.
-Legend: N tokens, D width, F feed-forward width, Q and K sizes of all query and key heads, T sequence, e bytes of an element.
+Tests hold these counts to what ``torch.autograd.graph.saved_tensors_hooks`` sees, each storage once, parameters left
+out.
+Legend: N tokens, D width, F feed-forward width, Q and K sizes of all query and key heads, T sequence, e bytes of an
+element.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False)
 
 
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """What one block keeps: two norms with their results, attention, feed-forward, and its weights where they were cast."""
+    """What one block keeps: norms with their results, attention, feed-forward, and weights where they were cast."""
     tokens, size = batch.tokens, batch.element_bytes
     normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
     # Gated: gate, up, silu(gate) and their product. Plain: before and after the activation.
@@ -65,7 +67,10 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """RMSNorm: input and normalised input in fp32 and one statistic; LayerNorm: input and two statistics. Weights cast."""
+    """RMSNorm: input and normalised input in fp32 and one statistic. LayerNorm: input and two statistics.
+
+    The weights count where they were cast.
+    """
     tokens, size = batch.tokens, batch.element_bytes
     if model.norm == "rmsnorm":
         return tokens * (2 * 4 * model.width + 4) + (0 if size == 4 else model.width * size)
@@ -74,13 +79,20 @@ def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Queries, keys, values and the mixed values; the probabilities where scores are made whole, else one statistic a row."""
+    """Queries, keys, values and the mixed values.
+
+    The probabilities too where scores are made whole, else one statistic for each row.
+    """
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     rows = batch.sequences * model.heads * batch.sequence_tokens
     if batch.device_kind == "cpu" and batch.sequence_tokens <= WHOLE_SCORES_TOKENS:
         # Grouped keys and values are repeated to one per query head before the products.
         visible = batch.sequence_tokens**2 * (batch.sequences if batch.document_masking else 1)
-        return 4 * batch.tokens * queries * batch.element_bytes + rows * batch.sequence_tokens * batch.element_bytes + visible
+        return (
+            4 * batch.tokens * queries * batch.element_bytes
+            + rows * batch.sequence_tokens * batch.element_bytes
+            + visible
+        )
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
     results = 2 if model.positions == "rope" and batch.device_kind == "cpu" else 1
@@ -93,7 +105,7 @@ def chunk_tokens(vocabulary: int) -> int:
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """The most that the loss holds at once: its gradients of hidden states and head, the cast head, and chunks of logits.
+    """The most that the loss holds at once: gradients of hidden states and head, the cast head, chunks of logits.
 
     Four tensors of a chunk's logits are alive together: logits, log-probabilities, the gradient and its masked copy.
     """

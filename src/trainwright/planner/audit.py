@@ -15,9 +15,10 @@ SMALL = 0.01
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One quantity; ``ratio`` is measured / predicted, None where nothing was predicted or the part is too small to matter.
+    """One quantity, predicted and measured.
 
-    ``within`` says whether the measured value lies in the predicted range, None where no range was given.
+    ``ratio`` is measured / predicted, None where nothing was predicted or the part is too small to matter. ``within``
+    says whether the measured value lies in the predicted range, None where no range was given.
     """
 
     group: str
@@ -36,8 +37,6 @@ class Audit:
     rows: tuple[Row, ...]
     seconds_ratio: float
     memory_ratio: float
-    plan_fingerprint: str = ""
-    train_fingerprint: str = ""
 
 
 def audit(plan: Plan, summary: Mapping[str, Any]) -> Audit:
@@ -45,7 +44,8 @@ def audit(plan: Plan, summary: Mapping[str, Any]) -> Audit:
 
     Args:
         plan: with the estimate.
-        summary: with keys ``phases`` and ``step_phases`` (seconds by phase), ``memory`` (bytes by class), ``tokens_per_s``,
+        summary: with keys ``phases`` and ``step_phases`` (seconds by phase), ``memory`` (bytes by class),
+        ``tokens_per_s``,
             ``mfu`` (or None), ``steps``.
 
     Raises:
@@ -102,8 +102,8 @@ def _parts(group: str, unit: str, predicted: Mapping[str, float], measured: Mapp
             continue
         small = guess < SMALL * whole_predicted and seen < SMALL * whole_measured
         row = _row(group, name, unit, guess, seen)
-        yield row if not small else Row(
-            group=group, quantity=name, unit=unit, predicted=guess, measured=seen, ratio=None
+        yield (
+            row if not small else Row(group=group, quantity=name, unit=unit, predicted=guess, measured=seen, ratio=None)
         )
 
 

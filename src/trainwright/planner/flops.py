@@ -1,9 +1,11 @@
-"""Floating-point operations of the matrix products, counted as ``torch.utils.flop_counter.FlopCounterMode`` counts them.
+"""Floating-point operations of the matrix products, as ``torch.utils.flop_counter.FlopCounterMode`` counts them.
 
 A multiply-add is two operations; only matrix products count. Attention is counted *in full*: the half above the causal
 diagonal is included, as in PaLM's definition of model FLOPs utilisation (Chowdhery et al., 2022, appendix B), so that
-MFU can be compared with published numbers. ``causal`` leaves that half out: it is what a kernel that skips masked blocks does.
-The backward pass takes two products for each product of the forward pass. Recomputation is never counted as model FLOPs.
+MFU can be compared with published numbers. ``causal`` leaves that half out: it is what a kernel that skips masked
+blocks does.
+The backward pass takes two products for each product of the forward pass. Recomputation is never counted as model
+FLOPs.
 """
 
 from __future__ import annotations

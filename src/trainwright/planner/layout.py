@@ -54,7 +54,8 @@ def micro_batches(workload: Workload) -> tuple[int, ...]:
 def evaluate(model: ModelSpec, workload: Workload, device: Device, *, sequences: int) -> Layout:
     """Memory and step time with ``sequences`` per forward pass."""
     batch = MicroBatch(
-        sequences=sequences, sequence_tokens=workload.sequence_tokens, dtype=workload.precision, device_kind=device.kind,
+        sequences=sequences, sequence_tokens=workload.sequence_tokens, dtype=workload.precision,
+        device_kind=device.kind,
         document_masking=workload.document_masking,
     )  # fmt: skip
     accumulation = -(-workload.batch_sequences // sequences)
@@ -76,7 +77,8 @@ def choose(
     Where none fits, the smallest is returned, with ``fits`` false.
     """
     layouts = sorted(
-        (evaluate(model, workload, device, sequences=size) for size in sequences), key=lambda layout: -layout.batch.sequences
+        (evaluate(model, workload, device, sequences=size) for size in sequences),
+        key=lambda layout: -layout.batch.sequences,
     )
     fitting = [layout for layout in layouts if layout.fits]
     if not fitting:
@@ -84,7 +86,9 @@ def choose(
     fastest_s = min(layout.phases.total_s for layout in fitting)
     chosen = next(layout for layout in fitting if layout.phases.total_s <= SAME_SPEED * fastest_s)
     rejected = [
-        _not_better(layout, chosen) if layout.fits else _too_big(layout, device) for layout in layouts if layout is not chosen
+        _not_better(layout, chosen) if layout.fits else _too_big(layout, device)
+        for layout in layouts
+        if layout is not chosen
     ]
     return chosen, tuple(rejected)
 

@@ -1,4 +1,4 @@
-"""This machine as the planner sees it: from the doctor's record, or from facts and stated defaults where none is there."""
+"""This machine as the planner sees it: from the doctor's record, or from facts and stated defaults."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def _probed(machine: Machine, probes: Probes, model: ModelSpec, *, tokens: int, 
         memory_bytes=facts.gpus[0].memory_bytes if cuda and facts.gpus else facts.memory_bytes,
         bytes_per_s=probes.flat()["memory_bytes_per_s"], flops_per_s=peaks, source="measured here",
     )  # fmt: skip
-    batch = MicroBatch(sequences=1, sequence_tokens=tokens, dtype=probes.growth[0].dtype, device_kind=probes.device_kind)
+    batch = MicroBatch(
+        sequences=1, sequence_tokens=tokens, dtype=probes.growth[0].dtype, device_kind=probes.device_kind
+    )
     process = process_from(probes.growth, probes.baseline_bytes, near_bytes=block_bytes(model, batch))
     if cuda:
         process = replace(process, waste=0.0)
@@ -124,7 +126,8 @@ def _unprobed(facts: MachineFacts, *, compiled: bool, wanted: str) -> Local:
     known = find_device(gpu.name) if gpu else None
     if gpu and known:
         spec = replace(known, memory_bytes=gpu.memory_bytes)
-        origin, source = "catalog", known.source
+        origin: Origin = "catalog"
+        source = known.source
         available, process = gpu.memory_free_bytes, Process(baseline_bytes=600 << 20, transient=1.0, waste=0.0)
     else:
         # Two fused multiply-adds a cycle on 8 (AVX2) or 16 (AVX-512) lanes; half of that is what a product reaches.
@@ -135,20 +138,31 @@ def _unprobed(facts: MachineFacts, *, compiled: bool, wanted: str) -> Local:
             bytes_per_s=CPU_BYTES_PER_S * facts.cores,
             flops_per_s={"fp32": rate, "bf16": rate * (4 if "amx_bf16" in facts.cpu_features else 0.5)},
         )  # fmt: skip
-        origin, source = "default", "lanes x cores x 2.5 GHz, half of the peak; nothing was measured"
+        origin = "default"
+        source = "lanes x cores x 2.5 GHz, half of the peak; nothing was measured"
         available, process = facts.memory_available_bytes, DEFAULT_PROCESS
     assumptions = [
-        *(_assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, source) for dtype, rate in spec.flops_per_s.items()),
+        *(
+            _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, source)
+            for dtype, rate in spec.flops_per_s.items()
+        ),
         _assume("memory bandwidth", spec.bytes_per_s, "bytes/s", origin, source),
         _assume("process before the model", process.baseline_bytes, "bytes", "default", "a process with torch loaded"),
-        _assume("range of the time", f"{UNPROBED_ERROR[0]:g} to {UNPROBED_ERROR[1]:g}", "x", "default", "nothing was measured"),
+        _assume(
+            "range of the time",
+            f"{UNPROBED_ERROR[0]:g} to {UNPROBED_ERROR[1]:g}",
+            "x",
+            "default",
+            "nothing was measured",
+        ),
     ]
     return Local(
         device=Device(
             kind=spec.kind, rates=Datasheet(device=spec), memory_available_bytes=MEMORY_SHARE * available,
             process=_with_compiler(process, compiled),
         ),
-        cluster=ClusterSpec(node=NodeSpec(device=spec, devices=1, host_memory_bytes=facts.memory_bytes, cpu_cores=facts.cores)),
+        cluster=ClusterSpec(node=NodeSpec(device=spec, devices=1, host_memory_bytes=facts.memory_bytes,
+        cpu_cores=facts.cores)),
         peak_flops_per_s=dict(spec.flops_per_s),
         surroundings=Surroundings(
             checkpoint_bytes_per_s=DISK_BYTES_PER_S, checkpoint_every_s=0.0,
@@ -180,7 +194,9 @@ def _compile_assumptions(compiled: bool) -> tuple[Assumption, ...]:
 
 
 def _assume(name: str, value: float | str, unit: str, origin: Origin, source: str) -> Assumption:
-    return Assumption(name=name, value=value if isinstance(value, str) else _rounded(value), unit=unit, origin=origin, source=source)
+    return Assumption(
+        name=name, value=value if isinstance(value, str) else _rounded(value), unit=unit, origin=origin, source=source
+    )
 
 
 def _rounded(value: float) -> float:

@@ -105,7 +105,8 @@ def predict_memory(
 
 def _largest_gradient(model: ModelSpec) -> int:
     """A new gradient stands beside the accumulated one until it is added: the embedding's is the largest."""
-    return MASTER_BYTES * max(model.vocabulary * model.width, max(rows * columns for rows, columns in block_matrices(model)))
+    matrices = (rows * columns for rows, columns in block_matrices(model))
+    return MASTER_BYTES * max(model.vocabulary * model.width, *matrices)
 
 
 def _update_bytes(model: ModelSpec, workload: Workload) -> int:

@@ -16,7 +16,8 @@ from trainwright.spec.plan import Rental
 from trainwright.spec.workload import Workload
 
 CUDA_CONTEXT_BYTES = 600 << 20
-"""What a process holds on a GPU before its first tensor: context, kernels and cuBLAS's workspace; 0.4 to 0.8 GiB are usual."""
+"""What a process holds on a GPU before its first tensor: context, kernels and cuBLAS's workspace; 0.4 to 0.8 GiB are
+usual."""
 CUDA_TRANSIENT = 1.0
 """Temporaries of a pass, as a multiple of what one block saves for backward."""
 RENTED_LOW, RENTED_HIGH = 0.7, 2.0

@@ -17,17 +17,20 @@ from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 
 DATASHEET_MATMUL = 0.70
-"""Share of a datasheet's dense peak that large matrix products reach; measured maxima are 0.73 (GB200), 0.78 (B200),
-0.80 (H100) and 0.87 (A100): stas00/ml-engineering@744d01e, compute/accelerator/README.md (MAMF); real layers are smaller."""
+"""Share of a datasheet's dense peak that large matrix products reach. Measured maxima are 0.73 (GB200), 0.78 (B200),
+0.80 (H100) and 0.87 (A100): stas00/ml-engineering@744d01e, compute/accelerator/README.md (MAMF); layers are smaller."""
 DATASHEET_BANDWIDTH = 0.80
-"""Share of a datasheet's memory bandwidth that streaming kernels reach (BabelStream on NVIDIA data-centre GPUs: 0.8-0.95)."""
+"""Share of a datasheet's memory bandwidth that streaming kernels reach (BabelStream on NVIDIA data-centre GPUs:
+0.8-0.95)."""
 DATASHEET_LAUNCH_S = 6e-6
-"""Seconds that a framework needs to launch one GPU kernel without graphs; smaller kernels than that wait for the next."""
+"""Seconds that a framework needs to launch one GPU kernel without graphs; smaller kernels than that wait for the
+next."""
 _PASSES_OVER_COUNT = 2.0
 """Bytes an eager framework really moves for each byte of ``planner.traffic``'s count: statistics and casts in fp32."""
 
 COMPILED_REST = 0.6
-"""What torch.compile leaves of the time between products: on a 2-layer Llama stack in bf16 the blocks took 103 ms instead
+"""What torch.compile leaves of the time between products: on a 2-layer Llama stack in bf16 the blocks took 103 ms
+instead
 of 144 ms, their products alone about 40 ms (docs/lab/log.md)."""
 P = TypeVar("P")
 
@@ -75,7 +78,7 @@ class Datasheet:
     def attention_s(
         self, *, sequences: int, heads: int, tokens: int, head_size: int, dtype: str, backward: bool
     ) -> float:
-        """A kernel that skips masked blocks, at half the rate of a product; its backward pass makes 2.5 times as many."""
+        """Skips masked blocks, at half the rate of a product; its backward pass makes 2.5 times as many."""
         flops = 2.0 * sequences * heads * tokens**2 * head_size * (2.5 if backward else 1.0)
         return max(flops / (0.5 * self._flops_per_s(dtype)), DATASHEET_LAUNCH_S)
 
@@ -96,11 +99,11 @@ class Datasheet:
         return moved_bytes / (DATASHEET_BANDWIDTH * self.device.bytes_per_s)
 
     def adamw_s(self, parameters: int) -> float:
-        """Reads parameter, gradient and two moments, writes all but the gradient: 28 bytes; clipping reads 8 and writes 4."""
+        """Reads four numbers and writes three for each parameter (28 bytes); clipping reads two and writes one."""
         return self.stream_s(40.0 * parameters)
 
     def muon_s(self, rows: int, columns: int) -> float:
-        """Five Newton-Schulz iterations in bf16 (Jordan et al., 2024): 4 r^2 c + 2 r^3 operations each, r the smaller side."""
+        """Five Newton-Schulz iterations in bf16 (Jordan et al., 2024), and four passes over fp32 state."""
         dtype = "bf16" if "bf16" in self.device.flops_per_s else "fp32"
         return max(muon_flops(rows, columns) / self._flops_per_s(dtype), 20 * DATASHEET_LAUNCH_S) + self.stream_s(
             32.0 * rows * columns
@@ -114,7 +117,8 @@ class Datasheet:
 class Probed:
     """Rates from measurements on this machine, carried over from the probed shapes to others.
 
-    A product's rate is interpolated between the rates of probed shapes, by inverse squared distance between the logarithms
+    A product's rate is interpolated between the rates of probed shapes, by inverse squared distance between the
+    logarithms
     of tokens, inputs and outputs. What the blocks do beyond products and attention is the rest of the measured blocks'
     time, in seconds per byte of ``planner.traffic``'s count, interpolated over the logarithm of tokens x width.
     """
@@ -136,7 +140,10 @@ class Probed:
     ) -> float:
         """Causal attention of one layer, from probes at other lengths and head sizes."""
         known = [
-            ((probe.tokens, probe.head_size), probe.forward_flops / (probe.backward if backward else probe.forward).median_s)
+            (
+                (probe.tokens, probe.head_size),
+                probe.forward_flops / (probe.backward if backward else probe.forward).median_s,
+            )
             for probe in self.probes.attention
             if probe.dtype == dtype
         ]
@@ -157,11 +164,15 @@ class Probed:
         known = []
         for probe in _preferred(self.probes.loss, lambda probe: probe.dtype == dtype):
             products = sum(
-                self.matmul_s(direction, tokens=probe.tokens, inputs=probe.width, outputs=probe.vocabulary, dtype=probe.dtype)
+                self.matmul_s(
+                    direction, tokens=probe.tokens, inputs=probe.width, outputs=probe.vocabulary, dtype=probe.dtype
+                )
                 for direction in DIRECTIONS
             )
             logits = probe.tokens * probe.vocabulary
-            known.append(((probe.vocabulary,), max(probe.timing.median_s - products, 0.05 * probe.timing.median_s) / logits))
+            known.append(
+                ((probe.vocabulary,), max(probe.timing.median_s - products, 0.05 * probe.timing.median_s) / logits)
+            )
         return tokens * vocabulary * interpolate((vocabulary,), known)
 
     def stream_s(self, moved_bytes: float) -> float:

@@ -49,7 +49,8 @@ def forward_times(rates: Rates, model: ModelSpec, batch: MicroBatch) -> PassTime
 def backward_times(rates: Rates, model: ModelSpec, batch: MicroBatch, *, recompute: bool, first: bool) -> PassTimes:
     """Hidden states to gradients; what is recomputed of the forward pass is counted here.
 
-    Gradients beyond the ``first`` micro batch's are added to those before (two reads, one write). The embedding's and the
+    Gradients beyond the ``first`` micro batch's are added to those before (two reads, one write). The embedding's and
+    the
     head's gradients are dense.
     """
     again = forward_times(rates, model, batch) if recompute else None
@@ -67,14 +68,18 @@ def backward_times(rates: Rates, model: ModelSpec, batch: MicroBatch, *, recompu
 
 
 def update_s(rates: Rates, model: ModelSpec, workload: Workload) -> float:
-    """One optimizer update, with clipping."""
+    """One optimizer update, with clipping: a pass for the norm (one read) and one to scale (read, write)."""
     if workload.optimizer == "adamw":
         return rates.adamw_s(total_parameters(model))
+    orthogonalised = block_matrix_parameters(model)
     muon = model.layers * sum(rates.muon_s(rows, columns) for rows, columns in block_matrices(model))
-    return muon + rates.adamw_s(total_parameters(model) - block_matrix_parameters(model))
+    clipping = rates.stream_s(12.0 * orthogonalised)
+    return muon + clipping + rates.adamw_s(total_parameters(model) - orthogonalised)
 
 
-def step_phases(rates: Rates, model: ModelSpec, workload: Workload, batch: MicroBatch, *, accumulation: int) -> PhaseTimes:
+def step_phases(
+    rates: Rates, model: ModelSpec, workload: Workload, batch: MicroBatch, *, accumulation: int
+) -> PhaseTimes:
     """Seconds of one step by phase."""
     recompute = workload.recompute == "full"
     first = backward_times(rates, model, batch, recompute=recompute, first=True).total_s
@@ -91,9 +96,10 @@ def validation_s(rates: Rates, model: ModelSpec, workload: Workload, batch: Micr
     if not workload.validations:
         return 0.0
     blocks = forward_times(rates, model, batch)
-    head = rates.matmul_s(
-        "forward", tokens=batch.tokens, inputs=model.width, outputs=model.vocabulary, dtype=batch.dtype
-    ) + rates.loss_rest_s(tokens=batch.tokens, vocabulary=model.vocabulary, dtype=batch.dtype) / 3
+    head = (
+        rates.matmul_s("forward", tokens=batch.tokens, inputs=model.width, outputs=model.vocabulary, dtype=batch.dtype)
+        + rates.loss_rest_s(tokens=batch.tokens, vocabulary=model.vocabulary, dtype=batch.dtype) / 3
+    )
     passes = math.ceil(workload.validation_tokens / batch.tokens)
     return workload.validations * passes * (blocks.total_s - blocks.loss + head)
 

@@ -28,7 +28,7 @@ def block_traffic(model: ModelSpec, *, tokens: int, dtype: str) -> Traffic:
     """The blocks' traffic for ``tokens`` rows; the backward pass moves twice the forward pass's bytes.
 
     Per token and layer: two norms (2 x read, write) and two residual sums (2 x two reads, write) on the width;
-    rotation (2 reads, 2 writes) of queries and keys; one transposition of the mixed values; the activation (read, write)
+    rotation (2 reads, 2 writes) of queries and keys; a transposition of the mixed values; the activation (read, write)
     and, where it is gated, the product (two reads, write) on the feed-forward width. Weights in reduced precision are
     cast from fp32 once in each pass.
     """
@@ -41,5 +41,8 @@ def block_traffic(model: ModelSpec, *, tokens: int, dtype: str) -> Traffic:
     # Launches on one layer: products 7 (5 without a gate), attention 1, and the elementwise operations counted above.
     operations = model.layers * (26 if model.gated else 18)
     return Traffic(
-        forward_bytes=forward, backward_bytes=2 * forward, forward_operations=operations, backward_operations=2 * operations
+        forward_bytes=forward,
+        backward_bytes=2 * forward,
+        forward_operations=operations,
+        backward_operations=2 * operations,
     )

@@ -22,7 +22,7 @@ class Device:
     name: str
     memory_bytes: int | None
     native_bf16: bool
-    torch: str
+    torch_version: str
     cuda: str | None = None
     compute_capability: str | None = None
 
@@ -43,7 +43,9 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
         raise MachineError(
             "no CUDA device here",
             where="train.exec.device",
-            seen="a torch built with CUDA that finds no GPU or driver" if built else f"torch {torch.__version__}, built without CUDA",
+            seen="a torch built with CUDA that finds no GPU or driver"
+            if built
+            else f"torch {torch.__version__}, built without CUDA",
             fix="check nvidia-smi, or set train.exec.device=cpu"
             if built
             else "install a CUDA build of torch (https://pytorch.org/get-started), or set train.exec.device=cpu",
@@ -54,7 +56,7 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
             name=torch.backends.cpu.get_cpu_capability(),
             memory_bytes=None,
             native_bf16=_cpu_bf16(),
-            torch=torch.__version__,
+            torch_version=torch.__version__,
         )
     properties = torch.cuda.get_device_properties(0)
     return Device(
@@ -62,7 +64,7 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
         name=properties.name,
         memory_bytes=properties.total_memory,
         native_bf16=properties.major >= 8,
-        torch=torch.__version__,
+        torch_version=torch.__version__,
         cuda=torch.version.cuda,
         compute_capability=f"{properties.major}.{properties.minor}",
     )

@@ -58,18 +58,26 @@ ATTENTIONS = ((8, 2, 256, 64), (4, 4, 512, 64), (4, 2, 512, 128), (2, 4, 1024, 6
 """(sequences, heads, tokens, head size) of the attention probes."""
 
 
-MUON_MATRICES = ((256, 256), (768, 256), (512, 512), (1536, 512), (1024, 1024))
+MUON_MATRICES = ((256, 256), (768, 256), (512, 512), (1536, 512))
 """(rows, columns) of the matrices that Muon is timed on."""
+MUON_COUNT = 12
 
 
 def probe_matmuls(watch: Stopwatch, dtypes: tuple[str, ...]) -> Iterator[MatmulProbe]:
     """The three products of a linear layer, for each shape and precision."""
     for tokens, inputs, outputs in CUDA_LINEARS if watch.device.type == "cuda" else CPU_LINEARS:
         for dtype in dtypes:
-            if dtype == "fp32" and len(dtypes) > 1 and tokens * inputs * outputs > FP32_LARGEST and watch.device.type == "cpu":
+            if (
+                dtype == "fp32"
+                and len(dtypes) > 1
+                and tokens * inputs * outputs > FP32_LARGEST
+                and watch.device.type == "cpu"
+            ):
                 continue
-            kind = {"dtype": DTYPES[dtype], "device": watch.device}
-            x, weight, grad = (torch.randn(*shape, **kind) for shape in ((tokens, inputs), (outputs, inputs), (tokens, outputs)))  # type: ignore[call-overload]
+            x, weight, grad = (
+                torch.randn(shape, dtype=DTYPES[dtype], device=watch.device)
+                for shape in ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+            )
             products: dict[MatmulPass, tuple[Tensor, Tensor]] = {
                 "forward": (x, weight.t()),
                 "grad_input": (grad, weight),
@@ -95,16 +103,15 @@ def probe_attention(watch: Stopwatch, dtypes: tuple[str, ...], attend: Attend) -
     for sequences, heads, tokens, head_size in ATTENTIONS:
         for dtype in dtypes:
             shape = (sequences, heads, tokens, head_size)
-            kind = {"dtype": DTYPES[dtype], "device": watch.device}
-            query, key, value = (torch.randn(*shape, **kind, requires_grad=True) for _ in range(3))  # type: ignore[call-overload]
-            grad = torch.randn(*shape, **kind)  # type: ignore[call-overload]
+            query, key, value, grad = (torch.randn(shape, dtype=DTYPES[dtype], device=watch.device) for _ in range(4))
+            leaves = tuple(leaf.requires_grad_() for leaf in (query, key, value))
 
             def forward(query=query, key=key, value=value):  # type: ignore[no-untyped-def]
                 return attend(query, key, value)
 
             mixed = forward()
 
-            def backward(mixed=mixed, leaves=(query, key, value), grad=grad):  # type: ignore[no-untyped-def]
+            def backward(mixed=mixed, leaves=leaves, grad=grad):  # type: ignore[no-untyped-def]
                 torch.autograd.grad(mixed, leaves, grad, retain_graph=True)
 
             yield AttentionProbe(
@@ -129,14 +136,16 @@ def probe_update(watch: Stopwatch, *, parameters: int) -> UpdateProbe:
 
 
 def probe_muon(watch: Stopwatch) -> Iterator[MuonProbe]:
-    """One Muon update for each of ``MUON_MATRICES``, four matrices of a shape at a time."""
+    """One Muon update of each shape, over so many matrices that a cache does not hold them."""
     for rows, columns in MUON_MATRICES:
-        leaves = [torch.randn(rows, columns, device=watch.device).requires_grad_() for _ in range(4)]
+        leaves = [torch.randn(rows, columns, device=watch.device).requires_grad_() for _ in range(MUON_COUNT)]
         for leaf in leaves:
             leaf.grad = torch.randn_like(leaf)
         optimizer = torch.optim.Muon(leaves, lr=1e-3)
         whole = watch.time(optimizer.step)
-        timing = replace(whole, **{name: getattr(whole, name) / len(leaves) for name in ("median_s", "low_s", "high_s")})
+        timing = replace(
+            whole, **{name: getattr(whole, name) / len(leaves) for name in ("median_s", "low_s", "high_s")}
+        )
         yield MuonProbe(rows=rows, columns=columns, timing=timing)
 
 

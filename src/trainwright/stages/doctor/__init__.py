@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trainwright.stages.doctor.stage import run
+from trainwright.stages.doctor.stage import examine, run
 
-__all__ = ["run"]
+__all__ = ["examine", "run"]

@@ -1,6 +1,7 @@
 """The process that measures, apart from the caller's: nothing lies around in its memory, and a crash ends only itself.
 
-Run as ``python -m trainwright.stages.doctor.child THREADS FOLDER``. Each line on stdout is one JSON value: a string says
+Run as ``python -m trainwright.stages.doctor.child THREADS FOLDER``. Each line on stdout is one JSON value: a string
+says
 what is measured now, the object at the end is a ``Probes``.
 """
 
@@ -46,14 +47,14 @@ def main(threads: int, folder: Path) -> None:
     load_what_training_loads(dtypes[-1])
     started_s = time.time() - psutil.Process().create_time()
     probes = probe(device, folder, dtypes, threads=threads, import_s=started_s)
-    print(json.dumps(to_json(probes)), flush=True)
+    _tell(to_json(probes))
 
 
 def as_training_does(threads: int) -> None:
     """The switches of a training process: threads, deterministic algorithms, a heap that keeps freed memory."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # set by name
     keep_freed_memory()
 
 
@@ -93,8 +94,13 @@ def probe(device: Device, folder: Path, dtypes: tuple[str, ...], *, threads: int
     )
 
 
+def _tell(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
 def _say(name: str, made: Callable[[], T]) -> T:
-    print(json.dumps(name), flush=True)
+    _tell(name)
     return made()
 
 

@@ -36,9 +36,7 @@ def findings(facts: MachineFacts, probes: Probes | None) -> Iterator[Finding]:
             fix="free some space, or choose another place with --workspace",
         )
     if facts.compiler is None:
-        yield Finding(
-            what="no C++ compiler: torch.compile cannot be used", fix="install g++ (Debian: apt install g++)"
-        )
+        yield Finding(what="no C++ compiler: torch.compile cannot be used", fix="install g++ (Debian: apt install g++)")
     elif not facts.python_headers:
         yield Finding(
             what="Python's C headers are missing: torch.compile cannot be used",
@@ -47,7 +45,7 @@ def findings(facts: MachineFacts, probes: Probes | None) -> Iterator[Finding]:
     if facts.cpu_busy > BUSY:
         yield Finding(
             what=f"other programs use {facts.cpu_busy:.0%} of the processors: measured rates are too low",
-            fix="stop them and run: trainwright doctor --again",
+            fix="stop them and measure again: trainwright doctor RECIPE.yaml --again",
         )
     if probes is not None and probes.device_kind == "cpu" and facts.gpus:
         yield Finding(what=f"{facts.gpus[0].name} was not measured", fix="torch does not see it: check nvidia-smi")

@@ -30,7 +30,10 @@ def measure(*, threads: int, folder: Path, say: Callable[[str], None]) -> Probes
     Raises:
         MachineError: torch cannot compute here; carries the last line that the process printed.
     """
-    what, fix = "this machine cannot be measured", "check the installation: python -c 'import torch; print(torch.rand(2, 2))'"
+    what, fix = (
+        "this machine cannot be measured",
+        "check the installation: python -c 'import torch; print(torch.rand(2, 2))'",
+    )
     begin = time.monotonic()
     last: Any = None
     with (

@@ -126,7 +126,7 @@ def _peak_bytes(device: torch.device) -> int:
 
 
 def probe_growth(device: torch.device, dtype: str) -> Iterator[GrowthProbe]:
-    """What two widths at two depths each add to the process; belongs into a fresh process, where nothing lies around."""
+    """What two widths at two depths each add to the process, which should be a fresh one."""
     for shape in CUDA_GROWTH if device.type == "cuda" else CPU_GROWTH:
         spec = model_spec(shape)
         model = Decoder(spec).to(device)
@@ -149,7 +149,8 @@ def probe_losses(watch: Stopwatch, dtypes: tuple[str, ...]) -> Iterator[LossProb
     for tokens, width, vocabulary in LOSSES:
         for dtype in dtypes if (tokens, width, vocabulary) == LOSSES[0] else dtypes[-1:]:
             hidden = torch.randn(tokens, width, device=watch.device, dtype=DTYPES[dtype], requires_grad=True)
-            weight = torch.randn(vocabulary, width, device=watch.device, requires_grad=True)
+            # Small, as a network's are: large logits would make gradients too small for normal numbers.
+            weight = torch.randn(vocabulary, width, device=watch.device).mul_(0.02).requires_grad_()
             targets = torch.randint(0, vocabulary, (tokens,), device=watch.device)
             call = lambda h=hidden, w=weight, t=targets: linear_cross_entropy(h, w, t)  # noqa: E731
             yield LossProbe(dtype=dtype, tokens=tokens, width=width, vocabulary=vocabulary, timing=watch.time(call))

@@ -46,7 +46,8 @@ def build_plan(recipe: Recipe, machine: Machine) -> Plan:
         layout, rejected = _layout(recipe, model, workload, here.device)
     found, workload = estimate(
         model, workload, layout, here.device, replace(here.surroundings, checkpoint_every_s=how.checkpoint_every),
-        peak_flops_per_s=here.peak_flops_per_s[precision], assumptions=(*here.assumptions, *_recipe_assumptions(recipe, model)),
+        peak_flops_per_s=here.peak_flops_per_s[precision], assumptions=(*here.assumptions,
+        *_recipe_assumptions(recipe, model)),
     )  # fmt: skip
     if not found.fits:
         rejected = (*rejected, _smallest_change(recipe, model, workload, here.device))
@@ -73,7 +74,7 @@ def _precision(recipe: Recipe, model: ModelSpec, here: Local) -> Precision:
     """The recipe's, or the one whose step is predicted to be faster."""
     if recipe.train.precision != "auto":
         return recipe.train.precision
-    known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.peak_flops_per_s]  # type: ignore[misc]
+    known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.peak_flops_per_s]
     if not known:
         return "fp32"
 
@@ -118,7 +119,11 @@ def _smallest_change(recipe: Recipe, model: ModelSpec, workload: Workload, devic
     changes: list[tuple[str, ModelSpec, Workload]] = [
         ("train.exec.micro_batch=1", model, workload),
         ("train.recompute=full", model, replace(workload, recompute="full")),
-        ("train.optimizer.name=muon train.recompute=full", model, replace(workload, recompute="full", optimizer="muon")),
+        (
+            "train.optimizer.name=muon train.recompute=full",
+            model,
+            replace(workload, recompute="full", optimizer="muon"),
+        ),
     ]
     for halvings in (2, 4, 8):
         tokens = section.sequence_tokens // halvings
@@ -128,7 +133,9 @@ def _smallest_change(recipe: Recipe, model: ModelSpec, workload: Workload, devic
     smaller = model
     while smaller.layers > 1:
         smaller = replace(smaller, layers=smaller.layers // 2)
-        changes.append((f"model.layers={smaller.layers} train.recompute=full", smaller, replace(workload, recompute="full")))
+        changes.append(
+            (f"model.layers={smaller.layers} train.recompute=full", smaller, replace(workload, recompute="full"))
+        )
     for name, shape, work in changes:
         if evaluate(shape, work, device, sequences=1).fits:
             return Rejected(name="smallest change that fits", reason=name)

@@ -28,7 +28,9 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     found = plan.estimate
     if not found.fits:
         raise DoesNotFit(
-            "the run does not fit in memory", where=plan.cluster.device.name, seen=format_bytes(found.memory.total_bytes),
+            "the run does not fit in memory",
+            where=plan.cluster.device.name,
+            seen=format_bytes(found.memory.total_bytes),
             expected=f"at most {format_bytes(found.memory_available_bytes)}", fix=f"try: {plan.rejected[-1].reason}",
         )  # fmt: skip
     events.message(verdict(plan))

@@ -1,0 +1,122 @@
+"""Say whether a recipe fits, how long it takes and what it costs, before anything is started.
+
+Rests on what the doctor measured in the recipe's workspace; without that on facts and stated defaults. Exit code 1:
+it does
+not fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainwright.hardware.record import Machine
+    from trainwright.spec.plan import Assumption, Plan, Rental
+    from trainwright.spec.recipe import Recipe
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the command's arguments."""
+    add_recipe(parser)
+    add_workspace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plan and print."""
+    # The planner brings pydantic, which --help must not wait for.
+    from trainwright.core.records import to_json
+    from trainwright.core.registry import load
+
+    output = Output.of(args)
+    recipe = load_recipe(args).value
+    machine = _machine(recipe, workspace_of(args, name=recipe.name))
+    plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine)
+    output.result({"plan": to_json(plan)}, lambda: show(plan, output))
+    if machine.probes is None:
+        output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
+    return 0 if plan.estimate.fits else 1
+
+
+def _machine(recipe: Recipe, root: Path) -> Machine:
+    from trainwright.hardware.machine import gather
+    from trainwright.hardware.record import FILE, Machine, read_machine
+    from trainwright.pipeline import runner
+
+    kept = runner.find(recipe, root=root, upto="doctor").get("doctor")
+    return read_machine(kept.file(FILE)) if kept else Machine(facts=gather(root, watch_s=0.0))
+
+
+def show(plan: Plan, output: Output) -> None:
+    """Verdict, memory, time, assumptions, rented devices, rejected layouts."""
+    found, work = plan.estimate, plan.workload
+    output.heading(verdict(plan))
+    output.line(
+        f"{format_count(sum(plan.parameters.values()))} parameters, {format_count(work.total_tokens)} tokens in "
+        f"{work.steps:,} steps on {plan.cluster.device.name}; {work.precision}, micro batch "
+        f"{plan.parallel.micro_batch_sequences}, {'compiled' if plan.parallel.compile else 'not compiled'}"
+    )
+    mfu, low, high = found.mfu, format_seconds(found.seconds.low), format_seconds(found.seconds.high)
+    output.line(
+        f"{found.tokens_per_s:,.0f} tokens/s, MFU {mfu:.1%}, between {low} and {high}; mostly {found.bottleneck}"
+    )
+    output.line()
+    output.table(("memory at the peak", "size"), parts(found.memory.as_dict(), format_bytes))
+    output.line()
+    steps, whole = found.phases.as_dict(), found.run_phases.as_dict()
+    rows = [(name, format_seconds(steps[name]), format_seconds(whole[name])) for name in whole if whole[name] > 0]
+    total = ("total", format_seconds(found.phases.total_s), format_seconds(found.run_phases.total_s))
+    output.table(("time", "a step", "the run"), [*rows, total])
+    if plan.rentals:
+        output.line()
+        output.table(
+            ("the same run on", "time", "cost", "price per hour", "note"),
+            [rental_row(rental) for rental in plan.rentals],
+        )
+    if plan.rejected:
+        output.line()
+        output.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
+    output.line()
+    output.table(("rests on", "value", "origin", "source"), [assumption_row(entry) for entry in found.assumptions])
+
+
+def verdict(plan: Plan) -> str:
+    """One line: ``fits: 0.9 GiB of 22.4 GiB; 4 min 50 s``."""
+    found = plan.estimate
+    memory = f"{format_bytes(found.memory.total_bytes)} of {format_bytes(found.memory_available_bytes)}"
+    if found.fits:
+        return f"fits: {memory}; {format_seconds(found.seconds.mid)}"
+    return f"does not fit: needs {memory}; {plan.rejected[-1].name}: {plan.rejected[-1].reason}"
+
+
+def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tuple[str, str]]:
+    """Parts of a whole that are not empty, and their sum."""
+    rows = [(name.replace("_", " "), text(value)) for name, value in whole.items() if value > 0]
+    return [*rows, ("total", text(sum(whole.values())))]
+
+
+def rental_row(rental: Rental) -> tuple[str, ...]:
+    """A rented device's row; what is unknown says so."""
+    if not rental.fits:
+        return rental.device, "", "", "", f"does not fit: {rental.reason}"
+    time = f"{format_seconds(rental.seconds_low)} to {format_seconds(rental.seconds_high)}"
+    if rental.usd is None or rental.usd_per_device_hour is None:
+        return rental.device, time, "unknown", "unknown", rental.reason
+    ratio = rental.usd / rental.seconds if rental.seconds else 0.0
+    cost = f"{format_usd(ratio * rental.seconds_low)} to {format_usd(ratio * rental.seconds_high)}"
+    note = "; ".join(filter(None, (rental.reason, f"{rental.source}@{rental.as_of}")))
+    return rental.device, time, cost, f"${rental.usd_per_device_hour:.2f} {rental.provider} {rental.price_kind}", note
+
+
+def assumption_row(entry: Assumption) -> tuple[str, ...]:
+    """An assumption's row."""
+    value = entry.value if isinstance(entry.value, str) else f"{entry.value:,.4g}"
+    return entry.name, f"{value} {entry.unit}", entry.origin, entry.source
