@@ -57,7 +57,7 @@ def test_what_is_missing_or_damaged_is_named(tiny, trained, tmp_path):
     for broken, message in [
         ({k: v for k, v in weights.items() if k != "norm.weight"}, "a weight is missing .*norm.weight"),
         (weights | {"extra": torch.ones(1)}, "a weight has no place in this model .*extra"),
-        (weights | {"norm.weight": torch.ones(7)}, r"weight norm.weight has another shape \(seen \(7,\), expected \(32,\)"),
+        (weights | {"norm.weight": torch.ones(7)}, r"norm.weight has another shape \(seen \(7,\), expected \(32,\)"),
     ]:
         save_file(broken, trained / "model.safetensors")
         with pytest.raises(DataError, match=message):

@@ -119,9 +119,10 @@ def test_is_deterministic_and_leaves_the_model_as_it_was(split):
 
 
 @pytest.mark.parametrize(
-    ("limit", "documents"), [(None, 6), (1000, 6), (101, 6), (100, 5), (20, 2), (19, 1), (18, 1), (2, 1)]
+    ("limit", "documents"),
+    [(None, 6), (1000, 6), (101, 6), (99, 6), (98, 5), (41, 3), (40, 2), (20, 2), (19, 1), (18, 1), (2, 1)],
 )
-def test_a_limit_ends_with_a_document(split, limit, documents):
+def test_a_limit_moves_to_the_nearest_end_of_a_document(split, limit, documents):
     ends = np.cumsum([length + 1 for length in LENGTHS])
     found = measure(make_model(), split, tokens=limit)
     assert covered_tokens(split, limit) == ends[documents - 1]

@@ -49,7 +49,7 @@ def run(engine: Engine) -> dict[int, tuple[str, int, str]]:
 
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("prefill_tokens", [512, 16])
-def test_mixed_lengths_in_a_batch_equal_each_alone_without_a_cache(model, tokenizer, monkeypatch, slots, prefill_tokens):
+def test_mixed_lengths_in_a_batch_equal_each_alone(model, tokenizer, monkeypatch, slots, prefill_tokens):
     monkeypatch.setattr(generate, "PREFILL_TOKENS", prefill_tokens)
     token_bytes = TokenBytes(tokenizer)
     done = complete(model, tokenizer, prompts(9), Sampling(max_tokens=12), end_ids=NO_END, slots=slots)

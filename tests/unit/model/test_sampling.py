@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainwright.model import sampling as sampling_module
 from trainwright.model.sampling import Sampling, sample, uniform
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -0.5, -1.0, -3.0, 1.5])
@@ -34,6 +35,14 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it_and_its_proportions():
     assert set(np.flatnonzero(seen)) == set(kept)
     inside = probabilities[kept] / probabilities[kept].sum()
     assert chi_square(seen[kept], inside) < 18.5  # 99.9 %, 4 degrees of freedom
+
+
+@pytest.mark.parametrize("candidates", [1, 3, 1000])
+def test_a_nucleus_wider_than_the_first_candidates_is_found_all_the_same(monkeypatch, candidates):
+    sampling = Sampling(max_tokens=1, temperature=1.0, top_p=0.9, seed=2)
+    expected = [sample(LOGITS, sampling, position=i) for i in range(200)]
+    monkeypatch.setattr(sampling_module, "CANDIDATES", candidates)
+    assert [sample(LOGITS, sampling, position=i) for i in range(200)] == expected
 
 
 def test_a_tiny_top_p_and_temperature_zero_take_the_likeliest():

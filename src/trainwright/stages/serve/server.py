@@ -74,9 +74,13 @@ class Server:
     ) -> None:
         self.stop()
 
-    def stop(self) -> None:
-        """Stop: unfinished answers get their grace, then the thread ends."""
+    def ask_to_stop(self) -> None:
+        """Begin to stop and return at once: no new requests, and unfinished answers get their grace."""
         self._uvicorn.should_exit = True
+
+    def stop(self) -> None:
+        """Stop, and wait for the end of the thread."""
+        self.ask_to_stop()
         self._thread.join()
 
 

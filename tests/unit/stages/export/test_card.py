@@ -6,7 +6,7 @@ from trainwright.stages.export.card import model_card
 
 
 def test_card_says_what_is_known_and_what_is_not(tiny, recipe):
-    summary = {"parameters": 1_234_567, "tokens": 3_000_000, "steps": 732, "validation_loss": 1.23456, "bits_per_byte": None}
+    summary = {"parameters": 1_234_567, "tokens": 3_000_000, "steps": 732, "validation_loss": 1.23456}
     card = model_card(recipe, tiny.spec(), summary=summary, dtype="fp32")
     header = yaml.safe_load(card.split("---")[1])
     assert header["library_name"] == "transformers"

@@ -9,6 +9,9 @@ import transformers
 from trainwright.artifact.events import Events
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.model.bundle import load_bundle
+from trainwright.model.generate import complete
+from trainwright.model.sampling import Sampling
 from trainwright.stages.export import run, stage
 
 TEXT = "def add(left, right):\n    return left + 你好 🙂 <|endoftext|> x"
@@ -21,10 +24,9 @@ def export(recipe, trained, out, **changes):
         return run(changed, {"train": trained}, out, events)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-@pytest.mark.parametrize("tied", [True, False])
-def test_transformers_loads_it_with_the_same_logits_and_tokens(tiny, make_trained, recipe, tmp_path, family, tied):
-    model = tiny.decoder(family, tied=tied)
+@pytest.mark.parametrize("shape", [(family, tied) for family in ("llama", "gpt2") for tied in (True, False)])
+def test_transformers_loads_it_with_the_same_logits_and_tokens(tiny, make_trained, recipe, tmp_path, shape):
+    model = tiny.decoder(shape[0], tied=shape[1])
     result = export(recipe, make_trained(model), tmp_path / "out")
     directory = tmp_path / "out" / "huggingface"
     theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
@@ -43,10 +45,6 @@ def test_transformers_loads_it_with_the_same_logits_and_tokens(tiny, make_traine
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_greedy_text_is_that_of_transformers(tiny, make_trained, recipe, tmp_path, family):
-    from trainwright.model.bundle import load_bundle
-    from trainwright.model.generate import complete
-    from trainwright.model.sampling import Sampling
-
     export(recipe, make_trained(tiny.decoder(family)), tmp_path / "out")
     directory = tmp_path / "out" / "huggingface"
     theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()

@@ -110,7 +110,10 @@ class TestCompletions:
 
 
 class TestChat:
-    MESSAGES = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]})
+    MESSAGES = (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+    )
 
     def test_plain_form_without_a_template(self, client, expected):
         made = client.chat.completions.create(model="tiny", messages=self.MESSAGES, max_tokens=10, temperature=0)
@@ -142,7 +145,7 @@ class TestRefusals:
             ("{", 400, "invalid_json", "the body is not valid JSON"),
             ("[1]", 400, "invalid_json", "not a JSON object, but [1]"),
             ('{"model": "tiny"}', 400, "missing_required_parameter", "you must provide prompt"),
-            ('{"model": "other", "prompt": "x"}', 404, "model_not_found", "'other' does not exist; this server has 'tiny'"),
+            ('{"model": "other", "prompt": "x"}', 404, "model_not_found", "does not exist; this server has 'tiny'"),
             ('{"model": "tiny", "prompt": [320]}', 400, "invalid_value", "token 320 does not exist"),
             ('{"model": "tiny", "prompt": "x", "max_tokens": 0}', 400, "invalid_value", "max_tokens: "),
         ],
@@ -260,11 +263,11 @@ class TestClientsThatLeave:
 
 class TestShutdown:
     def test_answers_within_the_grace_are_finished(self, serve, slow):
-        server, service = serve(grace_s=20)
+        server, _ = serve(grace_s=20)
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", max_retries=0) as client:
             stream = client.completions.create(model="tiny", prompt="x", max_tokens=20, temperature=0, stream=True)
             first = next(iter(stream))
-            server._uvicorn.should_exit = True
+            server.ask_to_stop()
             rest = list(stream)
         assert rest[-1].choices[0].finish_reason == "length"
         assert first.choices[0].index == 0
@@ -274,7 +277,7 @@ class TestShutdown:
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", max_retries=0) as client:
             stream = client.completions.create(model="tiny", prompt="x", max_tokens=500, stream=True)
             next(iter(stream))
-            server._uvicorn.should_exit = True
+            server.ask_to_stop()
             with pytest.raises(openai.APIError, match="the server is stopping"):
                 list(stream)
         server.stop()

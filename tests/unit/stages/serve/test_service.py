@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+import torch
 
 from trainwright.model import hf
 from trainwright.stages.serve.problems import ApiError
@@ -19,7 +20,8 @@ def test_every_choice_of_every_prompt_is_one_job(make_service, tiny):
     made = order(make_service(), prompt=["def", [7, 8]], n=2, seed=9, stop=["x"], max_tokens=5, echo=True)
     def_ids = tiny.tokenizer().encode("def").ids
     assert made.prompts == [def_ids, def_ids, [7, 8], [7, 8]]
-    assert [(s.seed, s.choice, s.stop, s.max_tokens) for s in made.samplings] == [(9, 0, ("x",), 5), (9, 1, ("x",), 5)] * 2
+    settings = [(s.seed, s.choice, s.stop, s.max_tokens) for s in made.samplings]
+    assert settings == [(9, 0, ("x",), 5), (9, 1, ("x",), 5)] * 2
     assert made.echoes[0] == "def"
     assert made.prompt_tokens == len(def_ids) + 2
 
@@ -39,7 +41,7 @@ def test_a_chat_may_fill_the_context_and_ends_at_the_next_turn(make_service):
 
 def test_a_bundle_with_a_chat_template_uses_it(tiny, tmp_path):
     model = tiny.decoder()
-    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=model.embedding.dtype, extra={"eos_token_id": 0})
+    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={"eos_token_id": 0})
     made = tiny.tokenizer()
     made.save(str(tmp_path / "tokenizer.json"))
     settings = {"chat_template": "{{ eos_token }}{{ messages[0]['content'] }}", "eos_token": tiny.END}
