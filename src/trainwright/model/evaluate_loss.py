@@ -64,15 +64,15 @@ def split_loss(
     document_masking: bool,
     device: torch.device,
 ) -> SplitLoss:
-    """The loss of ``model`` over the first ``tokens`` tokens of a split.
+    """The loss of ``model`` over about the first ``tokens`` tokens of a split.
 
     Args:
         model: on ``device``; its ``compute_dtype`` decides the precision.
         split: what to predict.
         sequence_tokens: length of a window.
         batch_sequences: windows of one forward pass; changes the result by rounding only.
-        tokens: how many at most, moved to the end of the last whole document within them (on to the end of the first
-            document, where that is longer), so that the bytes of their text are known exactly; None takes all.
+        tokens: about how many: the nearest end of a document, so that the bytes of their text are known exactly; None
+            takes all.
         document_masking: no token sees another document, as in training with masking.
         device: where the model is.
 
@@ -142,12 +142,13 @@ def token_nats(
 
 
 def covered_tokens(split: TokenSplit, tokens: int | None) -> int:
-    """Tokens of the whole documents within the first ``tokens``, or of the first document where that is longer."""
+    """The end of a document that is nearest to ``tokens``, the earlier of two; all tokens where None."""
     if tokens is None or tokens >= split.tokens:
         return split.tokens
     ends = split.document_ends
-    whole = int(np.searchsorted(ends, np.uint64(tokens), side="right"))
-    return int(ends[max(whole - 1, 0)])
+    after = int(np.searchsorted(ends, np.uint64(tokens)))
+    near = [int(end) for end in ends[max(after - 1, 0) : after + 1]]
+    return min(near, key=lambda end: abs(end - tokens))
 
 
 def _batches(

@@ -28,7 +28,8 @@ def learning(run: RunRecord) -> Section:
 
 
 def _curves(run: RunRecord) -> Iterator[Block]:
-    per_step = run.recipe.train.batch_tokens
+    done = run.training
+    per_step = run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
     found = run.curves
 
     def series(name: str, curve: Curve, tone: int, form: Any = "line") -> Series:
