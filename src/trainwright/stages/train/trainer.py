@@ -146,7 +146,8 @@ class Trainer:
         settings = self.settings
         with self.clock.phase("evaluate"):
             result = split_loss(
-                self.model, split, sequence_tokens=settings.sequence_tokens, batch_sequences=settings.micro_batch,
+                self.model, split, sequence_tokens=settings.sequence_tokens,
+                batch_sequences=self.recipe.evaluate.exec.batch_sequences,
                 tokens=self.recipe.train.validation.tokens, document_masking=self.recipe.train.document_masking,
                 device=settings.device,
             )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Killed at any moment with SIGKILL, or asked to stop, a run ends in the weights of one that nobody disturbed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+READY = ("doctor", "plan", "data")
+
+
+def weights(project) -> str:
+    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
+
+
+def start(project) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        project.command("train"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+def wait_for_steps(project, process: subprocess.Popen[str], steps: int) -> None:
+    """Until the run's event file tells of this step, or the run has ended."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        for path in project.workspace.glob("train-*.partial/events.jsonl"):
+            if f'"step": {steps}' in path.read_text(errors="replace"):
+                return
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kill_nine_at_random_moments(finished, fork, seed) -> None:
+    project, dice = fork("killed", READY), random.Random(seed)
+    kills = 0
+    for _ in range(3):
+        process = start(project)
+        wait_for_steps(project, process, dice.choice([10, 20, 40, 60, 90]))
+        time.sleep(dice.uniform(0, 0.3))
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    assert kills >= 1
+    done = project.call("train")
+    assert done.returncode == 0, done.stderr
+    assert weights(project) == weights(finished)
+
+
+def test_a_polite_stop_says_how_to_go_on(finished, fork) -> None:
+    project = fork("stopped", READY)
+    process = start(project)
+    wait_for_steps(project, process, 20)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopped by SIGINT after step" in said
+    assert "run the same command to go on from there" in said
+    assert "Traceback" not in said
+    done = project.call("train")
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stderr
+    assert weights(project) == weights(finished)
+
+
+def test_only_one_process_works_on_an_artefact(fork) -> None:
+    project = fork("twice", READY)
+    first = start(project)
+    wait_for_steps(project, first, 10)
+    second = project.call("train")
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert second.returncode == 3
+    assert "another process is working on train" in second.stderr
+
+
+def test_a_kill_in_any_stage_loses_nothing(finished, fork, tmp_path: Path) -> None:
+    """The whole run, killed every few seconds, from the machine's facts on."""
+    project = fork("whole", ("doctor", "plan"))
+    dice = random.Random(4)
+    for _ in range(6):
+        process = subprocess.Popen(project.command("run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(dice.uniform(1.0, 4.0))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr
+    assert weights(project) == weights(finished)
+    assert not list(project.workspace.glob("*.partial"))

@@ -1,0 +1,88 @@
+"""The whole line, as a user runs it: everything is there, nothing is done twice, changes rerun what follows."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from trainwright.pipeline.graph import STAGES
+
+pytestmark = pytest.mark.slow
+
+
+def test_every_stage_left_a_complete_artefact(finished) -> None:
+    from trainwright.artifact.store import open_artifact
+
+    for name in STAGES:
+        artifact = open_artifact(finished.artifact(name))
+        artifact.verify()
+        assert artifact.manifest.stage == name
+    assert not list(finished.workspace.glob("*.partial"))
+
+
+def test_again_is_all_cached(finished) -> None:
+    done = finished.call("run")
+    assert done.returncode == 0
+    for name in STAGES:
+        assert f"{name}: cached" in done.stderr
+    assert "started" not in done.stderr
+
+
+def test_a_change_of_the_rate_trains_again_and_prepares_no_data(finished, fork) -> None:
+    project = fork("changed", ("doctor", "plan", "data", "train"))
+    done = project.call("train", "train.optimizer.lr=0.002", "train.duration=10 steps")
+    assert done.returncode == 0, done.stderr
+    assert "data: cached" in done.stderr
+    assert "train: started" in done.stderr
+
+
+def test_the_model_learned_more_than_the_alphabet(finished) -> None:
+    evaluation = json.loads((finished.artifact("evaluate") / "evaluation.json").read_text())
+    for split in ("validation", "test"):
+        loss = evaluation["splits"][split]["loss"]
+        assert loss < math.log(320) - 2
+
+
+def test_the_export_loads_elsewhere(finished) -> None:
+    import torch
+    import transformers
+
+    from trainwright.model.bundle import load_bundle
+
+    directory = finished.artifact("export") / "huggingface"
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    ours, own_tokenizer = load_bundle(finished.artifact("train"))
+    text = "alpha beta gamma (x) = 12"
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    assert ids[0].tolist() == own_tokenizer.encode(text).ids
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, ours.logits(ours(ids)), atol=1e-4, rtol=0)
+
+
+def test_the_served_answer_is_kept(finished) -> None:
+    answer = json.loads((finished.artifact("serve") / "answer.json").read_text())
+    assert answer["response"]["choices"][0]["text"]
+    assert answer["response"]["usage"]["completion_tokens"] == 8
+
+
+def test_json_says_where_everything_is(finished) -> None:
+    document = finished.json("run")
+    assert document["schema"] == "trainwright.run/1"
+    assert list(document["artifacts"]) == list(STAGES)
+    assert document["artifacts"]["train"]["summary"]["steps"] == 150
+
+
+def test_a_damaged_dataset_is_named(finished, fork) -> None:
+    project = fork("damaged", ("doctor", "plan", "data"))
+    shard = next(project.artifact("data").glob("train-*.tokens"))
+    data = bytearray(shard.read_bytes())
+    data[7] ^= 255
+    shard.write_bytes(data)
+    done = project.call("train")
+    assert done.returncode == 4
+    assert str(shard) in done.stderr
+    assert "sha256" in done.stderr
+    assert "Traceback" not in done.stderr
