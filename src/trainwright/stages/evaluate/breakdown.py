@@ -39,9 +39,9 @@ def by_document_size(split: TokenSplit, costs: NDArray[np.float32], *, documents
 
 
 def by_context(costs: NDArray[np.float32], *, sequence_tokens: int) -> list[dict[str, Any]]:
-    """Nats per token by how many tokens of its window the model saw before it: 1, 2-3, 4-7, ... up to the window."""
+    """Nats per token by how many tokens of its window the model saw: 1, 2-3, 4-7, ..., the last up to the window."""
     seen = np.arange(len(costs)) % sequence_tokens + 1
-    edges = [2**n for n in range(math.ceil(math.log2(sequence_tokens + 1)))]
+    edges = [2**n for n in range(sequence_tokens.bit_length()) if 2**n < max(sequence_tokens, 2)]
     rows = []
     for low, high in pairwise((*edges, sequence_tokens + 1)):
         here = costs[(seen >= low) & (seen < high)]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainwright.core.units import format_bytes, format_seconds
+from trainwright.hardware.probes import Probes
 from trainwright.hardware.record import Machine
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, Section, Table
@@ -93,20 +94,30 @@ def _machine(record: Machine) -> Iterator[Block]:
     if record.probes is not None:
         numbers = [(say.title(name), say.number(name, item)) for name, item in record.probes.flat().items()]
         yield Facts(title=f"Probes ({record.probes.threads} threads)", facts=numbers)
-        groups = []
-        for dtype in record.probes.dtypes():
-            for probe in (p for p in record.probes.matmul if p.dtype == dtype):
-                shape = f"{dtype} {probe.tokens}×{probe.inputs}×{probe.outputs} {probe.direction.replace('_', ' ')}"
-                segment = Segment(name=shape, value=probe.flops_per_s, tone=0 if dtype == "fp32" else 1)
-                groups.append((shape, [Bar(segments=[segment], text=say.rate(probe.flops_per_s, "FLOP/s"))]))
-        if groups:
-            chart = Bars(
-                title="Matrix products", x_title="FLOP/s", groups=groups, format=lambda value: say.rate(value, ""),
-                legend=[(dtype, 0 if dtype == "fp32" else 1, False) for dtype in record.probes.dtypes()],
-            )  # fmt: skip
-            yield Figure(views=[("", chart)], wide=True)
+        if record.probes.matmul:
+            yield _products(record.probes)
     if record.findings:
         yield _findings(record)
+
+
+def _products(probes: Probes) -> Figure:
+    """The rate of each shape's forward product, a bar per precision."""
+    tones = {dtype: tone for tone, dtype in enumerate(probes.dtypes())}
+    by_shape: dict[str, list[Bar]] = {}
+    for probe in probes.matmul:
+        if probe.direction == "forward":
+            segment = Segment(name=probe.dtype, value=probe.flops_per_s, tone=tones[probe.dtype])
+            bar = Bar(segments=[segment], text=say.rate(probe.flops_per_s, "FLOP/s"), label=probe.dtype)
+            by_shape.setdefault(f"{probe.tokens} × {probe.inputs} × {probe.outputs}", []).append(bar)
+    chart = Bars(
+        title="Matrix products",
+        x_title="FLOP/s",
+        groups=list(by_shape.items()),
+        format=lambda value: say.rate(value, "").rstrip(),
+        legend=[(dtype, tone, False) for dtype, tone in tones.items()],
+    )
+    note = "Rows × inputs × outputs of a forward product; those of the backward pass stand in machine.json."
+    return Figure(views=[("", chart)], note=note, wide=True)
 
 
 def _findings(record: Machine) -> Table:
