@@ -10,39 +10,16 @@ from trainwright.core.units import format_count
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 
-
-def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], dtype: str) -> str:
-    """The text of ``README.md``, with the metadata header that model hubs read.
-
-    Args:
-        recipe: what the model was made from.
-        spec: its shape.
-        summary: of the trained artefact; what it lacks is left out.
-        dtype: of the stored weights.
-    """
-    rows = [
-        ("parameters", _count(summary.get("parameters"))),
-        ("family", spec.family),
-        ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
-        ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
-        ("vocabulary", f"{spec.vocabulary:,}"),
-        ("context", f"{spec.context_tokens:,} tokens"),
-        ("weights stored in", dtype),
-        ("trained on", _tokens(summary)),
-        ("validation loss", _number(summary.get("validation_loss"), "nats per token")),
-        ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
-    ]
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
-    sources = "\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources)
-    return f"""---
+_CARD = """\
+---
 library_name: transformers
 pipeline_tag: text-generation
 tags: [trainwright]
 ---
 
-# {recipe.name}
+# {name}
 
-A decoder-only language model, trained from {_origin(recipe)} with Trainwright.
+A decoder-only language model, trained from {origin} with Trainwright.
 
 | | |
 |---|---|
@@ -52,9 +29,7 @@ A decoder-only language model, trained from {_origin(recipe)} with Trainwright.
 
 {sources}
 
-Split by a hash of each document: {recipe.data.split.train:g} to train on, {recipe.data.split.validation:g} to validate
-on, {recipe.data.split.test:g} to test on; documents that are equal after cleaning were \
-{"kept once" if recipe.data.dedup == "exact" else "all kept"}.
+{split}
 
 ## Use
 
@@ -80,8 +55,37 @@ Unknown: the licences of the training data were not recorded. Find them out befo
 """
 
 
-def _origin(recipe: Recipe) -> str:
-    return "scratch" if recipe.model.init_from is None else "the weights of another model"
+def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], dtype: str) -> str:
+    """The text of ``README.md``, with the metadata header that model hubs read.
+
+    Args:
+        recipe: what the model was made from.
+        spec: its shape.
+        summary: of the trained artefact; what it lacks is left out.
+        dtype: of the stored weights.
+    """
+    rows = [
+        ("parameters", _count(summary.get("parameters"))),
+        ("family", spec.family),
+        ("layers, width, feed-forward", f"{spec.layers}, {spec.width}, {spec.ffn_width}"),
+        ("heads (key/value heads) of size", f"{spec.heads} ({spec.kv_heads}) of {spec.head_size}"),
+        ("vocabulary", f"{spec.vocabulary:,}"),
+        ("context", f"{spec.context_tokens:,} tokens"),
+        ("weights stored in", dtype),
+        ("trained on", _tokens(summary)),
+        ("validation loss", _number(summary.get("validation_loss"), "nats per token")),
+        ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
+    ]
+    split = recipe.data.split
+    equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
+    return _CARD.format(
+        name=recipe.name,
+        origin="scratch" if recipe.model.init_from is None else "the weights of another model",
+        table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
+        sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
+        split=f"Split by a hash of each document: {split.train:g} to train on, {split.validation:g} to validate on, "
+        f"{split.test:g} to test on; documents that are equal after cleaning {equal}.",
+    )
 
 
 def _source(source: Mapping[str, Any]) -> str:
