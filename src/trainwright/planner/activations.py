@@ -29,6 +29,7 @@ class MicroBatch:
     dtype: str
     device_kind: str
     document_masking: bool = False
+    compiled: bool = False
 
     @property
     def tokens(self) -> int:
@@ -60,8 +61,8 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """What one block keeps: norms with their results, attention, feed-forward, and weights where they were cast."""
     tokens, size = batch.tokens, batch.element_bytes
     normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
-    # Gated: gate, up, silu(gate) and their product. Plain: before and after the activation.
-    feed_forward = (4 if model.gated else 2) * tokens * model.ffn_width * size
+    # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
+    feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size
     casts = 0 if size == 4 else block_matrix_parameters(model) // model.layers * size
     return normed + _attention_bytes(model, batch) + feed_forward + casts
 
@@ -69,9 +70,11 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """RMSNorm: input and normalised input in fp32 and one statistic. LayerNorm: input and two statistics.
 
-    The weights count where they were cast.
+    The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
     """
     tokens, size = batch.tokens, batch.element_bytes
+    if batch.compiled:
+        return tokens * (model.width * size + 4)
     if model.norm == "rmsnorm":
         return tokens * (2 * 4 * model.width + 4) + (0 if size == 4 else model.width * size)
     statistic = size if batch.device_kind == "cpu" else 4
@@ -105,12 +108,16 @@ def chunk_tokens(vocabulary: int) -> int:
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """The most that the loss holds at once: gradients of hidden states and head, the cast head, chunks of logits.
+    """The most that the loss holds at once, for one chunk of logits after the other.
 
-    Four tensors of a chunk's logits are alive together: logits, log-probabilities, the gradient and its masked copy.
+    Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast. Beside them either
+    logits and log-probabilities in fp32, or one of these, the head's gradient of this chunk and two narrow products;
+    in reduced precision also the logits in that precision.
     """
     size = batch.element_bytes
     rows = min(batch.tokens, chunk_tokens(model.vocabulary))
     head = model.vocabulary * model.width
-    cast = 0 if size == 4 else head * size
-    return batch.tokens * model.width * size + head * 4 + cast + 3 * 4 * rows * model.vocabulary + head * size
+    reduced = 0 if size == 4 else size
+    softmax = rows * model.vocabulary * (8 + reduced)
+    products = rows * model.vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
+    return batch.tokens * model.width * size + head * (4 + reduced) + max(softmax, products)

@@ -27,6 +27,7 @@ class Device:
     rates: Rates
     memory_available_bytes: float
     process: Process
+    compiled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +58,7 @@ def evaluate(model: ModelSpec, workload: Workload, device: Device, *, sequences:
         sequences=sequences, sequence_tokens=workload.sequence_tokens, dtype=workload.precision,
         device_kind=device.kind,
         document_masking=workload.document_masking,
+        compiled=device.compiled,
     )  # fmt: skip
     accumulation = -(-workload.batch_sequences // sequences)
     memory = predict_memory(model, workload, batch, device.process, accumulation=accumulation)

@@ -25,6 +25,8 @@ MODEL_ERROR = (0.87, 1.15)
 """The range around an estimate that rests on probes: what the step-time model has been seen to miss by."""
 UNPROBED_ERROR = (0.4, 3.0)
 """The same where nothing was measured."""
+NEAR_TOKENS = 2048
+"""Memory probes are matched with the model's blocks at about so many tokens, which is what the doctor probes."""
 CPU_CLOCK_HZ = 2.5e9
 CPU_BYTES_PER_S = 10e9
 """Per core; what one core of a server streams."""
@@ -83,8 +85,9 @@ def _probed(machine: Machine, probes: Probes, model: ModelSpec, *, tokens: int, 
         bytes_per_s=probes.flat()["memory_bytes_per_s"], flops_per_s=peaks, source="measured here",
     )  # fmt: skip
     batch = MicroBatch(
-        sequences=1, sequence_tokens=tokens, dtype=probes.growth[0].dtype, device_kind=probes.device_kind
-    )
+        sequences=max(1, NEAR_TOKENS // tokens), sequence_tokens=tokens, dtype=probes.growth[0].dtype,
+        device_kind=probes.device_kind,
+    )  # fmt: skip
     process = process_from(probes.growth, probes.baseline_bytes, near_bytes=block_bytes(model, batch))
     if cuda:
         process = replace(process, waste=0.0)
@@ -104,7 +107,7 @@ def _probed(machine: Machine, probes: Probes, model: ModelSpec, *, tokens: int, 
     return Local(
         device=Device(
             kind=probes.device_kind, rates=Probed(probes=probes, compiled=compiled),
-            memory_available_bytes=MEMORY_SHARE * free, process=_with_compiler(process, compiled),
+            memory_available_bytes=MEMORY_SHARE * free, process=_with_compiler(process, compiled), compiled=compiled,
         ),
         cluster=ClusterSpec(
             node=NodeSpec(device=spec, devices=1, host_memory_bytes=facts.memory_bytes, cpu_cores=facts.cores),
@@ -146,7 +149,7 @@ def _unprobed(facts: MachineFacts, *, compiled: bool, wanted: str) -> Local:
             _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, source)
             for dtype, rate in spec.flops_per_s.items()
         ),
-        _assume("memory bandwidth", spec.bytes_per_s, "bytes/s", origin, source),
+        _assume("memory bandwidth", spec.bytes_per_s, "bytes/s", origin, "datasheet, or 10 GB/s a core"),
         _assume("process before the model", process.baseline_bytes, "bytes", "default", "a process with torch loaded"),
         _assume(
             "range of the time",
@@ -159,7 +162,7 @@ def _unprobed(facts: MachineFacts, *, compiled: bool, wanted: str) -> Local:
     return Local(
         device=Device(
             kind=spec.kind, rates=Datasheet(device=spec), memory_available_bytes=MEMORY_SHARE * available,
-            process=_with_compiler(process, compiled),
+            process=_with_compiler(process, compiled), compiled=compiled,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=spec, devices=1, host_memory_bytes=facts.memory_bytes,
         cpu_cores=facts.cores)),
@@ -195,7 +198,11 @@ def _compile_assumptions(compiled: bool) -> tuple[Assumption, ...]:
 
 def _assume(name: str, value: float | str, unit: str, origin: Origin, source: str) -> Assumption:
     return Assumption(
-        name=name, value=value if isinstance(value, str) else _rounded(value), unit=unit, origin=origin, source=source
+        name=name,
+        value=value if isinstance(value, str) else _rounded(float(value)),
+        unit=unit,
+        origin=origin,
+        source=source,
     )
 
 

@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from trainwright.core.config import load
+from trainwright.planner.audit import audit, ledger_line
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.plan import build_plan
+from trainwright.testing.machine import fake_machine
+
+RECIPE = """
+name: tiny
+model: {layers: 2, width: 128, heads: 2, context_tokens: 128}
+data: {sources: [{kind: python-stdlib}], tokenizer: {vocabulary: 1024}}
+train: {sequence_tokens: 128, batch_tokens: 1024, duration: 100 steps}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE)
+    return build_plan(load(Recipe, files=[path], preset=None, overrides=[], environ={}, ignore=frozenset()).value, fake_machine())
+
+
+def summary(plan, *, slower=1.0, larger=1.0):
+    found = plan.estimate
+    return {
+        "phases": found.run_phases.scaled(slower).as_dict(),
+        "step_phases": found.phases.scaled(slower).as_dict(),
+        "memory": {name: value * larger for name, value in found.memory.as_dict().items()},
+        "tokens_per_s": found.tokens_per_s / slower,
+        "mfu": None,
+        "steps": plan.workload.steps,
+    }
+
+
+def test_a_perfect_prediction_has_ratio_one_everywhere(plan):
+    found = audit(plan, summary(plan))
+    assert found.seconds_ratio == pytest.approx(1)
+    assert found.memory_ratio == pytest.approx(1)
+    assert all(row.ratio is None or row.ratio == pytest.approx(1) for row in found.rows)
+    assert found.rows[0].within
+
+
+def test_a_slow_and_large_run_shows_in_every_row(plan):
+    found = audit(plan, summary(plan, slower=2.0, larger=1.5))
+    by_name = {(row.group, row.quantity): row for row in found.rows}
+    assert found.seconds_ratio == pytest.approx(2)
+    assert by_name["step", "forward"].ratio == pytest.approx(2)
+    assert by_name["memory", "activations"].ratio == pytest.approx(1.5)
+    assert by_name["run", "tokens per second"].ratio == pytest.approx(0.5)
+    assert by_name["run", "training time"].within is False
+
+
+def test_what_was_not_predicted_has_no_ratio(plan):
+    measured = summary(plan)
+    measured["step_phases"]["data_wait"] = 10.0
+    row = next(row for row in audit(plan, measured).rows if (row.group, row.quantity) == ("step", "data_wait"))
+    assert (row.predicted, row.measured, row.ratio) == (0.0, 10.0, None)
+
+
+def test_the_ledger_line_is_json_with_both_numbers(plan):
+    line = json.loads(json.dumps(ledger_line(plan, audit(plan, summary(plan)), run="abc", finished_unix_s=1.0)))
+    predicted, measured = line["rows"]["run/training time"]
+    assert predicted == pytest.approx(measured)
+    assert line["model"]["width"] == 128
+    assert line["device"] == "Ideal CPU"
+
+
+def test_a_summary_without_its_keys_is_refused(plan):
+    with pytest.raises(KeyError):
+        audit(plan, {})

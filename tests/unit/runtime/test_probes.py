@@ -1,0 +1,87 @@
+"""Probes run on small shapes here; what they time is checked, not how long it takes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from trainwright.core.errors import MachineError
+from trainwright.hardware.probes import Timing
+from trainwright.runtime import probes
+from trainwright.runtime.stopwatch import Stopwatch
+
+
+@pytest.fixture
+def watch():
+    return Stopwatch(torch.device("cpu"), budget_s=0.0)
+
+
+class Recording(Stopwatch):
+    """Keeps what the timed calls return."""
+
+    def __init__(self):
+        super().__init__(torch.device("cpu"), budget_s=0.0)
+        self.results = []
+
+    def time(self, call, *, prepare=None):
+        if prepare is not None:
+            prepare()
+        self.results.append(call())
+        return Timing(median_s=1.0, low_s=1.0, high_s=1.0, repetitions=1)
+
+
+def test_the_three_products_have_the_shapes_of_a_linear_layer(monkeypatch):
+    monkeypatch.setattr(probes, "CPU_LINEARS", ((6, 4, 10),))
+    watch = Recording()
+    found = list(probes.probe_matmuls(watch, ("fp32", "bf16")))
+    assert [probe.direction for probe in found] == ["forward", "grad_input", "grad_weight"] * 2
+    assert [tuple(result.shape) for result in watch.results] == [(6, 10), (6, 4), (10, 4)] * 2
+    assert found[0].flops_per_s == 2 * 6 * 4 * 10
+
+
+def test_large_fp32_products_are_left_to_the_small_ones(monkeypatch):
+    monkeypatch.setattr(probes, "CPU_LINEARS", ((6, 4, 10),))
+    monkeypatch.setattr(probes, "FP32_LARGEST", 100)
+    assert {probe.dtype for probe in probes.probe_matmuls(Recording(), ("fp32", "bf16"))} == {"bf16"}
+    assert {probe.dtype for probe in probes.probe_matmuls(Recording(), ("fp32",))} == {"fp32"}
+
+
+def test_bandwidth_counts_three_arrays(monkeypatch):
+    monkeypatch.setattr(probes, "CPU_WORKING_SETS", (1200,))
+    watch = Recording()
+    (found,) = probes.probe_bandwidth(watch)
+    assert watch.results[0].shape == (100,)
+    assert found.bytes_per_s == 1200
+
+
+def test_attention_runs_forward_and_backward(monkeypatch, watch):
+    monkeypatch.setattr(probes, "ATTENTIONS", ((2, 2, 8, 4),))
+    seen = []
+
+    def attend(query, key, value):
+        seen.append(query.shape)
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+    (found,) = probes.probe_attention(watch, ("fp32",), attend)
+    assert seen[0] == (2, 2, 8, 4)
+    assert found.forward_flops == 4 * 2 * 2 * 8 * 8 * 4
+    assert found.backward.median_s > 0
+
+
+def test_updates_change_what_they_time(monkeypatch, watch):
+    assert probes.probe_update(watch, parameters=1 << 19).parameters == 1 << 19
+    monkeypatch.setattr(probes, "MUON_MATRICES", ((8, 4),))
+    (muon,) = probes.probe_muon(watch)
+    assert (muon.rows, muon.columns) == (8, 4)
+    assert probes.probe_launch_s(watch, operations=3) > 0
+
+
+def test_the_disk_probe_leaves_nothing_behind(tmp_path):
+    found = probes.probe_disk(tmp_path / "new", size_bytes=2 << 20)
+    assert min(found.write_s, found.read_s, found.digest_s) > 0
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_disk_that_cannot_be_written_is_the_machines_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot write"):
+        probes.probe_disk(tmp_path / "file" / "below")
