@@ -122,5 +122,7 @@ def _block(dtype: str, family: str) -> BlockProbe:
 def _growth(layers: int) -> GrowthProbe:
     model = fake_model(layers=layers)
     batch = MicroBatch(sequences=4, sequence_tokens=512, dtype="bf16", device_kind="cpu")
-    grown = 4 * total_parameters(model) + (1 + WASTE) * saved_bytes(model, batch) + TRANSIENT * block_bytes(model, batch)
+    grown = (
+        4 * total_parameters(model) + (1 + WASTE) * saved_bytes(model, batch) + TRANSIENT * block_bytes(model, batch)
+    )
     return GrowthProbe(model=model, dtype="bf16", sequences=4, sequence_tokens=512, grown_bytes=round(grown))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fixtures.planned_models import SHAPES
 
+from fixtures.planned_models import SHAPES
 from trainwright.planner.layout import Device
 from trainwright.planner.memory import Process
 from trainwright.planner.rates import Probed

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures.planned_models import GPT2, LLAMA
 
+from fixtures.planned_models import GPT2, LLAMA
 from trainwright.model.attention import WHOLE_SCORES_TOKENS as MODEL_WHOLE_SCORES
 from trainwright.model.decoder import Decoder
 from trainwright.model.losses import chunk_tokens as model_chunk_tokens

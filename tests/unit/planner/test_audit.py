@@ -2,25 +2,15 @@ import json
 
 import pytest
 
-from trainwright.core.config import load
+from fixtures.planned_recipe import planned_recipe
 from trainwright.planner.audit import audit, ledger_line
-from trainwright.spec.recipe import Recipe
 from trainwright.stages.plan import build_plan
 from trainwright.testing.machine import fake_machine
-
-RECIPE = """
-name: tiny
-model: {layers: 2, width: 128, heads: 2, context_tokens: 128}
-data: {sources: [{kind: python-stdlib}], tokenizer: {vocabulary: 1024}}
-train: {sequence_tokens: 128, batch_tokens: 1024, duration: 100 steps}
-"""
 
 
 @pytest.fixture
 def plan(tmp_path):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(RECIPE)
-    return build_plan(load(Recipe, files=[path], preset=None, overrides=[], environ={}, ignore=frozenset()).value, fake_machine())
+    return build_plan(planned_recipe(tmp_path), fake_machine())
 
 
 def summary(plan, *, slower=1.0, larger=1.0):

@@ -1,6 +1,6 @@
 import pytest
-from fixtures.planned_models import LLAMA
 
+from fixtures.planned_models import LLAMA
 from trainwright.planner.estimate import Surroundings, bottleneck, estimate, step_parts
 from trainwright.planner.flops import training_flops_per_token
 from trainwright.planner.layout import evaluate

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures.planned_models import LLAMA
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from fixtures.planned_models import LLAMA
 from trainwright.model.decoder import Decoder
 from trainwright.planner.flops import count_flops, training_flops_per_token
 

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 from fixtures.planned_models import LLAMA
-
 from trainwright.planner.layout import choose, evaluate, micro_batches
 
 

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from fixtures.planned_models import LLAMA
 
+from fixtures.planned_models import LLAMA
 from trainwright.core.errors import MachineError
 from trainwright.hardware.nvidia import Gpu
 from trainwright.hardware.record import Machine

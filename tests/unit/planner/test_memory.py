@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures.planned_models import LLAMA
 
+from fixtures.planned_models import LLAMA
 from trainwright.model.decoder import Decoder
 from trainwright.planner.activations import MicroBatch, block_bytes, loss_bytes, saved_bytes
 from trainwright.planner.memory import Process, optimizer_bytes, predict_memory, process_from

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from fixtures.planned_models import LLAMA
 
+from fixtures.planned_models import LLAMA
 from trainwright.hardware.catalogue import device as catalogue
 from trainwright.hardware.prices import checked, price_list
 from trainwright.planner.money import rental

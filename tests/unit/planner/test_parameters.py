@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures.planned_models import GPT2, LLAMA
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from fixtures.planned_models import GPT2, LLAMA
 from trainwright.model.decoder import Decoder
 from trainwright.planner.parameters import block_matrices, block_matrix_parameters, parameter_counts, total_parameters
 

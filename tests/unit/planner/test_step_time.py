@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from fixtures.planned_models import LLAMA
 
+from fixtures.planned_models import LLAMA
 from trainwright.planner.activations import MicroBatch
 from trainwright.planner.flops import count_flops
 from trainwright.planner.parameters import block_matrices, block_matrix_parameters, total_parameters

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from fixtures.planned_models import GPT2, LLAMA
 
+from fixtures.planned_models import GPT2, LLAMA
 from trainwright.planner.parameters import block_matrix_parameters
 from trainwright.planner.traffic import block_traffic
 

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+from trainwright.cli import doctor as command
+from trainwright.cli import main as cli
+from trainwright.hardware.record import Machine, machine_text
+from trainwright.stages.doctor import stage
+from trainwright.testing.machine import fake_facts, fake_probes
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """Doctor of the ideal machine; counts how often it was measured."""
+    calls = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(stage, "gather", lambda folder: fake_facts())
+    monkeypatch.setattr(stage, "measure", lambda **kwargs: calls.append(kwargs) or fake_probes())
+    (tmp_path / "r.yaml").write_text(
+        "name: r\nmodel: {layers: 1, width: 64, heads: 1}\ndata: {sources: [{kind: python-stdlib}]}\n"
+    )
+    return calls
+
+
+def test_without_a_recipe_it_measures_and_prints(measured, capsys, tmp_path):
+    assert cli.main(["doctor", "--quiet"]) == 0
+    text = capsys.readouterr().out
+    assert "Ideal CPU, 4 cores" in text
+    assert "matrix products, bf16" in text
+    assert "nothing to mend" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["r.yaml"]
+
+
+def test_with_a_recipe_the_record_is_kept_and_measured_once(measured, capsys):
+    for _ in range(2):
+        assert cli.main(["doctor", "r.yaml", "--json"]) == 0
+    assert len(measured) == 1
+    assert cli.main(["doctor", "r.yaml", "--again", "--quiet", "--json"]) == 0
+    assert len(measured) == 2
+
+
+def test_json_is_the_record(measured, capsys):
+    assert cli.main(["doctor", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record.pop("schema") == "trainwright.doctor/1"
+    assert record == json.loads(machine_text(Machine(facts=fake_facts(), probes=fake_probes())))
+
+
+def test_rows_say_what_is_missing():
+    rows = dict(command.fact_rows(fake_facts()))
+    assert rows["torch"] == "2.13.0+cpu"
+    assert rows["memory"] == "16 GiB of 16 GiB available"

@@ -1,0 +1,56 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.artifact.events import Events
+from trainwright.core.errors import DataError
+from trainwright.core.records import to_json
+from trainwright.stages.audit import run
+from trainwright.stages.plan import build_plan
+from trainwright.testing.machine import fake_machine
+
+
+@pytest.fixture
+def audited(tmp_path):
+    plan = build_plan(planned_recipe(tmp_path), fake_machine())
+    found = plan.estimate
+    (tmp_path / "plan.json").write_text(json.dumps(to_json(plan)))
+    out = tmp_path / "workspace" / "audit.partial"
+    out.mkdir(parents=True)
+
+    def call(fingerprint="abc", **changes):
+        summary = {
+            "phases": found.run_phases.scaled(1.1).as_dict(), "step_phases": found.phases.scaled(1.1).as_dict(),
+            "memory": found.memory.as_dict(), "tokens_per_s": 1.0, "mfu": 0.1,
+        }  # fmt: skip
+        (tmp_path / "summary.json").write_text(json.dumps(summary | changes))
+        artifact = SimpleNamespace(file=lambda name: tmp_path / name, manifest=SimpleNamespace(fingerprint=fingerprint))
+        with Events(None, run="t") as events:
+            return run(planned_recipe(tmp_path), {"plan": artifact, "train": artifact}, out, events), out
+
+    return call
+
+
+def test_rows_are_written_and_the_ledger_gets_its_line(audited):
+    result, out = audited()
+    assert result.summary["seconds_ratio"] == pytest.approx(1.1, abs=1e-3)
+    assert result.summary["memory_ratio"] == pytest.approx(1.0)
+    rows = json.loads((out / "audit.json").read_text())["rows"]
+    assert {"run", "step", "whole run", "memory"} == {row["group"] for row in rows}
+    (line,) = (out.parent / "ledger.jsonl").read_text().splitlines()
+    assert json.loads(line)["run"] == "abc"
+
+
+def test_a_run_that_is_audited_again_counts_once(audited):
+    audited()
+    audited()
+    _, out = audited("another")
+    lines = [json.loads(line) for line in (out.parent / "ledger.jsonl").read_text().splitlines()]
+    assert [line["run"] for line in lines] == ["abc", "another"]
+
+
+def test_a_summary_that_names_unknown_phases_is_refused(audited):
+    with pytest.raises(DataError, match=r"cannot be audited .*sleeping"):
+        audited(phases={"sleeping": 1.0})

@@ -1,0 +1,92 @@
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.core.errors import MachineError, RecipeError
+from trainwright.hardware.record import Machine
+from trainwright.planner.parameters import total_parameters
+from trainwright.stages.plan import build_plan
+from trainwright.testing.machine import fake_facts, fake_machine
+
+
+@pytest.fixture
+def planned(tmp_path):
+    return lambda *overrides, machine=None: build_plan(planned_recipe(tmp_path, *overrides), machine or fake_machine())
+
+
+def test_every_auto_is_resolved(planned):
+    plan = planned()
+    assert plan.workload.precision == "bf16"  # four times as fast on this machine
+    assert plan.parallel.micro_batch_sequences == 8
+    assert plan.parallel.threads == 4
+    assert plan.parallel.compile is False
+    assert plan.workload.steps == 100
+    assert plan.estimate.fits
+    assert plan.model.vocabulary == 1024
+
+
+def test_what_the_recipe_says_is_kept(planned):
+    plan = planned(
+        "train.precision=fp32", "train.exec.micro_batch=3", "train.exec.threads=1", "train.exec.compile=true"
+    )
+    assert plan.workload.precision == "fp32"
+    assert plan.parallel.micro_batch_sequences == 3
+    assert plan.parallel.threads == 1
+    assert plan.parallel.compile is True
+
+
+def test_lengths_follow_from_parameters(planned):
+    plan = planned("train.duration=2 tok/param")
+    assert plan.workload.steps == round(2 * total_parameters(plan.model) / 1024)
+
+
+def test_epochs_need_the_dataset(planned):
+    with pytest.raises(RecipeError, match="not known yet"):
+        planned("train.duration=3 epochs")
+    with pytest.raises(RecipeError, match="shorter than one update"):
+        planned("train.duration=100 tok")
+
+
+def test_long_runs_are_compiled_where_a_compiler_is(planned):
+    assert planned("train.duration=1e6 steps").parallel.compile is True
+    machine = fake_machine()
+    bare = Machine(facts=type(machine.facts)(**{**as_dict(machine.facts), "compiler": None}), probes=machine.probes)
+    assert planned("train.duration=1e6 steps", machine=bare).parallel.compile is False
+
+
+def as_dict(record):
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "change"), [(370 << 20, "train.exec.micro_batch=1"), (100 << 20, "none: lower model.width")]
+)
+def test_what_does_not_fit_says_the_smallest_change(planned, memory_bytes, change):
+    plan = planned("train.exec.micro_batch=8", "model.width=256", machine=fake_machine(memory_bytes=memory_bytes))
+    assert not plan.estimate.fits
+    assert plan.rejected[-1].name == "smallest change that fits"
+    assert plan.rejected[-1].reason.startswith(change)
+
+
+def test_the_change_it_names_does_fit(planned):
+    machine = fake_machine(memory_bytes=370 << 20)
+    advice = planned("train.exec.micro_batch=8", "model.width=256", machine=machine).rejected[-1].reason.split()
+    assert planned("model.width=256", *advice, machine=machine).estimate.fits
+
+
+def test_rented_devices_are_those_of_the_recipe(planned):
+    plan = planned('plan.rent_on=["h100-sxm"]')
+    assert [rental.device for rental in plan.rentals] == ["h100-sxm"]
+    with pytest.raises(RecipeError, match=r"unknown device .*did you mean"):
+        planned('plan.rent_on=["h10"]')
+
+
+def test_cuda_is_not_planned_where_there_is_none(planned):
+    with pytest.raises(MachineError, match="no CUDA device"):
+        planned("train.exec.device=cuda")
+
+
+def test_a_machine_that_was_not_measured_is_planned_with_defaults(planned):
+    plan = planned(machine=Machine(facts=fake_facts()))
+    assert plan.estimate.fits
+    assert "default" in {entry.origin for entry in plan.estimate.assumptions}
+    assert "probed" not in {entry.origin for entry in plan.estimate.assumptions}

@@ -1,0 +1,45 @@
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.artifact.events import Events
+from trainwright.core.errors import DoesNotFit
+from trainwright.core.records import from_json
+from trainwright.hardware.record import machine_text
+from trainwright.spec.plan import Plan
+from trainwright.stages.plan import build_plan, run
+from trainwright.testing.machine import fake_machine
+
+
+@pytest.fixture
+def planned(tmp_path):
+    def call(machine):
+        (tmp_path / "machine.json").write_bytes(machine_text(machine))
+        doctor = SimpleNamespace(file=lambda name: tmp_path / name)
+        with Events(None, run="t") as events:
+            return run(planned_recipe(tmp_path), {"doctor": doctor}, tmp_path, events)
+
+    return call
+
+
+def test_the_plan_is_written_and_reads_back(planned, tmp_path):
+    result = planned(fake_machine())
+    plan = from_json(Plan, json.loads((tmp_path / "plan.json").read_text()), where="plan.json")
+    assert plan == build_plan(planned_recipe(tmp_path), fake_machine())
+    assert result.summary["precision"] == plan.workload.precision
+    assert result.summary["seconds"] == plan.estimate.seconds.mid
+
+
+def test_what_does_not_fit_stops_here_with_its_advice(planned, tmp_path):
+    with pytest.raises(DoesNotFit, match=r"does not fit in memory \(seen .*expected at most .*\); try: none"):
+        planned(fake_machine(memory_bytes=100 << 20))
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_planning_loads_no_torch():
+    code = "import sys, trainwright.stages.plan; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
