@@ -14,11 +14,11 @@ from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
 from trainwright.spec.model import ModelSpec
 
-Mask = Bool[Tensor, "batch one seq keys"] | Float[Tensor, "batch one seq keys"]
+Mask = Bool[Tensor, "#batch 1 seq keys"] | Float[Tensor, "#batch 1 seq keys"]
 """True, or 0, where a token may look; False, or -inf, where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
-Rotary = tuple[Float[Tensor, "batch one seq half"], Float[Tensor, "batch one seq half"]]
+Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
 
 WHOLE_SCORES_TOKENS = 1024
 """Longest sequence whose scores are made whole when training on a CPU."""
@@ -40,7 +40,7 @@ class RotaryTable(nn.Module):
         self.register_buffer("cosines", angles.cos().float(), persistent=False)
         self.register_buffer("sines", angles.sin().float(), persistent=False)
 
-    def forward(self, positions: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Rotary:
+    def forward(self, positions: Int[Tensor, "#batch seq"], dtype: torch.dtype) -> Rotary:
         """Cosines and sines of these positions, one for each pair of a head."""
         return self.cosines[positions].to(dtype).unsqueeze(1), self.sines[positions].to(dtype).unsqueeze(1)
 
@@ -107,7 +107,7 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries
     return torch.matmul(torch.softmax(scores, dim=-1), value)
 
 
-def document_mask(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch one seq keys"]:
+def document_mask(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch 1 seq seq"]:
     """True where a token may look: at itself and earlier tokens of its own document."""
     seq = documents.shape[1]
     same = documents[:, :, None] == documents[:, None, :]

@@ -65,7 +65,7 @@ class KVCache:
         from_start = torch.arange(positions.shape[1], device=positions.device)
         self._plain_causal = positions.shape[1] == self._visible and bool((positions == from_start).all())
 
-    def mask(self) -> Float[Tensor, "batch one seq keys"] | None:
+    def mask(self) -> Float[Tensor, "batch 1 seq keys"] | None:
         """0 where a selected token may look (at positions up to its own) and -inf elsewhere, to be added to scores.
 
         None where no mask is needed: one sequence's next token sees all that is held, and sequences that start at

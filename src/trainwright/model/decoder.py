@@ -74,7 +74,7 @@ class Decoder(nn.Module):
         self,
         tokens: Int[Tensor, "batch seq"],
         *,
-        positions: Int[Tensor, "batch seq"] | None = None,
+        positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
     ) -> Float[Tensor, "batch seq width"]:

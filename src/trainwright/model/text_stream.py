@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from tokenizers import Tokenizer
 
@@ -70,6 +71,14 @@ def _decoder_kinds(tokenizer: Tokenizer) -> tuple[set[str], bool]:
     return kinds, spaces
 
 
+@runtime_checkable
+class ByteTable(Protocol):
+    """The bytes of each token."""
+
+    def __getitem__(self, token: int, /) -> bytes:
+        """The bytes of one token."""
+
+
 class TextStream:
     """Turns the tokens of one answer into text that can be shown at once.
 
@@ -77,7 +86,7 @@ class TextStream:
     tokens decide. What is given out never depends on how the text was cut into tokens.
     """
 
-    def __init__(self, token_bytes: TokenBytes, stop: tuple[str, ...]) -> None:
+    def __init__(self, token_bytes: ByteTable, stop: tuple[str, ...]) -> None:
         self._token_bytes = token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stop = stop
