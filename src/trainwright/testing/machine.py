@@ -67,7 +67,9 @@ def fake_probes() -> Probes:
         device_name="Ideal CPU",
         threads=4,
         matmul=tuple(
-            MatmulProbe(dtype=dtype, direction=direction, tokens=m, inputs=k, outputs=n, timing=_exactly(2 * m * k * n / rate))
+            MatmulProbe(
+                dtype=dtype, direction=direction, tokens=m, inputs=k, outputs=n, timing=_exactly(2 * m * k * n / rate)
+            )
             for dtype, rate in FLOPS_PER_S.items()
             for direction in DIRECTIONS
             for m, k, n in ((1024, 256, 256), (2048, 512, 2048))

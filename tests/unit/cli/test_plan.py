@@ -54,7 +54,10 @@ def test_an_unmeasured_machine_is_planned_and_told_how_to_measure(recipe, on, ca
 
 
 def test_facts_of_this_machine_are_enough(recipe):
-    code = "import sys; from trainwright.cli.main import main; c = main(['plan', 'r.yaml', '-q']); sys.exit(9 if 'torch' in sys.modules else c)"
+    code = (
+        "import sys; from trainwright.cli.main import main; code = main(['plan', 'r.yaml', '-q'])\n"
+        "sys.exit(9 if 'torch' in sys.modules else code)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode in (0, 1)
 
 

@@ -22,7 +22,8 @@ def child(tmp_path, monkeypatch):
 
 def test_progress_is_told_and_the_record_comes_back(child, tmp_path):
     child(
-        f"import json\nprint(json.dumps('one'))\nprint(json.dumps('two'))\nprint(json.dumps({to_json(fake_probes())!r}))"
+        "import json\nprint(json.dumps('one'))\nprint(json.dumps('two'))\n"
+        f"print(json.dumps({to_json(fake_probes())!r}))"
     )
     said = []
     assert process.measure(threads=1, folder=tmp_path, say=said.append) == fake_probes()
@@ -43,7 +44,8 @@ def test_a_killed_child_is_an_error_too(child, tmp_path):
 
 def test_it_is_started_with_this_python(child, tmp_path):
     child(
-        f"import sys\nassert sys.executable == {sys.executable!r}, sys.executable\nassert sys.argv[1] == '3'\nsys.exit('fine')"
+        f"import sys\nassert sys.executable == {sys.executable!r}, sys.executable\n"
+        "assert sys.argv[1] == '3'\nsys.exit('fine')"
     )
     with pytest.raises(MachineError, match="fine"):
         process.measure(threads=3, folder=tmp_path, say=lambda name: None)
