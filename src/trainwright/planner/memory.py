@@ -3,8 +3,9 @@
 Classes are those of ``MemoryUse``, as the trainer measures them: on a CPU the total is the resident memory of the
 process, on CUDA what torch's allocator holds plus the context. A run's peak is the largest of four moments:
 
-* loss: everything saved for backward, and the loss's own tensors;
-* backward: saved activations shrink while gradients grow; with accumulation earlier gradients are there from the start;
+* loss: everything saved for backward, and the loss's own tensors; with accumulation also earlier gradients, and on a
+  CPU, whose heap keeps what it held, those of the step before;
+* backward: saved activations shrink while gradients grow;
 * update: gradients, optimizer state and the update's temporaries;
 * the sum of classes as the trainer reports them, which it never shows below.
 """
@@ -89,7 +90,8 @@ def predict_memory(
     saved = saved_bytes(model, batch, recompute=recompute)
     logits = loss_bytes(model, batch)
     transient = (process.transient + recompute) * block_bytes(model, batch) + process.waste * saved
-    earlier = weights if accumulation > 1 else 0
+    # On a CPU the heap keeps what it once held, and the optimizer's state settles in the holes of the first gradients.
+    earlier = weights if accumulation > 1 or batch.device_kind == "cpu" else 0
     moments = (
         earlier + saved + transient + logits,
         weights + _largest_gradient(model) + transient,

@@ -52,8 +52,8 @@ class Rates(Protocol):
     def loss_rest_s(self, *, tokens: int, vocabulary: int, dtype: str) -> float:
         """Softmax, loss and its gradient without the products."""
 
-    def stream_s(self, moved_bytes: float) -> float:
-        """Reading and writing so many bytes in main memory."""
+    def stream_s(self, moved_bytes: float, *, pieces: int = 1) -> float:
+        """Reading and writing so many bytes, in so many tensors one after the other."""
 
     def adamw_s(self, parameters: int) -> float:
         """One AdamW update, clipping included."""
@@ -87,16 +87,17 @@ class Datasheet:
         traffic = block_traffic(model, tokens=tokens, dtype=dtype)
         moved = traffic.backward_bytes if backward else traffic.forward_bytes
         operations = traffic.backward_operations if backward else traffic.forward_operations
-        return max(self.stream_s(_PASSES_OVER_COUNT * moved), operations * DATASHEET_LAUNCH_S)
+        return max(self.stream_s(_PASSES_OVER_COUNT * moved + traffic.cast_bytes), operations * DATASHEET_LAUNCH_S)
 
     def loss_rest_s(self, *, tokens: int, vocabulary: int, dtype: str) -> float:
         """Six passes over fp32 logits: cast, softmax (2), gradient (2), cast."""
         del dtype
         return self.stream_s(6 * 4 * tokens * vocabulary)
 
-    def stream_s(self, moved_bytes: float) -> float:
+    def stream_s(self, moved_bytes: float, *, pieces: int = 1) -> float:
         """Bytes over ``DATASHEET_BANDWIDTH`` of the printed bandwidth."""
-        return moved_bytes / (DATASHEET_BANDWIDTH * self.device.bytes_per_s)
+        least_s = pieces * DATASHEET_LAUNCH_S if moved_bytes else 0.0
+        return max(moved_bytes / (DATASHEET_BANDWIDTH * self.device.bytes_per_s), least_s)
 
     def adamw_s(self, parameters: int) -> float:
         """Reads four numbers and writes three for each parameter (28 bytes); clipping reads two and writes one."""
@@ -118,9 +119,9 @@ class Probed:
     """Rates from measurements on this machine, carried over from the probed shapes to others.
 
     A product's rate is interpolated between the rates of probed shapes, by inverse squared distance between the
-    logarithms
-    of tokens, inputs and outputs. What the blocks do beyond products and attention is the rest of the measured blocks'
-    time, in seconds per byte of ``planner.traffic``'s count, interpolated over the logarithm of tokens x width.
+    logarithms of tokens, inputs and outputs. What the blocks do beyond products, attention and casts of weights is the
+    rest of the measured blocks' time, in seconds per byte of ``planner.traffic``'s count, interpolated over the
+    logarithms of tokens and width.
     """
 
     probes: Probes
@@ -157,7 +158,8 @@ class Probed:
             ((probe.tokens, probe.model.width), self._seconds_per_byte(probe, backward=backward))
             for probe in self._blocks(model.family, dtype)
         ]
-        return moved * interpolate((tokens, model.width), known) * (COMPILED_REST if self.compiled else 1.0)
+        between_s = moved * interpolate((tokens, model.width), known) * (COMPILED_REST if self.compiled else 1.0)
+        return between_s + self.stream_s(traffic.cast_bytes, pieces=traffic.casts)
 
     def loss_rest_s(self, *, tokens: int, vocabulary: int, dtype: str) -> float:
         """Softmax, loss and its gradient without the products."""
@@ -175,10 +177,10 @@ class Probed:
             )
         return tokens * vocabulary * interpolate((vocabulary,), known)
 
-    def stream_s(self, moved_bytes: float) -> float:
-        """Reading and writing so many bytes, at the bandwidth of that working set."""
+    def stream_s(self, moved_bytes: float, *, pieces: int = 1) -> float:
+        """Reading and writing so many bytes, at the bandwidth of one tensor's working set."""
         known = [((probe.working_set_bytes,), probe.bytes_per_s) for probe in self.probes.bandwidth]
-        return moved_bytes / interpolate((max(1, round(moved_bytes)),), known) if moved_bytes else 0.0
+        return moved_bytes / interpolate((max(1, round(moved_bytes / pieces)),), known) if moved_bytes else 0.0
 
     def adamw_s(self, parameters: int) -> float:
         """One AdamW update, clipping included."""
@@ -207,7 +209,8 @@ class Probed:
         )  # fmt: skip
         traffic = block_traffic(probe.model, tokens=probe.tokens, dtype=probe.dtype)
         moved = traffic.backward_bytes if backward else traffic.forward_bytes
-        return max(measured - products - attention, 0.05 * measured) / moved
+        casts = self.stream_s(traffic.cast_bytes, pieces=traffic.casts)
+        return max(measured - products - attention - casts, 0.05 * measured) / moved
 
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")

@@ -62,7 +62,9 @@ def backward_times(rates: Rates, model: ModelSpec, batch: MicroBatch, *, recompu
     return PassTimes(
         products=products + (again.products if again else 0.0),
         attention=attention + (again.attention if again else 0.0),
-        rest=rest + (again.rest if again else 0.0) + rates.stream_s(added),
+        rest=rest
+        + (again.rest if again else 0.0)
+        + rates.stream_s(added, pieces=model.layers * len(block_matrices(model)) + 2),
         loss=rates.stream_s(3 * table_bytes),
     )
 
@@ -73,7 +75,7 @@ def update_s(rates: Rates, model: ModelSpec, workload: Workload) -> float:
         return rates.adamw_s(total_parameters(model))
     orthogonalised = block_matrix_parameters(model)
     muon = model.layers * sum(rates.muon_s(rows, columns) for rows, columns in block_matrices(model))
-    clipping = rates.stream_s(12.0 * orthogonalised)
+    clipping = rates.stream_s(12.0 * orthogonalised, pieces=model.layers * len(block_matrices(model)))
     return muon + clipping + rates.adamw_s(total_parameters(model) - orthogonalised)
 
 

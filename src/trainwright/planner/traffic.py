@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.planner.parameters import block_matrix_parameters
+from trainwright.planner.parameters import block_matrices, block_matrix_parameters
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traffic:
-    """Bytes moved and operations launched between the matrix products of all blocks."""
+    """Bytes moved and operations launched between the matrix products of all blocks.
+
+    ``cast_bytes`` are moved in each pass beside the others: weights to reduced precision on the way forward, their
+    gradients to fp32 on the way back. They are as many for one token as for a million.
+    """
 
     forward_bytes: float
     backward_bytes: float
+    cast_bytes: float
+    casts: int
     forward_operations: int
     backward_operations: int
 
@@ -29,20 +35,20 @@ def block_traffic(model: ModelSpec, *, tokens: int, dtype: str) -> Traffic:
 
     Per token and layer: two norms (2 x read, write) and two residual sums (2 x two reads, write) on the width;
     rotation (2 reads, 2 writes) of queries and keys; a transposition of the mixed values; the activation (read, write)
-    and, where it is gated, the product (two reads, write) on the feed-forward width. Weights in reduced precision are
-    cast from fp32 once in each pass.
+    and, where it is gated, the product (two reads, write) on the feed-forward width.
     """
     size = DTYPE_BYTES[dtype]
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     rotated = 4 * (queries + keys) if model.positions == "rope" else 0
     elements = model.layers * (10 * model.width + rotated + 2 * queries + (5 if model.gated else 2) * model.ffn_width)
-    casts = 0 if size == 4 else block_matrix_parameters(model) * (4 + size)
-    forward = float(size * elements * tokens + casts)
-    # Launches on one layer: products 7 (5 without a gate), attention 1, and the elementwise operations counted above.
+    forward = float(size * elements * tokens)
+    # Launches on one layer: products 7 (6 without a gate), attention 1, and the elementwise operations counted above.
     operations = model.layers * (26 if model.gated else 18)
     return Traffic(
         forward_bytes=forward,
         backward_bytes=2 * forward,
+        cast_bytes=0.0 if size == 4 else float(block_matrix_parameters(model) * (4 + size)),
+        casts=model.layers * len(block_matrices(model)),
         forward_operations=operations,
         backward_operations=2 * operations,
     )

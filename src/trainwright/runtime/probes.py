@@ -58,7 +58,7 @@ ATTENTIONS = ((8, 2, 256, 64), (4, 4, 512, 64), (4, 2, 512, 128), (2, 4, 1024, 6
 """(sequences, heads, tokens, head size) of the attention probes."""
 
 
-MUON_MATRICES = ((256, 256), (768, 256), (512, 512), (1536, 512))
+MUON_MATRICES = ((128, 128), (384, 128), (192, 192), (576, 192), (256, 256), (768, 256), (512, 512), (1536, 512))
 """(rows, columns) of the matrices that Muon is timed on."""
 MUON_COUNT = 12
 

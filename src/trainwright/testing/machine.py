@@ -116,8 +116,8 @@ def _block(dtype: str, family: str) -> BlockProbe:
     forward = (flops.linear + flops.attention) / FLOPS_PER_S[dtype]
     return BlockProbe(
         model=model, dtype=dtype, sequences=4, sequence_tokens=512,
-        forward=_exactly(forward + traffic.forward_bytes / BYTES_PER_S),
-        backward=_exactly(2 * forward + traffic.backward_bytes / BYTES_PER_S),
+        forward=_exactly(forward + (traffic.forward_bytes + traffic.cast_bytes) / BYTES_PER_S),
+        backward=_exactly(2 * forward + (traffic.backward_bytes + traffic.cast_bytes) / BYTES_PER_S),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def test_probes_carry_over_to_other_shapes(shape, dtype, backward):
     )
     assert attention == pytest.approx(passes * flops.attention / FLOPS_PER_S[dtype])
     traffic = block_traffic(shape, tokens=600, dtype=dtype)
-    moved = traffic.backward_bytes if backward else traffic.forward_bytes
+    moved = traffic.cast_bytes + (traffic.backward_bytes if backward else traffic.forward_bytes)
     assert PROBED.blocks_rest_s(shape, tokens=600, dtype=dtype, backward=backward) == pytest.approx(moved / BYTES_PER_S)
 
 

@@ -19,9 +19,13 @@ def test_a_pass_is_products_attention_traffic_and_loss(shape, device):
     flops = count_flops(shape, sequences=2, sequence_tokens=512)
     traffic = block_traffic(shape, tokens=1024, dtype="bf16")
     logits_s = 16 * 1024 * shape.vocabulary / BYTES_PER_S
-    expected = (flops.linear + flops.attention + 3 * flops.head) / RATE + traffic.forward_bytes / BYTES_PER_S + logits_s
+    expected = (
+        (flops.linear + flops.attention + 3 * flops.head) / RATE
+        + (traffic.forward_bytes + traffic.cast_bytes) / BYTES_PER_S
+        + logits_s
+    )
     assert forward_times(device.rates, shape, BATCH).total_s == pytest.approx(expected)
-    back = 2 * (flops.linear + flops.attention) / RATE + traffic.backward_bytes / BYTES_PER_S
+    back = 2 * (flops.linear + flops.attention) / RATE + (traffic.backward_bytes + traffic.cast_bytes) / BYTES_PER_S
     tables = 3 * 4 * shape.vocabulary * shape.width / BYTES_PER_S
     measured = backward_times(device.rates, shape, BATCH, recompute=False, first=True).total_s
     assert measured == pytest.approx(back + tables)

@@ -149,5 +149,7 @@ def _recipe_assumptions(recipe: Recipe, model: ModelSpec) -> tuple[Assumption, .
             name="tokens of a validation", value=float(given or DEFAULT_VALIDATION_TOKENS), unit="tokens",
             origin="recipe" if given else "default", source="" if given else "the split's size is not known yet",
         ),
-        Assumption(name="vocabulary", value=float(model.vocabulary), unit="entries", origin="recipe", source="data.tokenizer"),
+        Assumption(
+            name="vocabulary", value=float(model.vocabulary), unit="entries", origin="recipe", source="data.tokenizer"
+        ),
     )  # fmt: skip
