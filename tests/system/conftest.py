@@ -1,4 +1,4 @@
-"""A whole run of a tiny recipe, made once, as a user would make it: through the command line, in a process of its own."""
+"""A whole run of a tiny recipe, made once, as a user would make it: from the command line, in its own process."""
 
 from __future__ import annotations
 

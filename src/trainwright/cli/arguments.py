@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainwright.core.config import Loaded
     from trainwright.spec.recipe import Recipe
 
-RESERVED = frozenset(("TRAINWRIGHT_WORKSPACE", "TRAINWRIGHT_DEBUG"))
+RESERVED = frozenset(("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_WORKSPACE"))
 """Environment variables that are not keys of the recipe."""
 
 _OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")

@@ -96,7 +96,7 @@ def headline(summary: Mapping[str, Any]) -> str:
     return ", ".join(shown[:6])
 
 
-def _number(key: str, value: float) -> str:
+def _number(key: str, value: int | float) -> str:
     if key.endswith("bytes"):
         return format_bytes(value)
     if key.endswith("seconds"):

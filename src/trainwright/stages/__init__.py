@@ -1,1 +1,1 @@
-"""What a recipe is carried out with: one folder each, `run(recipe, inputs, out, events)`; siblings share formats only."""
+"""What carries a recipe out: one folder each, `run(recipe, inputs, out, events)`; siblings share formats only."""
