@@ -41,18 +41,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden) if with_grad else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if with_grad else None
         for start in range(0, hidden.shape[0], size):
-            part, target = hidden[start : start + size], targets[start : start + size]
-            log_probabilities = F.log_softmax(F.linear(part, head).float(), dim=-1)
-            total += F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
-            if grad_hidden is None or grad_weight is None:
-                continue
-            counts = (target != IGNORE).unsqueeze(1).to(hidden.dtype)
-            index = target.clamp_min(0).unsqueeze(1)
-            grad = log_probabilities.exp_()
-            grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype)).to(hidden.dtype)
-            # Targets that do not count are zeroed on the narrow side of each product.
-            torch.mul(grad @ head, counts, out=grad_hidden[start : start + size])
-            grad_weight += grad.T @ (part * counts)
+            rows = slice(start, start + size)
+            grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight)
+            total += _chunk_loss(hidden[rows], head, targets[rows], grads)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 
@@ -61,6 +52,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = grads
         return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
+
+
+def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Summed loss of one chunk; its gradients go into ``grads``: written to the first, added to the second.
+
+    A function of its own, so that a chunk's logits are gone before the next chunk's are made.
+    """
+    log_probabilities = F.log_softmax(F.linear(part, head).float(), dim=-1)
+    loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
+    if grads is None:
+        return loss
+    grad_part, grad_weight = grads
+    counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
+    index = target.clamp_min(0).unsqueeze(1)
+    grad = log_probabilities.exp_()
+    grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype)).to(part.dtype)
+    # Targets that do not count are zeroed on the narrow side of each product.
+    torch.mul(grad @ head, counts, out=grad_part)
+    grad_weight += grad.T @ (part * counts)
+    return loss
 
 
 def linear_cross_entropy(

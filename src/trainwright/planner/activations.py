@@ -111,14 +111,13 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """The most that the loss holds at once, for one chunk of logits after the other.
 
     Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast. Beside them either
-    logits and log-probabilities in fp32, or one of these, the head's gradient of this chunk and two narrow products;
-    in reduced precision also the logits in that precision. While a chunk is made, the one before is still held.
+    logits and log-probabilities in fp32, or one of these with its gradient in reduced precision, the head's gradient
+    of this chunk and two narrow products.
     """
     size = batch.element_bytes
     rows = min(batch.tokens, chunk_tokens(model.vocabulary))
     head = model.vocabulary * model.width
     reduced = 0 if size == 4 else size
-    softmax = rows * model.vocabulary * (8 + reduced)
-    before = rows * model.vocabulary * (4 + reduced) if batch.tokens > rows else 0
+    softmax = rows * model.vocabulary * 8
     products = rows * model.vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
-    return batch.tokens * model.width * size + head * (4 + reduced) + before + max(softmax, products)
+    return batch.tokens * model.width * size + head * (4 + reduced) + max(softmax, products)

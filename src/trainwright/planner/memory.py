@@ -13,6 +13,7 @@ process, on CUDA what torch's allocator holds plus the context. A run's peak is 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ from trainwright.spec.workload import Workload
 
 MASTER_BYTES = 4
 """Parameters, gradients and optimizer states are fp32 whatever the arithmetic."""
+
+STACK_ELEMENTS = 1 << 24
+"""Muon stacks matrices of one shape up to so many elements; a test holds this to the optimizer's own limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +105,7 @@ def predict_memory(
     explained = 2 * weights + optimizer + saved + logits
     return MemoryUse(
         weights=weights, gradients=weights, optimizer=optimizer, activations=saved, logits=logits,
-        workspace=max(peak - explained, process.baseline_bytes),
+        workspace=max(peak - explained, 0.0),
     )  # fmt: skip
 
 
@@ -112,7 +116,9 @@ def _largest_gradient(model: ModelSpec) -> int:
 
 
 def _update_bytes(model: ModelSpec, workload: Workload) -> int:
-    """Muon orthogonalises one matrix at a time: its update, three bf16 factors and the products between them."""
+    """Muon orthogonalises a stack of equal shapes at a time: fp32 directions, and three stacks of them in bf16."""
     if workload.optimizer == "adamw":
         return 0
-    return max(2 * MASTER_BYTES * rows * columns + 3 * 2 * rows * columns for rows, columns in block_matrices(model))
+    sizes = Counter(rows * columns for rows, columns in block_matrices(model))
+    stacks = (max(size, min(STACK_ELEMENTS, model.layers * count * size)) for size, count in sizes.items())
+    return (MASTER_BYTES + 3 * 2) * max(stacks)

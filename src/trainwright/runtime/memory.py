@@ -146,5 +146,5 @@ def measured_use(
     explained = weights + gradients + optimizer + activations + logits
     return MemoryUse(
         weights=weights, gradients=gradients, optimizer=optimizer, activations=activations, logits=logits,
-        workspace=max(peak - explained, baseline_bytes), reserved_unused=unused,
+        workspace=max(peak - explained, 0), reserved_unused=unused,
     )  # fmt: skip

@@ -24,7 +24,6 @@ from trainwright.hardware.probes import (
     DiskProbe,
     MatmulPass,
     MatmulProbe,
-    MuonProbe,
     UpdateProbe,
 )
 from trainwright.runtime.device import DTYPES
@@ -56,11 +55,6 @@ CUDA_WORKING_SETS = (3 * MiB, 48 * MiB, 192 * MiB, 3072 * MiB)
 
 ATTENTIONS = ((8, 2, 256, 64), (4, 4, 512, 64), (4, 2, 512, 128), (2, 4, 1024, 64), (1, 4, 2048, 64))
 """(sequences, heads, tokens, head size) of the attention probes."""
-
-
-MUON_MATRICES = ((128, 128), (384, 128), (192, 192), (576, 192), (256, 256), (768, 256), (512, 512), (1536, 512))
-"""(rows, columns) of the matrices that Muon is timed on."""
-MUON_COUNT = 12
 
 
 def probe_matmuls(watch: Stopwatch, dtypes: tuple[str, ...]) -> Iterator[MatmulProbe]:
@@ -133,20 +127,6 @@ def probe_update(watch: Stopwatch, *, parameters: int) -> UpdateProbe:
         optimizer.step()
 
     return UpdateProbe(parameters=size * len(leaves), timing=watch.time(update))
-
-
-def probe_muon(watch: Stopwatch) -> Iterator[MuonProbe]:
-    """One Muon update of each shape, over so many matrices that a cache does not hold them."""
-    for rows, columns in MUON_MATRICES:
-        leaves = [torch.randn(rows, columns, device=watch.device).requires_grad_() for _ in range(MUON_COUNT)]
-        for leaf in leaves:
-            leaf.grad = torch.randn_like(leaf)
-        optimizer = torch.optim.Muon(leaves, lr=1e-3)
-        whole = watch.time(optimizer.step)
-        timing = replace(
-            whole, **{name: getattr(whole, name) / len(leaves) for name in ("median_s", "low_s", "high_s")}
-        )
-        yield MuonProbe(rows=rows, columns=columns, timing=timing)
 
 
 def probe_launch_s(watch: Stopwatch, *, operations: int = 200) -> float:

@@ -67,11 +67,8 @@ def test_attention_runs_forward_and_backward(monkeypatch, watch):
     assert found.backward.median_s > 0
 
 
-def test_updates_change_what_they_time(monkeypatch, watch):
+def test_updates_and_launches_take_time(watch):
     assert probes.probe_update(watch, parameters=1 << 19).parameters == 1 << 19
-    monkeypatch.setattr(probes, "MUON_MATRICES", ((8, 4),))
-    (muon,) = probes.probe_muon(watch)
-    assert (muon.rows, muon.columns) == (8, 4)
     assert probes.probe_launch_s(watch, operations=3) > 0
 
 

@@ -38,7 +38,7 @@ from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_uni
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.sources import InputFile, corpus_files, tokenizer_digest
 from trainwright.stages.data.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
-from trainwright.stages.data.workers import run_jobs, worker_count
+from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 _EXPANSION = 4
 """Compressed text is taken to be this much larger, for the number of buckets; a wrong guess only makes them larger."""
@@ -286,7 +286,7 @@ class _Preparation:
                 size += len(text)
             if size >= _SAMPLE_BYTES:
                 break
-        choice = choose_engine(self.out / "tokenizer.json", sample)
+        choice = run_apart(partial(choose_engine, self.out / "tokenizer.json"), sample)
         if choice.engine != "gigatoken":
             self.events.message(f"tokenizing with tokenizers, which is slower: {choice.reason}")
         return choice
@@ -315,7 +315,7 @@ class _Preparation:
             )
             for bucket in range(1 << bits)
         ]  # fmt: skip
-        lossy = sum(run_jobs(encode_bucket, jobs, workers=workers, on_done=show))
+        lossy = sum(run_jobs(encode_bucket, jobs, workers=workers, on_done=show, apart=True))
         if lossy:
             self.events.message(f"{lossy:,} documents do not come back byte for byte from this tokenizer's ids")
         return lossy

@@ -24,19 +24,22 @@ def run_jobs(
     *,
     workers: int,
     on_done: Callable[[Job, Result], None] = lambda _job, _result: None,
+    apart: bool = False,
 ) -> list[Result]:
     """``[function(job) for job in jobs]``, on ``workers`` processes, or in this one when ``workers`` is 1.
+
+    ``apart`` keeps even a single job out of this process: what its libraries hold on to goes with it.
 
     ``on_done`` is called here, as jobs end, in any order. The first exception, Ctrl-C included, ends all workers at
     once: jobs must leave nothing half-done behind.
     """
-    if workers <= 1 or len(jobs) <= 1:
+    if not apart and (workers <= 1 or len(jobs) <= 1):
         results = []
         for job in jobs:
             results.append(function(job))
             on_done(job, results[-1])
         return results
-    return _run_on_processes(function, jobs, min(workers, len(jobs)), on_done)
+    return _run_on_processes(function, jobs, max(1, min(workers, len(jobs))), on_done)
 
 
 def run_apart(function: Callable[[Job], Result], job: Job) -> Result:

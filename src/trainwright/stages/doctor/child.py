@@ -87,7 +87,7 @@ def probe(device: Device, folder: Path, dtypes: tuple[str, ...], *, threads: int
         attention=_say("attention", lambda: tuple(measure.probe_attention(short, dtypes, reference.causal_attention))),
         bandwidth=_say("memory bandwidth", lambda: tuple(measure.probe_bandwidth(short))),
         update=_say("AdamW", lambda: tuple(measure.probe_update(short, parameters=n) for n in UPDATE_PARAMETERS)),
-        muon=_say("Muon", lambda: tuple(measure.probe_muon(short))),
+        muon=_say("Muon", lambda: tuple(reference.probe_muon(short))),
         launch_s=measure.probe_launch_s(short),
         disk=_say("the disk", lambda: measure.probe_disk(folder)),
         probe_s=time.perf_counter() - begin,

@@ -8,21 +8,25 @@ the planner carries what it learns over to the recipe's own sizes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from trainwright.hardware.probes import BlockProbe, GrowthProbe, LossProbe
+from trainwright.hardware.probes import BlockProbe, GrowthProbe, LossProbe, MuonProbe
 from trainwright.model.attention import attend
 from trainwright.model.decoder import Decoder
 from trainwright.model.losses import linear_cross_entropy
+from trainwright.model.muon import Muon
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import peak_resident_bytes, reset_peak, resident_bytes
 from trainwright.runtime.stopwatch import Stopwatch
 from trainwright.spec.model import ModelSpec
 
 VOCABULARY = 512
+MUON_MATRICES = ((128, 128), (384, 128), (192, 192), (576, 192), (256, 256), (768, 256), (512, 512), (1536, 512))
+"""(rows, columns) of the matrices that Muon is timed on."""
+MUON_COUNT = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,3 +158,17 @@ def probe_losses(watch: Stopwatch, dtypes: tuple[str, ...]) -> Iterator[LossProb
             targets = torch.randint(0, vocabulary, (tokens,), device=watch.device)
             call = lambda h=hidden, w=weight, t=targets: linear_cross_entropy(h, w, t)  # noqa: E731
             yield LossProbe(dtype=dtype, tokens=tokens, width=width, vocabulary=vocabulary, timing=watch.time(call))
+
+
+def probe_muon(watch: Stopwatch) -> Iterator[MuonProbe]:
+    """One Muon update of each shape, over so many matrices that a cache does not hold them."""
+    for rows, columns in MUON_MATRICES:
+        leaves = [torch.randn(rows, columns, device=watch.device).requires_grad_() for _ in range(MUON_COUNT)]
+        for leaf in leaves:
+            leaf.grad = torch.randn_like(leaf)
+        optimizer = Muon(leaves, lr=1e-3, momentum=0.95, weight_decay=0.0)
+        whole = watch.time(optimizer.step)
+        timing = replace(
+            whole, **{name: getattr(whole, name) / len(leaves) for name in ("median_s", "low_s", "high_s")}
+        )
+        yield MuonProbe(rows=rows, columns=columns, timing=timing)

@@ -1,4 +1,4 @@
-"""AdamW on everything, or Muon on the blocks' matrices and AdamW on the rest; both are torch's own."""
+"""AdamW on everything, or Muon on the blocks' matrices and AdamW on the rest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
+from trainwright.model.muon import Muon
 from trainwright.spec.recipe import OptimizerSection
 
 EMBEDDINGS = ("embedding", "positions")

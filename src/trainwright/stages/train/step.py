@@ -93,11 +93,14 @@ class TrainingStep:
 
     def loss(self, tokens: Int[Tensor, "batch seq_plus_one"]) -> Loss:
         """Summed loss of one micro batch and the number of its targets."""
-        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        hidden = self.hidden(tokens[:, :-1])
+        return linear_cross_entropy(hidden.flatten(0, 1), self.model.head_weight, tokens[:, 1:].flatten())
+
+    def hidden(self, inputs: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq width"]:
+        """Hidden states of one micro batch, documents kept apart where that is asked for."""
         documents = positions = None
         if self.end_of_text is not None:
             with self.clock.phase("preprocess"):
                 documents = document_ids(inputs, self.end_of_text)
                 positions = document_positions(documents) if self.model.positions is not None else None
-        hidden = self._network(inputs.clamp_min(0), positions=positions, documents=documents)
-        return linear_cross_entropy(hidden.flatten(0, 1), self.model.head_weight, targets.flatten())
+        return self._network(inputs.clamp_min(0), positions=positions, documents=documents)

@@ -176,11 +176,12 @@ class Trainer:
         tokens = self.windows.batch(self.progress.step)[: self.settings.micro_batch].to(self.settings.device)
         saved = SavedBytes(self.model.parameters())
         with saved.counting():
-            part, targets = self.step.loss(tokens)
+            hidden = self.step.hidden(tokens[:, :-1])
+        part, targets = linear_cross_entropy(hidden.flatten(0, 1), self.model.head_weight, tokens[:, 1:].flatten())
         (part / targets).backward()
-        hidden = part.new_zeros(tokens[:, 1:].numel(), self.model.spec.width, dtype=self.model.compute_dtype)
+        leaf = hidden.detach().flatten(0, 1).requires_grad_()
         with LiveBytes() as live:
-            linear_cross_entropy(hidden.requires_grad_(), self.model.head_weight, tokens[:, 1:].flatten())
+            linear_cross_entropy(leaf, self.model.head_weight, tokens[:, 1:].flatten())
         self.optimizers.zero_grad()
         return live.peak_bytes, saved.total_bytes
 

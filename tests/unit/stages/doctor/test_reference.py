@@ -49,3 +49,10 @@ def test_memory_grows_with_depth(monkeypatch):
     monkeypatch.setattr(reference, "CPU_GROWTH", tuple(wide))
     thin, deep = reference.probe_growth(torch.device("cpu"), "fp32")
     assert deep.grown_bytes > thin.grown_bytes > 0
+
+
+def test_muon_is_timed_matrix_by_matrix(monkeypatch, watch):
+    monkeypatch.setattr(reference, "MUON_MATRICES", ((8, 4),))
+    (found,) = reference.probe_muon(watch)
+    assert (found.rows, found.columns) == (8, 4)
+    assert found.timing.median_s > 0

@@ -1,0 +1,66 @@
+"""Stacked Muon is torch's Muon, matrix by matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from trainwright.model import muon
+from trainwright.model.muon import Muon, orthogonalise
+from trainwright.planner import memory
+
+SHAPES = ((32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (16, 48))
+
+
+def matrices(seed: int) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("limit", [1 << 24, 2048, 1])
+def test_it_takes_torch_s_steps(monkeypatch, limit) -> None:
+    """Whatever the stacks; bf16 products may round differently, so directions agree to a few of their last bits."""
+    monkeypatch.setattr(muon, "STACK_ELEMENTS", limit)
+    ours, theirs = matrices(1), matrices(1)
+    first = Muon(ours, lr=0.02, momentum=0.9, weight_decay=0.1)
+    second = torch.optim.Muon(theirs, lr=0.02, momentum=0.9, weight_decay=0.1)
+    for seed in (2, 3, 4):
+        for mine, other, gradient in zip(ours, theirs, matrices(seed), strict=True):
+            mine.grad, other.grad = gradient.detach().clone(), gradient.detach().clone()
+        first.step()
+        second.step()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=2e-3, rtol=0)
+        torch.testing.assert_close(first.state[mine]["momentum_buffer"], second.state[other]["momentum_buffer"])
+
+
+def test_rows_become_nearly_orthonormal_and_directions_stay() -> None:
+    generator = torch.Generator().manual_seed(5)
+    wide = torch.randn(3, 24, 96, generator=generator)
+    result = orthogonalise(wide.bfloat16()).float()
+    values = torch.linalg.svdvals(result)
+    assert 0.6 < values.min()
+    assert values.max() < 1.3
+    left, _, right = torch.linalg.svd(wide, full_matrices=False)
+    cosine = torch.nn.functional.cosine_similarity(result.flatten(1), (left @ right).flatten(1))
+    assert cosine.min() > 0.97
+
+
+def test_matrices_without_a_gradient_stay() -> None:
+    parameters = matrices(1)
+    before = [parameter.detach().clone() for parameter in parameters]
+    parameters[0].grad = torch.ones_like(parameters[0])
+    Muon(parameters, lr=0.1, momentum=0.9, weight_decay=0.5).step()
+    assert not torch.equal(parameters[0], before[0])
+    for parameter, old in list(zip(parameters, before, strict=True))[1:]:
+        assert torch.equal(parameter, old)
+
+
+def test_only_matrices_are_taken() -> None:
+    with pytest.raises(ValueError, match=r"not tensors of shape \(7,\)"):
+        Muon([nn.Parameter(torch.ones(7))], lr=0.1, momentum=0.9, weight_decay=0.0)
+
+
+def test_the_planner_counts_with_the_same_stack() -> None:
+    assert memory.STACK_ELEMENTS == muon.STACK_ELEMENTS
