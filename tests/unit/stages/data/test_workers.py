@@ -10,7 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 import psutil
 import pytest
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import parse_bytes
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 SLEEPING = r"""
@@ -24,12 +25,6 @@ def sleep(name):
 if __name__ == "__main__":
     run_jobs(sleep, ["a", "b", "c"], workers=2)
 """
-
-
-def refuse(number):
-    if number == 3:
-        raise DataError("no", where=number)
-    return number
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -52,12 +47,12 @@ def test_work_apart_is_another_process():
 
 
 def test_a_user_error_comes_out_as_it_is():
-    with pytest.raises(DataError, match=r"here: no text \(seen nothing\); add some"):
-        run_apart(raise_data_error, "here")
-
-
-def raise_data_error(where):
-    raise DataError("no text", where=where, seen="nothing", fix="add some")
+    with pytest.raises(RecipeError) as here:
+        parse_bytes("three")
+    with pytest.raises(RecipeError) as there:
+        run_apart(parse_bytes, "three")  # a function that the new process can import
+    assert str(there.value) == str(here.value)
+    assert there.value.seen == "'three'"
 
 
 def test_a_worker_that_dies_is_an_error():
