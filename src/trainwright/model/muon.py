@@ -1,7 +1,8 @@
 """Muon: momentum, orthogonalised (Jordan et al., 2024), for the matrices inside a network.
 
-The rule is that of ``torch.optim.Muon`` (tests hold it to that); matrices of one shape are stacked, so that the products
-of the Newton-Schulz iteration are batched. On small matrices that takes a third of the time (docs/decisions/0004).
+The rule is that of ``torch.optim.Muon`` (tests hold it to that); matrices of one shape are stacked, so that the
+products of the Newton-Schulz iteration are batched. On small matrices that takes a third of the time
+(docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 from jaxtyping import BFloat16
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -28,7 +29,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
         *,
         lr: float,
         momentum: float,
@@ -58,11 +59,11 @@ class Muon(Optimizer):
             for stack in _stacks([parameter for parameter in group["params"] if parameter.grad is not None]):
                 self._update(stack, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
 
-    def _update(self, stack: list[nn.Parameter], *, lr: float, momentum: float, weight_decay: float) -> None:
+    def _update(self, stack: list[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
         gradients = [parameter.grad for parameter in stack if parameter.grad is not None]
         buffers = [self._buffer(parameter) for parameter in stack]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        ahead = torch._foreach_lerp(gradients, buffers, momentum)
+        ahead = torch._foreach_lerp(gradients, buffers, momentum)  # noqa: SLF001  # documented, underscore or not
         directions = orthogonalise(torch.stack([x.T if _is_tall(x) else x for x in ahead]).bfloat16())
         if weight_decay:
             torch._foreach_mul_(stack, 1 - lr * weight_decay)
@@ -71,7 +72,7 @@ class Muon(Optimizer):
             scaled = lr * math.sqrt(max(1.0, rows / columns))
             parameter.add_(direction.T if _is_tall(parameter) else direction, alpha=-scaled)
 
-    def _buffer(self, parameter: nn.Parameter) -> Tensor:
+    def _buffer(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
@@ -93,9 +94,9 @@ def orthogonalise(wide: BFloat16[Tensor, "n rows columns"]) -> BFloat16[Tensor, 
     return x
 
 
-def _stacks(parameters: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+def _stacks(parameters: list[Tensor]) -> Iterator[list[Tensor]]:
     """Parameters of one shape, or its transpose, together: as many as a stack may hold, at least one."""
-    by_shape: dict[tuple[int, ...], list[nn.Parameter]] = {}
+    by_shape: dict[tuple[int, ...], list[Tensor]] = {}
     for parameter in parameters:
         by_shape.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
     for shape, members in by_shape.items():

@@ -20,9 +20,7 @@ import tokenizers
 
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError, MachineError, RecipeError
-from trainwright.stages.data import engines
 from trainwright.stages.data import prepare as stage
-from trainwright.stages.data import tokenizer as tokenizer_module
 from trainwright.stages.data.tokenizer import tokenizer_json
 
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
@@ -115,8 +113,10 @@ def test_workers_and_part_sizes_never_change_a_byte(prepare, section, corpus, tm
 def test_the_vocabulary_and_the_engine_do_not_depend_on_each_other(prepare, section, corpus, tmp_path, monkeypatch):
     fast = prepare(section(jsonl(corpus)), tmp_path / "fast")
     assert fast.result.execution["encoding"]["engine"] == "gigatoken"
-    for module in (engines, tokenizer_module):
-        monkeypatch.setattr(module, "find_spec", lambda _: None)
+    # None in sys.modules hides a package; sitecustomize hides it in the processes that are started, too.
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['gigatoken'] = None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setitem(sys.modules, "gigatoken", None)
     slow = prepare(section(jsonl(corpus)), tmp_path / "slow")
     assert slow.result.execution["encoding"]["engine"] == "tokenizers"
     assert slow.files == fast.files
