@@ -115,7 +115,8 @@ def open_artifact(path: Path) -> Artifact:
     try:
         record = json.loads(source.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError("the manifest cannot be read", where=source, seen=str(error)) from error
+        fix = f"delete {path} and run the same command to make it again"
+        raise DataError("the manifest cannot be read", where=source, seen=str(error), fix=fix) from error
     if isinstance(record, dict) and record.get("format") != FORMAT:
         raise DataError("unknown manifest format", where=source, seen=record.get("format"), expected=str(FORMAT))
     return Artifact(path=path, manifest=from_json(Manifest, record, where=str(source)))

@@ -96,6 +96,6 @@ def preset_file(name: str) -> Path:
             where="--preset",
             seen=repr(name),
             expected=f"one of {', '.join(known)}" if known else None,
-            fix=did_you_mean(name, known),
+            fix=did_you_mean(name, known) or "leave it out and give a recipe file",
         )
     return known[name]

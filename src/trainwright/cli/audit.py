@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     with output.progress() as progress:
         made = run_pipeline(recipe, root=workspace_of(args, name=recipe.name), upto="audit", listeners=(progress,))
     artifact = made["audit"]
+    artifact.verify()
     found = json.loads(artifact.file("audit.json").read_text(encoding="utf-8"))
     output.result({"artifact": artifact.path, "audit": found}, lambda: show(found, output))
     return 0

@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     root = workspace_of(args, name=recipe.name)
     with output.progress() as progress:
         artifact = run_pipeline(recipe, root=root, upto="data", listeners=(progress,))["data"]
+    artifact.verify({"report.json"})
     report = json.loads(artifact.file("report.json").read_text(encoding="utf-8"))
     execution = artifact.manifest.execution
     payload = {"path": artifact.path, "fingerprint": artifact.manifest.fingerprint, "execution": execution, **report}

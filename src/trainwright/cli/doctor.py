@@ -53,6 +53,7 @@ def _kept(args: argparse.Namespace, output: Output) -> Machine:
             shutil.rmtree(artifact.path)
     with output.progress() as progress:
         made = runner.run(recipe, root=root, upto="doctor", listeners=(progress,))
+    made["doctor"].verify()
     return read_machine(made["doctor"].file(FILE))
 
 

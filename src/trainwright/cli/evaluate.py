@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     with output.progress() as progress:
         made = run_pipeline(recipe, root=root, upto="evaluate", listeners=(progress,))
     artifact = made["evaluate"]
+    artifact.verify()
     evaluation = json.loads(artifact.file("evaluation.json").read_text(encoding="utf-8"))
     output.result({"artifact": artifact.path, "evaluation": evaluation}, lambda: show(evaluation, output))
     return 0

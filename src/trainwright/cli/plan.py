@@ -1,8 +1,7 @@
 """Say whether a recipe fits, how long it takes and what it costs, before anything is started.
 
-Rests on what the doctor measured in the recipe's workspace; without that on facts and stated defaults. Exit code 1:
-it does
-not fit.
+Rests on what the doctor measured in the recipe's workspace; without that on facts and stated defaults. Exit code 1: it
+does not fit.
 """
 
 from __future__ import annotations
@@ -52,7 +51,10 @@ def _machine(recipe: Recipe, root: Path) -> Machine:
     from trainwright.pipeline import runner
 
     kept = runner.find(recipe, root=root, upto="doctor").get("doctor")
-    return read_machine(kept.file(FILE)) if kept else Machine(facts=gather(root, watch_s=0.0))
+    if kept is None:
+        return Machine(facts=gather(root, watch_s=0.0))
+    kept.verify()
+    return read_machine(kept.file(FILE))
 
 
 def show(plan: Plan, output: Output) -> None:

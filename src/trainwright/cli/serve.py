@@ -70,6 +70,7 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
         root = workspace_of(args, name=recipe.name)
         made = run_pipeline(recipe, root=root, upto="export", listeners=(progress,))
     name = args.model_name or recipe.serve.model_name or recipe.name
+    made["export"].verify()
     return made["export"].path / "huggingface", name, recipe.serve
 
 

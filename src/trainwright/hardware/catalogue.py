@@ -35,8 +35,8 @@ def find_device(name: str) -> DeviceSpec | None:
     return None if canonical is None else _read(canonical)
 
 
-def device(name: str) -> DeviceSpec:
-    """The device of that name or alias.
+def device(name: str, *, where: str | None = None) -> DeviceSpec:
+    """The device of that name or alias; ``where`` it was asked for stands in the error.
 
     Raises:
         RecipeError: the catalogue does not know it; names the nearest ones.
@@ -45,7 +45,7 @@ def device(name: str) -> DeviceSpec:
     if found is None:
         near = get_close_matches(normalised(name), [*device_names(), *_aliases()], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
-        raise RecipeError("unknown device", seen=repr(name), expected="a name from the catalogue", fix=fix)
+        raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)
     return found
 
 

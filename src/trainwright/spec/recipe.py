@@ -14,7 +14,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.units import parse_count, parse_duration, parse_seconds
 from trainwright.spec.model import Activation, ModelSpec, Norm, Positions
 from trainwright.spec.recipe_data import DataSection
-from trainwright.spec.section import Section
+from trainwright.spec.section import Positive, Section
 
 
 def _quantity(parse: Any) -> BeforeValidator:
@@ -29,8 +29,16 @@ def _quantity(parse: Any) -> BeforeValidator:
 
 Count = Annotated[int, _quantity(parse_count), Field(gt=0)]
 Seconds = Annotated[float, _quantity(parse_seconds), Field(ge=0)]
+Average = Annotated[float, Field(ge=0, lt=1)]
 DurationText = Annotated[str, _quantity(lambda value: (parse_duration(value), str(value))[1])]
 """Kept as the user wrote it (``25M tok``, ``20 tok/param``); ``parse_duration`` gives the value."""
+
+
+def _nearest_divisor(width: int, heads: int) -> int:
+    """The divisor of ``width`` nearest to ``heads``, the smaller of two."""
+    start = min(heads, width)
+    near = (number for distance in range(start) for number in (start - distance, start + distance))
+    return next(number for number in near if width % number == 0)
 
 
 class ModelSection(Section):
@@ -54,7 +62,7 @@ class ModelSection(Section):
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.head_size is None and self.width % self.heads:
-            near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
+            near = _nearest_divisor(self.width, self.heads)
             raise ValueError(
                 f"width ({self.width}) is not divisible by heads ({self.heads}); "
                 f"nearest that does: heads={near}, or set head_size"
@@ -98,7 +106,7 @@ class OptimizerSection(Section):
     name: Literal["adamw", "muon"] = Field("adamw", description="adamw, or muon for the blocks' matrices")
     lr: float = Field(3e-4, gt=0, description="peak learning rate of AdamW")
     embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
-    betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
+    betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
     epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
     weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
     muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
@@ -127,9 +135,11 @@ class ValidationSection(Section):
 class TrainExec(Section):
     """How training is carried out; changes nothing about what is trained, beyond floating-point rounding."""
 
-    micro_batch: int | Literal["auto"] = Field("auto", description="sequences per forward pass; auto: the planner's")
+    micro_batch: Positive | Literal["auto"] = Field(
+        "auto", description="sequences per forward pass; auto: the planner's"
+    )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
-    threads: int | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
+    threads: Positive | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
     keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.spec.section import Section
+from trainwright.spec.section import Positive, Section
 
 
 class PythonStdlibSource(Section):
@@ -99,7 +99,7 @@ class TokenizerSection(Section):
 class DataExec(Section):
     """How the data is prepared; never changes a byte of the result."""
 
-    workers: int | Literal["auto"] = Field("auto", description="processes; auto: one per core")
+    workers: Positive | Literal["auto"] = Field("auto", description="processes; auto: one per core")
     part_documents: int = Field(2000, gt=0, description="documents per part; an interruption loses one part per worker")
     part_bytes: int = Field(
         64 * 2**20, gt=0, description="text per part and per sorting bucket: what one worker holds in memory at a time"

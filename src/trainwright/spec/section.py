@@ -1,8 +1,13 @@
-"""The base of every recipe section: frozen, and no unknown keys."""
+"""The base of every recipe section: frozen, and no unknown keys; and the numbers that several of them share."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+"""At least one of something countable."""
 
 
 class Section(BaseModel):

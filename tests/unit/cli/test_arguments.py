@@ -79,3 +79,8 @@ def test_the_workspace_is_named_by_flag_variable_or_recipe(monkeypatch):
     monkeypatch.setenv("TRAINWRIGHT_WORKSPACE", "elsewhere")
     assert workspace_of(parse(), name="tiny") == Path("elsewhere")
     assert workspace_of(parse("--workspace", "here"), name="tiny") == Path("here")
+
+
+def test_a_preset_that_is_like_none_says_how_to_go_on():
+    with pytest.raises(RecipeError, match=r"unknown preset \(seen 'zzz'.*\); leave it out and give a recipe file"):
+        preset_file("zzz")

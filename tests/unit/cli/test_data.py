@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,16 @@ def test_bad_input_is_one_line_and_exit_code_4(command, capsys):
     assert main([*command, "data.strict=true"]) == 4
     error = capsys.readouterr().err.splitlines()[-1]
     assert "a.jsonl:4: broken record: broken JSON; mend it, or set data.strict: false" in error
+
+
+def test_a_damaged_report_is_one_line_and_exit_code_4(command, capsys):
+    assert main([*command, "--json"]) == 0
+    path = Path(json.loads(capsys.readouterr().out)["path"]) / "report.json"
+    path.write_text("{}")
+    assert main([*command, "--quiet"]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}: damaged file: its size changed")
+    assert f"delete {path.parent} and run the same command" in line
 
 
 def test_every_drop_is_a_row_between_read_and_kept():

@@ -39,6 +39,17 @@ def test_with_a_recipe_the_record_is_kept_and_measured_once(measured, capsys):
     assert len(measured) == 2
 
 
+def test_a_damaged_record_is_named_by_doctor_and_plan(measured, capsys, tmp_path):
+    assert cli.main(["doctor", "r.yaml", "--json"]) == 0
+    (path,) = tmp_path.glob("runs/r/doctor-*/machine.json")
+    path.write_text("{}")
+    capsys.readouterr()
+    for name in ("doctor", "plan"):
+        assert cli.main([name, "r.yaml", "--quiet"]) == 4
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "machine.json: damaged file: its size changed" in line
+
+
 def test_json_is_the_record(measured, capsys):
     assert cli.main(["doctor", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)

@@ -9,6 +9,7 @@ import pytest
 from trainwright.cli import main as cli
 from trainwright.cli import serve
 from trainwright.pipeline import runner
+from trainwright.testing.artifacts import make_artifact
 
 
 @pytest.fixture
@@ -43,18 +44,19 @@ def test_a_recipe_is_exported_first(opened, recipe, monkeypatch, tmp_path):
 
     def run(recipe, *, root, upto, listeners):
         ran.update(name=recipe.name, root=root, upto=upto)
-        return {"export": SimpleNamespace(path=Path("exported"))}
+        return {"export": SimpleNamespace(path=Path("exported"), verify=lambda: ran.update(verified=True))}
 
     monkeypatch.setattr(runner, "run", run)
     command = ["serve", recipe, "serve.port=9001", "serve.max_concurrent=2", "--workspace", "w", "--quiet", "--json"]
     assert cli.main(command) == 0
-    assert ran == {"name": "tiny", "root": Path("w"), "upto": "export"}
+    assert ran == {"name": "tiny", "root": Path("w"), "upto": "export", "verified": True}
     assert (opened["directory"], opened["model_name"]) == (Path("exported/huggingface"), "tiny")
     assert (opened["port"], opened["max_concurrent"]) == (9001, 2)
 
 
 def test_flags_win_over_the_recipe(opened, recipe, monkeypatch):
-    monkeypatch.setattr(runner, "run", lambda *a, **k: {"export": SimpleNamespace(path=Path("exported"))})
+    exported = SimpleNamespace(path=Path("exported"), verify=lambda: None)
+    monkeypatch.setattr(runner, "run", lambda *a, **k: {"export": exported})
     assert cli.main(["serve", recipe, "serve.model_name=a", "--model-name", "b", "--port", "1", "--quiet"]) == 0
     assert (opened["model_name"], opened["port"]) == ("b", 1)
 
@@ -72,6 +74,16 @@ def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys,
     assert "reachable" not in said.err
     assert opened["api_key"] == "s3cret"
     assert "Bearer $TRAINWRIGHT_API_KEY" in json.loads(said.out)["example"]
+
+
+def test_a_damaged_export_is_named_and_not_served(opened, recipe, monkeypatch, tmp_path, capsys):
+    exported = make_artifact(tmp_path, "export", {"model.safetensors": b"weights"})
+    (exported.path / "model.safetensors").write_bytes(b"damaged")
+    monkeypatch.setattr(runner, "run", lambda *a, **k: {"export": exported})
+    assert cli.main(["serve", recipe, "--quiet"]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "model.safetensors: damaged file: its sha256 does not match the manifest" in line
+    assert not opened
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ def test_rates_are_dense():
 def test_an_unknown_device_names_its_neighbours():
     with pytest.raises(RecipeError, match=r"unknown device \(seen 'h101'.*did you mean .*h100"):
         device("h101")
+    with pytest.raises(RecipeError, match=r"^plan\.rent_on: unknown device"):
+        device("h101", where="plan.rent_on")
     assert find_device("abacus") is None
 
 

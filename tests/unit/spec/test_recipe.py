@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from trainwright.core.config import load
@@ -46,17 +49,33 @@ def test_llama_defaults() -> None:
     ("sections", "part"),
     [
         ({"model": {"layers": 2, "width": 65, "heads": 4}}, "nearest that does: heads=5"),
+        ({"model": {"layers": 2, "width": 10**15 + 37, "heads": 1000}}, "nearest that does: heads="),
+        ({"model": {"layers": 2, "width": 10, "heads": 99}}, "nearest that does: heads=10"),
         ({"model": {"layers": 2, "width": 64, "heads": 4, "kv_heads": 3}}, "multiple of kv_heads"),
         ({"train": {"sequence_tokens": 2048, "batch_tokens": 4096}}, "exceeds model.context_tokens"),
         ({"train": {"sequence_tokens": 100, "batch_tokens": 250}}, "nearest that is: 200"),
         ({"train": {"duration": "5"}}, "unknown unit of duration"),
         ({"train": {"duration": "5 parsecs"}}, "unknown unit of duration"),
         ({"name": "a b"}, "letters, digits"),
+        ({"train": {"optimizer": {"betas": [2, 0.9]}}}, "less than 1"),
+        ({"train": {"exec": {"micro_batch": 0}}}, "greater than 0"),
+        ({"train": {"exec": {"threads": -1}}}, "greater than 0"),
+        ({"data": {"sources": [{"kind": "python-stdlib"}], "exec": {"workers": 0}}}, "greater than 0"),
     ],
 )
 def test_impossible_recipes_say_why(sections, part) -> None:
     with pytest.raises((ValidationError, RecipeErrors), match=part):
         recipe(**sections)
+
+
+@given(width=st.integers(1, 300), heads=st.integers(1, 400))
+def test_the_number_of_heads_that_is_proposed_is_the_nearest(width, heads) -> None:
+    if width % heads:
+        with pytest.raises(ValidationError) as caught:
+            ModelSection(family="gpt2", layers=1, width=width, heads=heads)
+        proposed = int(re.search(r"heads=(\d+)", str(caught.value))[1])
+        divisors = [number for number in range(1, width + 1) if width % number == 0]
+        assert proposed == min(divisors, key=lambda number: abs(number - heads))
 
 
 def test_exec_is_no_part_of_the_identity() -> None:

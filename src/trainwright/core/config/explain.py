@@ -100,12 +100,14 @@ def type_text(here: Shape | None) -> str:
     """A shape in words: ``whole number > 0 or null``."""
     if here is None:
         return "anything"
-    words = [_option_text(option) for option in here.options]
+    bounds = " and ".join(bound for bound in map(_bound, here.constraints) if bound)
+    # A bound is about the numbers and lists, not about the words that may stand for them.
+    words = [
+        _option_text(option) + (f" {bounds}" if bounds and not literals(option) else "") for option in here.options
+    ]
     if here.discriminator is not None:
         words = ["mapping, its kind one of " + ", ".join(_kinds(here))]
-    bounds = [bound for bound in map(_bound, here.constraints) if bound]
     text = " or ".join(dict.fromkeys(words))
-    text = f"{text} {' and '.join(bounds)}" if bounds else text
     return f"{text} or null" if here.nullable else text
 
 

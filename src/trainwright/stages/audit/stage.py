@@ -25,8 +25,10 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     """Compare prediction and measurement.
 
     Raises:
-        DataError: the plan or the summary cannot be read.
+        DataError: the plan or the summary is damaged or cannot be read.
     """
+    inputs["plan"].verify()
+    inputs["train"].verify({"summary.json"})
     plan_file, summary_file = inputs["plan"].file("plan.json"), inputs["train"].file("summary.json")
     plan = from_json(Plan, _read(plan_file), where=str(plan_file))
     try:

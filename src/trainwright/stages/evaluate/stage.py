@@ -50,8 +50,10 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         DataError: a damaged shard or model, or a split that the dataset does not have.
     """
     started = time.perf_counter()
+    inputs["plan"].verify()
     plan = from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where=str(inputs["plan"].path))
     inputs["data"].verify()
+    inputs["train"].verify({"model.json", "model.safetensors", "tokenizer.json"})
     dataset = TokenDataset.open(inputs["data"].path)
     splits: dict[str, TokenSplit] = {name: _split(dataset, name) for name in recipe.evaluate.splits}
     device = choose(recipe.train.exec.device).torch_device

@@ -30,6 +30,7 @@ def build_plan(recipe: Recipe, machine: Machine) -> Plan:
         RecipeError: an impossible workload, an unknown device to price, or a length that depends on the dataset.
         MachineError: CUDA is asked for and not there.
     """
+    rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model.spec(vocabulary=recipe.data.tokenizer.vocabulary)
     how = recipe.train.exec
     compiled = how.compile is True
@@ -61,7 +62,7 @@ def build_plan(recipe: Recipe, machine: Machine) -> Plan:
         parallel=ParallelPlan(micro_batch_sequences=layout.batch.sequences, compile=compiled, threads=threads),
         estimate=found,
         rejected=rejected,
-        rentals=tuple(rental(model, workload, catalogue_device(name), prices) for name in recipe.plan.rent_on),
+        rentals=tuple(rental(model, workload, device, prices) for device in rented),
     )
 
 

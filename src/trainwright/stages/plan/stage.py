@@ -22,8 +22,10 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     """Plan on the doctor's numbers.
 
     Raises:
+        DataError: the machine record is damaged.
         DoesNotFit: the run needs more memory than there is; names the smallest change that fits.
     """
+    inputs["doctor"].verify()
     plan = build_plan(recipe, read_machine(inputs["doctor"].file(FILE)))
     found = plan.estimate
     if not found.fits:

@@ -59,7 +59,8 @@ def logarithmic(values: Iterable[float], *, start_px: float, end_px: float, tick
     else:
         every = -(-len(places) // ticks)
         places = places[::every]
-    return Axis(low=low, high=high, start_px=start_px, end_px=end_px, ticks=places, log=True)
+    # Between values that are close together no round number may stand: then their ends say where they are.
+    return Axis(low=low, high=high, start_px=start_px, end_px=end_px, ticks=places or (low, high), log=True)
 
 
 def _round_step(rough: float) -> float:

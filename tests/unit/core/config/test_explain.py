@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import pytest
+from pydantic import BaseModel, Field
 
 from trainwright.core.config import explain, keys, schema
 from trainwright.core.errors import RecipeError
@@ -28,6 +31,13 @@ def test_allowed_values_are_listed(small):
     assert explain(small, "train.compile").allowed == (True, False)
     assert explain(small, "train.micro_batch").type == "whole number or 'auto'"
     assert explain(small, "train.weights").type == "whole number or list of whole number or null"
+
+
+def test_a_bound_is_said_of_numbers_not_of_the_words_beside_them():
+    class Exec(BaseModel):
+        workers: Annotated[int, Field(gt=0)] | Literal["auto"] | None = None
+
+    assert explain(Exec, "workers").type == "whole number > 0 or 'auto' or null"
 
 
 def test_a_section_lists_its_members(small):

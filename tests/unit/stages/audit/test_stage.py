@@ -1,5 +1,5 @@
 import json
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +9,7 @@ from trainwright.core.errors import DataError
 from trainwright.core.records import to_json
 from trainwright.stages.audit import run
 from trainwright.stages.plan import build_plan
+from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
 
@@ -16,19 +17,20 @@ from trainwright.testing.machine import fake_machine
 def audited(tmp_path):
     plan = build_plan(planned_recipe(tmp_path), fake_machine())
     found = plan.estimate
-    (tmp_path / "plan.json").write_text(json.dumps(to_json(plan)))
+    planned = make_artifact(tmp_path, "plan", {"plan.json": json.dumps(to_json(plan)).encode()})
     out = tmp_path / "workspace" / "audit.partial"
     out.mkdir(parents=True)
 
-    def call(fingerprint="abc", **changes):
+    def call(fingerprint="abc", *, damage=lambda plan, train: None, **changes):
         summary = {
             "phases": found.run_phases.scaled(1.1).as_dict(), "step_phases": found.phases.scaled(1.1).as_dict(),
             "memory": found.memory.as_dict(), "tokens_per_s": 1.0, "mfu": 0.1,
         }  # fmt: skip
-        (tmp_path / "summary.json").write_text(json.dumps(summary | changes))
-        artifact = SimpleNamespace(file=lambda name: tmp_path / name, manifest=SimpleNamespace(fingerprint=fingerprint))
+        trained = make_artifact(tmp_path, "train", {"summary.json": json.dumps(summary | changes).encode()})
+        trained = replace(trained, manifest=replace(trained.manifest, fingerprint=fingerprint))
+        damage(planned.path / "plan.json", trained.path / "summary.json")
         with Events(None, run="t") as events:
-            return run(planned_recipe(tmp_path), {"plan": artifact, "train": artifact}, out, events), out
+            return run(planned_recipe(tmp_path), {"plan": planned, "train": trained}, out, events), out
 
     return call
 
@@ -54,3 +56,14 @@ def test_a_run_that_is_audited_again_counts_once(audited):
 def test_a_summary_that_names_unknown_phases_is_refused(audited):
     with pytest.raises(DataError, match=r"cannot be audited .*sleeping"):
         audited(phases={"sleeping": 1.0})
+
+
+@pytest.mark.parametrize("name", ["plan.json", "summary.json"])
+def test_a_damaged_input_is_named_and_leaves_the_ledger_alone(audited, tmp_path, name):
+    def damage(*paths):
+        (path,) = (path for path in paths if path.name == name)
+        path.write_text(path.read_text().replace("1", "2"))
+
+    with pytest.raises(DataError, match=rf"{name}: damaged file: its sha256"):
+        audited(damage=damage)
+    assert not (tmp_path / "workspace" / "ledger.jsonl").exists()

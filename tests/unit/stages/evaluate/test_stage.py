@@ -134,6 +134,18 @@ def test_a_split_that_is_not_there_is_named(world, tmp_path):
         evaluate(recipe, inputs, tmp_path / "out")
 
 
+@pytest.mark.parametrize(("stage", "name"), [("train", "model.safetensors"), ("plan", "plan.json")])
+def test_a_damaged_input_is_named_and_not_measured(world, tmp_path, stage, name):
+    recipe, inputs, _, _ = world()
+    path = inputs[stage].path / name
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=rf"{name}: damaged file: its sha256"):
+        evaluate(recipe, inputs, tmp_path / "out")
+    assert not (tmp_path / "out" / "evaluation.json").exists()
+
+
 def test_texts_are_the_documents(world, monkeypatch):
     _, _, _, dataset = world()
     tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(dataset.tokenizer_path))

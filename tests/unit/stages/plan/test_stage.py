@@ -1,25 +1,25 @@
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.events import Events
-from trainwright.core.errors import DoesNotFit
+from trainwright.core.errors import DataError, DoesNotFit
 from trainwright.core.records import from_json
 from trainwright.hardware.record import machine_text
 from trainwright.spec.plan import Plan
 from trainwright.stages.plan import build_plan, run
+from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
 
 @pytest.fixture
 def planned(tmp_path):
-    def call(machine):
-        (tmp_path / "machine.json").write_bytes(machine_text(machine))
-        doctor = SimpleNamespace(file=lambda name: tmp_path / name)
+    def call(machine, *, damage=lambda path: None):
+        doctor = make_artifact(tmp_path, "doctor", {"machine.json": machine_text(machine)})
+        damage(doctor.path / "machine.json")
         with Events(None, run="t") as events:
             return run(planned_recipe(tmp_path), {"doctor": doctor}, tmp_path, events)
 
@@ -43,3 +43,9 @@ def test_what_does_not_fit_stops_here_with_its_advice(planned, tmp_path):
 def test_planning_loads_no_torch():
     code = "import sys, trainwright.stages.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_damaged_machine_record_is_named(planned, tmp_path):
+    with pytest.raises(DataError, match=r"machine\.json: damaged file: its size changed .*; delete "):
+        planned(fake_machine(), damage=lambda path: path.write_text("{}"))
+    assert not (tmp_path / "plan.json").exists()

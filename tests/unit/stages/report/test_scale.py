@@ -66,3 +66,10 @@ def test_units_fit_the_largest_value():
     assert seconds_unit(240)(180) == "3 min"
     assert seconds_unit(90)(90) == "90 s"
     assert seconds_unit(0.2)(0.05) == "50 ms"
+
+
+@pytest.mark.parametrize("values", [[5.494, 5.61], [0.1001, 0.1002], [5.5]])
+def test_values_without_a_round_number_between_them_have_ticks_too(values):
+    axis = logarithmic(values, start_px=0, end_px=100)
+    assert axis.ticks
+    assert all(axis.low * 0.999 <= tick <= axis.high * 1.001 for tick in axis.ticks)
