@@ -16,6 +16,7 @@ from trainwright import __version__
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
 from trainwright.core.errors import Interrupted, RecipeError, TrainwrightError
+from trainwright.core.openmp import wait_briefly
 from trainwright.core.registry import did_you_mean
 
 
@@ -115,6 +116,7 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; nothing but ``SystemExit`` of ``--help`` escapes."""
+    wait_briefly(os.environ)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("TRAINWRIGHT_DEBUG"))
     output = error_output(arguments)

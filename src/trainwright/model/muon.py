@@ -1,8 +1,7 @@
 """Muon: momentum, orthogonalised (Jordan et al., 2024), for the matrices inside a network.
 
 The rule is that of ``torch.optim.Muon`` (tests hold it to that); matrices of one shape are stacked, so that the
-products of the Newton-Schulz iteration are batched. On small matrices that takes a third of the time
-(docs/decisions/0004).
+products of the Newton-Schulz iteration are batched. On small matrices that takes a third of the time (decision 0004).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Muon(Optimizer):
         gradients = [parameter.grad for parameter in stack if parameter.grad is not None]
         buffers = [self._buffer(parameter) for parameter in stack]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        ahead = torch._foreach_lerp(gradients, buffers, momentum)  # noqa: SLF001  # documented, underscore or not
+        ahead = torch._foreach_lerp(gradients, buffers, momentum)  # noqa: SLF001  # torch documents these under their underscore
         directions = orthogonalise(torch.stack([x.T if _is_tall(x) else x for x in ahead]).bfloat16())
         if weight_decay:
             torch._foreach_mul_(stack, 1 - lr * weight_decay)

@@ -1,0 +1,72 @@
+"""What OpenMP's waiting costs, with an idle machine and with a busy process beside it.
+
+    python benchmarks/openmp_wait.py
+
+Runs the quickstart's network for a few seconds in a process of its own for each setting of GNU OpenMP's spinning,
+first alone, then beside a process that keeps one core busy. Prints milliseconds a step. The command line uses
+``GOMP_SPINCOUNT=1000`` (``trainwright/core/openmp.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SETTINGS = ({}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "1000"}, {"GOMP_SPINCOUNT": "10000"})
+PROGRAM = """
+import time, torch
+from trainwright.model.decoder import Decoder
+from trainwright.runtime.allocator import keep_freed_memory
+from trainwright.runtime.clock import PhaseClock
+from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.step import TrainingStep
+keep_freed_memory()
+model = Decoder(ModelSection(layers=4, width=192, heads=2, ffn_width=512, context_tokens=256).spec(vocabulary=4096))
+model.initialise(0)
+model.compute_dtype = torch.bfloat16
+device = torch.device("cpu")
+clock = PhaseClock(device)
+clock.start()
+step = TrainingStep(
+    model, Optimizers(model, OptimizerSection(name="muon")), clock, micro_batch=8, end_of_text=None, clip_norm=1.0,
+    compiled=False, device=device,
+)
+tokens = torch.randint(0, 4096, (8, 257))
+step(tokens, 0.1)
+begin, steps = time.perf_counter(), 0
+while time.perf_counter() - begin < 5:
+    step(tokens, 0.1)
+    steps += 1
+print((time.perf_counter() - begin) / steps * 1e3)
+"""
+
+
+def milliseconds(setting: dict[str, str]) -> float:
+    """Milliseconds of one training step under a setting."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=clean | setting, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def main() -> int:
+    """Measure every setting alone and beside a busy process."""
+    print(f"{'setting':28} {'alone':>10} {'beside a busy process':>22}   (ms a step)")
+    for setting in SETTINGS:
+        alone = milliseconds(setting)
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            beside = milliseconds(setting)
+        finally:
+            busy.kill()
+            busy.wait()
+        name = " ".join(f"{key}={value}" for key, value in setting.items()) or "default"
+        print(f"{name:28} {alone:10.0f} {beside:22.0f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
