@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.store import verify_file, write_atomically, writing
@@ -21,6 +21,7 @@ from trainwright.core.errors import DataError, TrainingError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.records import from_json, to_json
 from trainwright.model.decoder import Decoder
+from trainwright.model.weights import save_weights
 from trainwright.spec.manifest import FileEntry
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.optimizer import Optimizers
@@ -68,9 +69,7 @@ class Checkpoints:
         with writing(partial):
             partial.mkdir()
             write_bundle(partial, model, self._tokenizer)
-            save_file(
-                {name: tensor.contiguous() for name, tensor in optimizers.tensors()}, partial / "optimizer.safetensors"
-            )
+            save_weights(partial / "optimizer.safetensors", dict(optimizers.tensors()))
             write_atomically(partial / "state.json", json.dumps(asdict(progress)).encode())
             entries = [
                 FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))
@@ -111,7 +110,7 @@ def write_bundle(directory: Path, model: Decoder, tokenizer: Path) -> None:
     """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
     weights = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
     write_atomically(directory / "model.json", json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
-    save_file(weights, directory / "model.safetensors")
+    save_weights(directory / "model.safetensors", weights)
     shutil.copyfile(tokenizer, directory / "tokenizer.json")
 
 

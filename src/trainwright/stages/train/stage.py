@@ -36,6 +36,7 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         TrainingError: the loss is no longer a number, or no checkpoint can be used.
         Interrupted: a signal asked to stop; the last step is in a checkpoint.
     """
+    inputs["plan"].verify()
     plan = from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where=str(inputs["plan"].path))
     inputs["data"].verify()
     dataset = TokenDataset.open(inputs["data"].path)

@@ -156,15 +156,17 @@ class Trainer:
         return result
 
     def _not_finite(self, step: int, loss: float) -> TrainingError:
-        paths = self.checkpoints.paths()
-        lower = self.recipe.train.optimizer.lr / 3
+        paths, optimizer = self.checkpoints.paths(), self.recipe.train.optimizer
+        lower = f"train.optimizer.lr={optimizer.lr / 3:.2g}"
+        if optimizer.name == "muon":
+            lower += f" train.optimizer.muon_lr={optimizer.muon_lr / 3:.2g}"
         if paths:
             fix = (
-                f"the last good checkpoint is {paths[-1]}; go on from its weights with a lower rate: "
-                f"trainwright run RECIPE model.init_from={paths[-1]} train.optimizer.lr={lower:.2g}"
+                f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
+                f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
             )
         else:
-            fix = f"no checkpoint yet; try a lower rate: train.optimizer.lr={lower:.2g}"
+            fix = f"no checkpoint yet; try lower rates: {lower}"
         return TrainingError(f"the loss or its gradient became {loss} by step {step}", where="train", fix=fix)
 
     def _dry_run(self) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import signal
 
 import pytest
 import torch
@@ -69,16 +71,19 @@ def test_every_file_is_under_a_digest(tmp_path, dataset, parts, name) -> None:
         verify(path)
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, dataset, parts, monkeypatch) -> None:
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, dataset, parts) -> None:
     checkpoints = store(tmp_path, dataset)
     good = checkpoints.save(*parts, Progress(step=1))
 
-    def full(*args, **kwargs):
-        raise OSError(28, "No space left on device", "optimizer.safetensors")
-
-    monkeypatch.setattr("trainwright.stages.train.checkpoints.save_file", full)
-    with pytest.raises(MachineError, match="the disk is full.*finished parts are kept"):
-        checkpoints.save(*parts, Progress(step=2))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
+    try:
+        with pytest.raises(MachineError):
+            checkpoints.save(*parts, Progress(step=2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
     assert checkpoints.paths() == [good]
     verify(good)
 
