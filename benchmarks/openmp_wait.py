@@ -3,8 +3,8 @@
     python benchmarks/openmp_wait.py
 
 Runs the quickstart's network for a few seconds in a process of its own for each setting of GNU OpenMP's spinning,
-first alone, then beside a process that keeps one core busy. Prints milliseconds a step. The command line uses
-``GOMP_SPINCOUNT=1000`` (``trainwright/core/openmp.py``).
+first alone, then beside as many busy processes as there are cores. Prints milliseconds a step. The command line uses
+``GOMP_SPINCOUNT=10000`` (``trainwright/core/openmp.py``).
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ def milliseconds(setting: dict[str, str]) -> float:
 
 
 def main() -> int:
-    """Measure every setting alone and beside a busy process."""
-    print(f"{'setting':28} {'alone':>10} {'beside a busy process':>22}   (ms a step)")
+    """Measure every setting alone and on a busy machine."""
+    print(f"{'setting':28} {'alone':>10} {'on a busy machine':>22}   (ms a step)")
     for setting in SETTINGS:
         alone = milliseconds(setting)
-        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
         try:
             beside = milliseconds(setting)
         finally:
-            busy.kill()
-            busy.wait()
+            for other in others:
+                other.kill()
+                other.wait()
         name = " ".join(f"{key}={value}" for key, value in setting.items()) or "default"
         print(f"{name:28} {alone:10.0f} {beside:22.0f}", flush=True)
     return 0
