@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from trainwright.cli.arguments import presets
 from trainwright.core.config import load
 from trainwright.core.errors import RecipeErrors
+from trainwright.planner.parameters import total_parameters
 from trainwright.spec.recipe import ModelSection, Recipe
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -27,6 +29,18 @@ def test_every_recipe_that_we_ship_is_valid_and_short(path) -> None:
     loaded = load(Recipe, files=[path], preset=None, overrides=[], environ={})
     assert loaded.value.name == path.stem
     assert len(path.read_text().splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "parameters"),
+    [("gpt2-124m", 50257, 124_439_808), ("tinyllama-1b", 32000, 1_100_048_384), ("llama-7b", 32000, 6_738_415_616)],
+)
+def test_presets_have_their_published_sizes(tmp_path, name, vocabulary, parameters) -> None:
+    """The counts that Hugging Face prints for the published checkpoints."""
+    own = tmp_path / "own.yaml"
+    own.write_text("name: x\ndata: {sources: [{kind: python-stdlib}]}\n")
+    loaded = load(Recipe, files=[own], preset=presets()[name], overrides=[], environ={})
+    assert total_parameters(loaded.value.model.spec(vocabulary=vocabulary)) == parameters
 
 
 def test_gpt2_defaults_are_those_of_gpt2() -> None:

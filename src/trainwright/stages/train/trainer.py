@@ -147,7 +147,7 @@ class Trainer:
         with self.clock.phase("evaluate"):
             result = split_loss(
                 self.model, split, sequence_tokens=settings.sequence_tokens,
-                batch_sequences=self.recipe.evaluate.exec.batch_sequences,
+                batch_sequences=settings.micro_batch,
                 tokens=self.recipe.train.validation.tokens, document_masking=self.recipe.train.document_masking,
                 device=settings.device,
             )  # fmt: skip
