@@ -20,7 +20,7 @@ Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
 
-WHOLE_SCORES_TOKENS = 1024
+WHOLE_SCORES_TOKENS = 512
 """Longest sequence whose scores are made whole when training on a CPU."""
 
 

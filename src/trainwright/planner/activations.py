@@ -14,10 +14,11 @@ from trainwright.planner.parameters import block_matrix_parameters
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 
-WHOLE_SCORES_TOKENS = 1024
+WHOLE_SCORES_TOKENS = 512
 """Longest sequence whose attention scores are kept whole when training on a CPU (``model.attention``)."""
 LOGITS_CHUNK_BYTES = 16 << 20
-"""Logits in fp32 are made for about so many bytes at a time (``model.losses``)."""
+LOGITS_CHUNK_MIN_TOKENS = 512
+"""Logits in fp32 are made for about so many bytes at a time, and for no fewer tokens (``model.losses``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +104,8 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def chunk_tokens(vocabulary: int) -> int:
-    """Rows of one chunk of logits: a multiple of 64, at least 64."""
-    return max(64, LOGITS_CHUNK_BYTES // (4 * vocabulary) // 64 * 64)
+    """Rows of one chunk of logits: a multiple of 64."""
+    return max(LOGITS_CHUNK_MIN_TOKENS, LOGITS_CHUNK_BYTES // (4 * vocabulary) // 64 * 64)
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
