@@ -64,4 +64,4 @@ def test_bfloat16_states_give_float32_gradients_of_the_weight():
 def test_chunks_fit_their_bytes(vocabulary):
     tokens = chunk_tokens(vocabulary)
     assert tokens % 64 == 0
-    assert tokens == 64 or tokens * vocabulary * 4 <= losses.CHUNK_BYTES
+    assert tokens == losses.CHUNK_MIN_TOKENS or tokens * vocabulary * 4 <= losses.CHUNK_BYTES
