@@ -58,7 +58,7 @@ test: setup-dev ## every test (PYTEST_ARGS=...)
 check: setup-dev ## before each commit: ruff and the fast tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python -m pytest -m "not slow and not cuda" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not cuda" $(PYTEST_ARGS)
 
 lint: setup-dev ## ruff, mypy, import contracts
 	$(BIN)/ruff check

@@ -290,18 +290,6 @@ class TokenSplit:
             return self._shards[0].text_bytes
         return np.concatenate([shard.text_bytes for shard in self._shards] or [np.empty(0, np.uint64)])
 
-    def require_tokens(self, tokens: int, *, needed_for: str) -> None:
-        """Make sure that the split is long enough.
-
-        Raises:
-            DataError: it holds fewer tokens.
-        """
-        if self.tokens < tokens:
-            raise DataError(
-                f"the {self.name} split is too short for {needed_for}", seen=f"{self.tokens:,} tokens",
-                expected=f"at least {tokens:,}", fix="give it more documents (data.sources, data.split)",
-            )  # fmt: skip
-
     def _checked(self, start: int, stop: int) -> int:
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"positions {start}..{stop} of split {self.name!r}, which has {self.tokens} tokens")

@@ -140,12 +140,6 @@ class Workspace:
         artifact = open_artifact(path)
         return artifact if artifact.manifest.fingerprint == fingerprint else None
 
-    def all(self) -> Iterator[Artifact]:
-        """Every complete artefact, oldest first."""
-        paths = (path.parent for path in self.root.glob(f"*/{MANIFEST}") if path.parent.suffix != ".partial")
-        for path in sorted(paths, key=lambda item: (item / MANIFEST).stat().st_mtime_ns):
-            yield open_artifact(path)
-
     def draft(self, stage: str, fingerprint: str) -> Path:
         """The directory of work under way, made where it is absent.
 

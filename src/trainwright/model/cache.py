@@ -44,16 +44,6 @@ class KVCache:
         self._visible = 0
         self._plain_causal = False
 
-    @staticmethod
-    def bytes_needed(spec: ModelSpec, *, slots: int, max_tokens: int, element_bytes: int) -> int:
-        """Bytes that such a cache takes."""
-        return 2 * spec.layers * slots * spec.kv_heads * max_tokens * spec.head_size * element_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that this cache takes."""
-        return sum(held.nbytes for held in (*self._keys, *self._values))
-
     def select(self, slots: Int[Tensor, " batch"], positions: Int[Tensor, "batch seq"]) -> None:
         """Say which slots the next forward pass extends and where its tokens stand; a row's positions never fall."""
         first, count = int(slots[0]), slots.shape[0]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 DeviceKind = Literal["cuda", "rocm", "tpu", "cpu", "npu", "mps", "xpu", "hpu", "neuron"]
-DType = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 PriceKind = Literal["on_demand", "spot", "reserved"]
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}

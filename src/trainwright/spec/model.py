@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Norm = Literal["rmsnorm", "layernorm"]
@@ -65,7 +65,3 @@ class ModelSpec:
         if self.positions == "rope" and self.head_size % 2:
             found.append(f"rotary positions need an even head_size, seen {self.head_size}")
         return tuple(found)
-
-    def with_vocabulary(self, vocabulary: int) -> ModelSpec:
-        """The same network for another vocabulary size."""
-        return replace(self, vocabulary=vocabulary)

@@ -98,16 +98,6 @@ def test_a_window_outside_the_split_is_our_own_mistake(tmp_path, start, stop):
             read(start, stop)
 
 
-def test_a_split_shorter_than_a_sequence_says_so(tmp_path):
-    split = made(tmp_path, [[1, 2, 3, 4]]).splits["train"]
-    split.require_tokens(5, needed_for="one sequence")
-    with pytest.raises(
-        DataError,
-        match=r"the train split is too short for one sequence of 512 \(seen 5 tokens, expected at least 513\)",
-    ):
-        split.require_tokens(513, needed_for="one sequence of 512")
-
-
 def test_a_split_without_documents(tmp_path):
     split = made(tmp_path, []).splits["train"]
     assert (split.tokens, split.documents, split.text_bytes) == (0, 0, 0)

@@ -69,10 +69,3 @@ def test_mask_is_left_out_only_where_nothing_is_hidden(tiny):
     cache.select(torch.tensor([0, 1]), torch.tensor([[2, 3], [0, 1]]))
     seen = cache.mask() == 0
     assert seen.tolist() == [[[[1, 1, 1, 0], [1, 1, 1, 1]]], [[[1, 0, 0, 0], [1, 1, 0, 0]]]]
-
-
-def test_bytes_needed_is_what_it_takes(tiny):
-    spec = tiny.spec()
-    cache = KVCache(spec, slots=3, max_tokens=40, dtype=torch.bfloat16, device=CPU)
-    assert cache.size_bytes == 2 * 3 * 3 * 40 * 2 * 8 * 2  # keys and values, layers, slots, tokens, heads, size, bytes
-    assert KVCache.bytes_needed(spec, slots=3, max_tokens=40, element_bytes=2) == cache.size_bytes

@@ -6,9 +6,6 @@ from typing import Any
 
 from trainwright.core.registry import load
 
-VERSION = 1
-"""Part of the fingerprint: raised when equal input gives other bytes."""
-
 
 def __getattr__(name: str) -> Any:
     if name == "run":
