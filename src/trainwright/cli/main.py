@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
@@ -117,6 +118,9 @@ def dispatch(arguments: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; nothing but ``SystemExit`` of ``--help`` escapes."""
     wait_briefly(os.environ)
+    if argv is None:
+        # A scheduler's or a container's SIGTERM ends work as Ctrl-C does: parts kept, processes ended, one line said.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("TRAINWRIGHT_DEBUG"))
     output = error_output(arguments)
