@@ -25,7 +25,7 @@ class LinkSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What a device costs for an hour, where and since when."""
+    """What a device costs for an hour; ``as_of`` is a date, or the commit of the price list in ``source``."""
 
     usd_per_device_hour: float
     kind: PriceKind

@@ -157,7 +157,7 @@ def elsewhere(run: RunRecord) -> Section:
         return Section(key="elsewhere", title="Elsewhere", lead="", blocks=(missing,))
     lead = "The same run on one rented device, estimated from data sheets and published prices."
     rows = [_rental_row(rental) for rental in sorted(rentals, key=_by_price)]
-    columns = ["device", "fits", "time", "range", "price per hour", "cost", "offer", "price as of"]
+    columns = ["device", "fits", "time", "range", "price per hour", "cost", "offer", "price list"]
     table = Table(title="Rented devices", columns=columns, rows=rows, right=(2, 3, 4, 5), wide=True)
     return Section(key="elsewhere", title="Elsewhere", lead=lead, blocks=(table,))
 
@@ -181,5 +181,5 @@ def _rental_row(rental: Rental) -> list[Cell | str]:
         Cell(
             text=" ".join(part for part in (rental.provider, rental.price_kind.replace("_", " ")) if part), tone="dim"
         ),
-        Cell(text=rental.as_of, tone="dim"),
+        Cell(text=f"{rental.source}@{rental.as_of}" if rental.source else "", tone="dim"),
     ]
