@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
+from trainwright.cli.arguments import add_recipe, add_workspace
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.cli.run import make
 from trainwright.core.units import format_bytes, format_seconds
 
 
@@ -24,14 +25,8 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages up to the audit and print it."""
-    # The pipeline brings pydantic and NumPy, which --help must not wait for.
-    from trainwright.pipeline.runner import run as run_pipeline
-
     output = Output.of(args)
-    recipe = load_recipe(args).value
-    with output.progress() as progress:
-        made = run_pipeline(recipe, root=workspace_of(args, name=recipe.name), upto="audit", listeners=(progress,))
-    artifact = made["audit"]
+    artifact = make(args, output, stage="audit")
     artifact.verify()
     found = json.loads(artifact.file("audit.json").read_text(encoding="utf-8"))
     output.result({"artifact": artifact.path, "audit": found}, lambda: show(found, output))

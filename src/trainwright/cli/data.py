@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
+from trainwright.cli.arguments import add_recipe, add_workspace
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.cli.run import make
 from trainwright.core.units import format_bytes, format_count, format_seconds
 
 EXAMPLES_SHOWN = 2
@@ -26,14 +27,8 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare the dataset and print its funnel."""
-    # The pipeline brings pydantic and NumPy, which --help must not wait for.
-    from trainwright.pipeline.runner import run as run_pipeline
-
     output = Output.of(args)
-    recipe = load_recipe(args).value
-    root = workspace_of(args, name=recipe.name)
-    with output.progress() as progress:
-        artifact = run_pipeline(recipe, root=root, upto="data", listeners=(progress,))["data"]
+    artifact = make(args, output, stage="data")
     artifact.verify({"report.json"})
     report = json.loads(artifact.file("report.json").read_text(encoding="utf-8"))
     execution = artifact.manifest.execution

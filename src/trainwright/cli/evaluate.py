@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
+from trainwright.cli.arguments import add_recipe, add_workspace
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.cli.run import make
 
 
 def configure(parser: CommandParser) -> None:
@@ -23,15 +24,8 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages up to evaluation and print what was measured."""
-    # The pipeline brings pydantic and NumPy, which --help must not wait for.
-    from trainwright.pipeline.runner import run as run_pipeline
-
     output = Output.of(args)
-    recipe = load_recipe(args).value
-    root = workspace_of(args, name=recipe.name)
-    with output.progress() as progress:
-        made = run_pipeline(recipe, root=root, upto="evaluate", listeners=(progress,))
-    artifact = made["evaluate"]
+    artifact = make(args, output, stage="evaluate")
     artifact.verify()
     evaluation = json.loads(artifact.file("evaluation.json").read_text(encoding="utf-8"))
     output.result({"artifact": artifact.path, "evaluation": evaluation}, lambda: show(evaluation, output))

@@ -16,6 +16,7 @@ from trainwright.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from trainwright.artifact.store import Artifact
+    from trainwright.spec.recipe import Recipe
 
 
 SHORT = 24
@@ -35,16 +36,26 @@ def run(args: argparse.Namespace) -> int:
 
 def run_upto(args: argparse.Namespace, *, stage: str | None) -> int:
     """Run the stages up to one (all where None) and print what came of them."""
+    output = Output.of(args)
+    recipe = load_recipe(args).value
+    made = _make(args, output, recipe, stage=stage)
+    payload = {"workspace": workspace_of(args, name=recipe.name), "artifacts": documents(made)}
+    output.result(payload, lambda: show(made, output))
+    return 0
+
+
+def make(args: argparse.Namespace, output: Output, *, stage: str) -> Artifact:
+    """One stage's artefact for the command line's recipe, with all that it needs."""
+    return _make(args, output, load_recipe(args).value, stage=stage)[stage]
+
+
+def _make(args: argparse.Namespace, output: Output, recipe: Recipe, *, stage: str | None) -> dict[str, Artifact]:
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
     from trainwright.pipeline.runner import run as run_pipeline
 
-    output = Output.of(args)
-    recipe = load_recipe(args).value
     root = workspace_of(args, name=recipe.name)
     with output.progress() as progress:
-        made = run_pipeline(recipe, root=root, upto=stage, listeners=(progress,))
-    output.result({"workspace": root, "artifacts": documents(made)}, lambda: show(made, output))
-    return 0
+        return run_pipeline(recipe, root=root, upto=stage, listeners=(progress,))
 
 
 def documents(made: Mapping[str, Artifact]) -> dict[str, Any]:
