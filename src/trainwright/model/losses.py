@@ -22,7 +22,7 @@ CHUNK_BYTES = 16 << 20
 
 CHUNK_MIN_TOKENS = 512
 """Each chunk adds to the whole gradient of the head, so chunks must not be small where the head is large: on GPT-2's
-head of 50,257 x 768, 1,024 tokens took 866 ms in chunks of 64 and 315 ms in chunks of 512 (two CPU cores, bf16)."""
+head of 50,257 x 768, 1,024 tokens took 862 ms in chunks of 64, 320 ms in chunks of 512 (``benchmarks/kernels.py``)."""
 
 
 def chunk_tokens(vocabulary: int) -> int:

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+from fixtures.trained import tiny
 
-import pytest
-
-_FILE = Path(__file__).parents[2] / "fixtures" / "tiny_models.py"
-
-
-@pytest.fixture(scope="session")
-def tiny():
-    found = importlib.util.spec_from_file_location("tiny_models", _FILE)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+__all__ = ["tiny"]
