@@ -5,7 +5,7 @@
 * Muon: torch's, one matrix at a time, beside ours, stacked by shape, on the quickstart's 28 matrices (decision 0004).
 * The loss on GPT-2's head of 50,257 x 768 over 1,024 tokens, by tokens per chunk (``model/losses.py``), beside torch's
   plain cross-entropy; forward and backward.
-* Attention, forward and backward: whole scores beside torch's fused kernel, by sequence length (``model/attention.py``).
+* Attention, forward and backward: whole scores beside the fused kernel of torch, by sequence length (``attention.py``).
 """
 
 from __future__ import annotations
