@@ -6,9 +6,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any, TypeVar
 
 Job = TypeVar("Job")
@@ -60,7 +62,8 @@ def _run_on_processes(
     try:
         while len(results) < len(jobs):
             while len(pending) < workers * _QUEUED_PER_WORKER and (number := next(queue, None)) is not None:
-                pending[pool.submit(function, jobs[number])] = number
+                with _signals_later():
+                    pending[pool.submit(function, jobs[number])] = number
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 number = pending.pop(future)
@@ -72,6 +75,29 @@ def _run_on_processes(
         pool.shutdown(wait=True, cancel_futures=True)
         reader.close()
     return [results[number] for number in range(len(jobs))]
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Ctrl-C and SIGTERM take effect at the end of the block.
+
+    An executor that is interrupted between making its thread and seeing it started can neither go on nor shut down.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handlers = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in ours:
+        signal.signal(number, lambda seen, frame: came.append((seen, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+    for number, frame in came:
+        ours[number](number, frame)
 
 
 def _start_worker(parent: Connection) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 
@@ -58,6 +59,22 @@ def test_a_user_error_comes_out_as_it_is():
 def test_a_worker_that_dies_is_an_error():
     with pytest.raises(BrokenProcessPool):
         run_apart(os._exit, 3)
+
+
+def test_an_interrupt_while_the_pool_is_starting_is_an_interrupt(monkeypatch):
+    start, came = threading.Thread.start, []
+
+    def interrupted(thread):
+        if type(thread).__name__ == "_ExecutorManagerThread" and not came:
+            came.append(thread)
+            signal.raise_signal(signal.SIGINT)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(abs, [-1, -2], workers=2)
+    assert came
+    assert run_jobs(abs, [-1, -2], workers=2) == [1, 2]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
