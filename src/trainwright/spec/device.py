@@ -9,7 +9,7 @@ from typing import Literal
 DeviceKind = Literal["cuda", "rocm", "tpu", "cpu", "npu", "mps", "xpu", "hpu", "neuron"]
 PriceKind = Literal["on_demand", "spot", "reserved"]
 
-DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 """Bytes of one stored element."""
 
 

@@ -9,9 +9,30 @@ from typing import Literal
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 
-Precision = Literal["fp32", "bf16"]
-Recompute = Literal["none", "full"]
-OptimizerName = Literal["adamw", "muon"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
+"""What matrix products are computed in."""
+Recompute = Literal["none", "selective", "full"]
+OptimizerName = Literal["adamw", "muon", "adafactor", "sgd"]
+States = Literal["fp32", "mixed", "pure"]
+"""How trained weights are kept. ``fp32``: weights, gradients and moments in fp32, cast where they are used (torch.amp,
+FSDP's mixed precision). ``mixed``: weights in the reduced precision, gradients and a master copy in fp32 (Megatron).
+``pure``: weights, gradients and moments all in the reduced precision."""
+Method = Literal["full", "lora", "qlora"]
+MomentDtype = Literal["fp32", "bf16", "int8"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adapter:
+    """Low-rank adapters (LoRA, Hu et al., 2021) on frozen weights: the matrices named in ``targets`` get ``rank``.
+
+    ``frozen`` is how the base weights are kept; ``parameters`` overrides the count where other adapters than LoRA's
+    are trained.
+    """
+
+    rank: int
+    targets: tuple[str, ...] = ("query", "value")
+    frozen: Literal["fp32", "bf16", "int8", "nf4", "int4"] = "bf16"
+    parameters: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +49,14 @@ class Workload:
     validation_tokens: int = 0
     validations: int = 0
     checkpoints: int = 0
+    states: States = "fp32"
+    moments: MomentDtype | None = None
+    """Dtype of the optimizer's moments where it differs from what ``states`` implies."""
+    adapter: Adapter | None = None
+    fused_attention: bool = True
+    """Scores are never written to memory (FlashAttention, SDPA)."""
+    fused_loss: bool = False
+    """Logits are made in chunks and never kept whole."""
 
     @property
     def total_tokens(self) -> int:
@@ -55,11 +84,19 @@ class Workload:
         return tuple(found)
 
 
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
+Offload = Literal["none", "optimizer", "all"]
+"""What lives in host memory between its uses: the optimizer's state, or weights and gradients too."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelPlan:
     """How the devices share one step; every axis is a mesh axis.
 
-    The trainer executes layouts of one device; larger ones can be checked and priced.
+    The trainer executes layouts of one device; larger ones can be checked and priced. ``ep`` divides the experts over
+    ranks that data parallelism (and tensor parallelism) already has; it takes no devices of its own. ``zero_stage``
+    says what ``dp_shard`` ranks share (Rajbhandari et al., 2020): 1 the optimizer's state, 2 gradients too, 3 weights
+    too (FSDP).
     """
 
     dp_replicate: int = 1
@@ -71,6 +108,13 @@ class ParallelPlan:
     micro_batch_sequences: int = 1
     compile: bool = False
     threads: int | None = None
+    zero_stage: Literal[1, 2, 3] = 3
+    sequence_parallel: bool = True
+    """Activations between tensor-parallel regions are split over ``tp`` too (Korthikanti et al., 2022)."""
+    schedule: Schedule = "1f1b"
+    virtual_stages: int = 1
+    """Model chunks on each pipeline rank: more than one interleaves (Narayanan et al., 2021)."""
+    offload: Offload = "none"
 
     def accumulation(self, workload: Workload) -> int:
         """Micro batches of one optimizer update on each data-parallel rank."""
