@@ -12,8 +12,11 @@ Kind = Literal["decoder", "encoder", "vision"]
 
 FAMILIES: tuple[str, ...] = ("llama", "gpt2")
 """Families with a module; the file names under ``model/families`` are held against this by a test."""
-PLANNED_FAMILIES: tuple[str, ...] = (*FAMILIES, "bert", "deepseek_v3", "gpt_oss", "mistral", "mixtral", "phi", "falcon",
-                                     "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "transformer", "vit")  # fmt: skip
+PLANNED_FAMILIES: tuple[str, ...] = (
+    *FAMILIES, "bert", "bloom", "deepseek_v2", "deepseek_v3", "falcon", "gemma", "gemma2", "gemma3_text", "gpt_neox",
+    "gpt_oss", "kimi_k2", "mistral", "mixtral", "mpt", "opt", "phi", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
+    "transformer", "vit",
+)  # fmt: skip
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
@@ -80,35 +83,71 @@ class ModelSpec:
     kind: Kind = "decoder"
     qkv_bias: bool | None = None
     """Biases of queries, keys and values where they differ from ``bias`` (Qwen2)."""
+    output_bias: bool | None = None
+    """Bias of attention's output where it differs from ``bias``."""
+    head_bias: bool = False
+    """Bias of the language head (Phi, BERT)."""
+    norm_bias: bool = True
+    """LayerNorm's own bias (MPT: none); RMSNorm has none."""
+    norms_per_block: int = 2
+    """One where attention and feed-forward share it (Phi), four where each has one behind it too (Gemma 2)."""
+    embedding_norm: bool = False
+    final_norm: bool = True
     qk_norm: bool = False
+    """Each head's queries and keys are normalised."""
+    sinks: bool = False
+    """One learned logit per head in the softmax (gpt-oss)."""
     window_tokens: int | None = None
-    """Sliding-window attention in every layer; None: whole context."""
+    """Sliding-window attention in ``window_layers`` layers; None: whole context."""
+    window_layers: int | None = None
+    """Layers with the window; None: all."""
     experts: Experts | None = None
     latent: LatentAttention | None = None
+    extra_positions: int = 0
+    """Rows of the position table beyond ``context_tokens`` (OPT: 2)."""
     segments: int = 0
     """Rows of a token-type embedding (BERT: 2)."""
     pooler: bool = False
+    """A square layer over the first token, before the classes."""
     classes: int = 0
-    """Outputs of a classification head instead of the vocabulary's."""
+    """Outputs of a classification head: over the first token (pooler, vision), else over every token."""
+    language_head: bool | None = None
+    """Whether logits over the vocabulary are made; None: where there are no classes."""
     image_size: int = 0
     patch_size: int = 0
 
+    @property
+    def makes_logits(self) -> bool:
+        """Whether there are logits over the vocabulary."""
+        return self.language_head if self.language_head is not None else not self.classes
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers whose feed-forward is a mixture of experts."""
+        return 0 if self.experts is None else self.layers - self.experts.dense_layers
+
+    @property
+    def windowed_layers(self) -> int:
+        """Layers whose attention sees a sliding window."""
+        if self.window_tokens is None:
+            return 0
+        return self.layers if self.window_layers is None else self.window_layers
+
+    @property
+    def score_size(self) -> int:
+        """Elements of one head's query and key."""
+        return self.head_size + (0 if self.latent is None else self.latent.rope_size)
+
+    @property
+    def value_size(self) -> int:
+        """Elements of one head's value."""
+        return self.head_size if self.latent is None else self.latent.value_size
+
     def problems(self) -> tuple[str, ...]:
         """Every reason why no such network can be built; empty where there is none."""
-        found = [
-            f"{name} must be at least 1, seen {getattr(self, name)}"
-            for name in (
-                "layers",
-                "width",
-                "heads",
-                "kv_heads",
-                "head_size",
-                "ffn_width",
-                "vocabulary",
-                "context_tokens",
-            )
-            if getattr(self, name) < 1
-        ]
+        sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]
+        sizes += ["image_size", "patch_size", "classes"] if self.kind == "vision" else ["vocabulary"]
+        found = [f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1]
         if found:
             return tuple(found)
         if self.family not in PLANNED_FAMILIES:
@@ -117,4 +156,25 @@ class ModelSpec:
             found.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         if self.positions == "rope" and self.head_size % 2:
             found.append(f"rotary positions need an even head_size, seen {self.head_size}")
+        if self.kind == "vision" and self.image_size % self.patch_size:
+            found.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
+        if self.window_tokens is not None and self.window_tokens < 1:
+            found.append(f"window_tokens must be at least 1, seen {self.window_tokens}")
+        if self.windowed_layers > self.layers:
+            found.append(f"window_layers ({self.windowed_layers}) exceeds layers ({self.layers})")
+        return (*found, *self._expert_problems())
+
+    def _expert_problems(self) -> tuple[str, ...]:
+        experts = self.experts
+        if experts is None:
+            return ()
+        found = [
+            f"experts.{name} must be at least 1, seen {getattr(experts, name)}"
+            for name in ("count", "active", "ffn_width")
+            if getattr(experts, name) < 1
+        ]
+        if experts.active > experts.count:
+            found.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
+        if not 0 <= experts.dense_layers < self.layers:
+            found.append(f"experts.dense_layers must be below layers ({self.layers}), seen {experts.dense_layers}")
         return tuple(found)
