@@ -1,0 +1,1 @@
+"""Published measurements: reads them, predicts each, and says how far off the planner is."""

@@ -1,0 +1,149 @@
+"""Reads a CSV of published training measurements: one row, one run, what was measured and by which definition.
+
+The columns are described in docs/en/published.md. A row that cannot be read is kept with the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.core.errors import DataError
+from trainwright.spec.stack import MemoryKind
+
+
+GIB = float(1 << 30)
+REQUIRED = ("id", "framework", "arch", "n_layers", "hidden", "seq_len", "gpu", "n_gpus")
+"""Columns without which a file is no table of runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One row as it is printed, with its notes taken apart (``a=b;c`` becomes ``{"a": "b", "c": ""}``)."""
+
+    line: int
+    values: Mapping[str, str]
+    notes: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """A column, or empty."""
+        return self.values.get(name, "")
+
+    def number(self, name: str) -> float | None:
+        """A column as a number; None where it is empty.
+
+        Raises:
+            ValueError: it is no number.
+        """
+        text = self.text(name)
+        if not text:
+            return None
+        value = float(text)
+        if value < 0:
+            raise ValueError(f"{name} is {text}")
+        return value
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A column as a positive whole number.
+
+        Raises:
+            ValueError: it is empty without a default, or not one.
+        """
+        value = self.number(name)
+        if value is None:
+            if default is None:
+                raise ValueError(f"{name} is empty")
+            return default
+        if value < 1 or value != int(value):
+            raise ValueError(f"{name} is {self.text(name)}, expected a positive whole number")
+        return int(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What a row says was measured; None where it does not say.
+
+    ``tokens_per_s`` is per device, ``derived`` where it follows from the printed step time and batch. ``memory_bytes``
+    is one device's peak by ``memory_kind``.
+    """
+
+    tokens_per_s: float | None
+    derived: bool
+    memory_bytes: float | None
+    memory_kind: MemoryKind | None
+    out_of_memory: bool
+
+
+def read_records(path: Path) -> list[Record]:
+    """All rows of a table of runs.
+
+    Raises:
+        DataError: the file is missing, is not UTF-8, or lacks a required column.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            reader = csv.DictReader(lines)
+            names = reader.fieldnames or []
+            missing = [name for name in REQUIRED if name not in names]
+            if missing:
+                raise DataError(
+                    "not a table of published runs", where=str(path), seen=f"no column {', '.join(missing)}",
+                    expected=f"columns {', '.join(REQUIRED)}, ...", fix="docs/en/published.md lists them all",
+                )  # fmt: skip
+            return [
+                Record(
+                    line=reader.line_num,
+                    values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
+                    notes=take_apart(row.get("notes") or ""),
+                )
+                for row in reader
+            ]
+    except OSError as error:
+        raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError("cannot read the table", where=str(path), seen=str(error), expected="CSV in UTF-8") from None
+
+
+def take_apart(notes: str) -> dict[str, str]:
+    """``a=b;c`` as a mapping; of two with one name the first holds."""
+    found: dict[str, str] = {}
+    for part in notes.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def measured(record: Record, *, devices: int, batch_tokens: int | None, reports: MemoryKind) -> Measured:
+    """What the row reports; ``reports`` is what the framework prints where the notes do not say.
+
+    Raises:
+        ValueError: a number that is none.
+    """
+    printed = record.number("tokens_per_s_per_gpu")
+    step_s = record.number("step_time_s")
+    derived = None
+    if not printed and step_s and batch_tokens:
+        derived = batch_tokens / step_s / devices
+    memory = record.number("peak_mem_gib_per_gpu")
+    return Measured(
+        tokens_per_s=printed or derived,
+        derived=not printed and derived is not None,
+        memory_bytes=memory * GIB if memory else None,
+        memory_kind=memory_kind(record, reports) if memory else None,
+        out_of_memory=record.text("oom") == "yes",
+    )
+
+
+def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:
+    """By which definition the row's memory was taken, from what its notes say."""
+    text = record.text("notes").lower()
+    if "nvidia-smi" in text or "incl. context" in text:
+        return "device"
+    if "reserved" in text:
+        return "reserved"
+    if "allocated" in text:
+        return "allocated"
+    return reports

@@ -1,0 +1,243 @@
+"""Turns a published row into a question to the planner: shape, workload, layout, and what had to be assumed.
+
+Only what the row says is used: its columns, and the settings in its notes. Where a source does not print a setting the
+framework's default is taken, which the stack's data file names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from trainwright.planner.published.rows import Record
+from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Adapter, MomentDtype, OptimizerName, ParallelPlan, Precision, States, Workload
+
+GPT2_VOCABULARY = 50257
+PRECISIONS: dict[str, Precision] = {
+    "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "nvfp4": "nvfp4", "fp32": "fp32", "tf32": "tf32",
+    "fp32/tf32": "tf32", "bnb.nf4": "bf16", "bnb.nf4-dq": "bf16",
+}  # fmt: skip
+OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
+TARGETS = {
+    "q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "output", "c_attn": "query",
+    "gate_proj": "gate", "up_proj": "up", "down_proj": "down",
+}  # fmt: skip
+MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128)
+"""DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
+
+
+class Axes(NamedTuple):
+    """What ``dp_shard_or_fsdp`` says: a kind (ddp, zero0..3, fsdp) and over how many ranks, None where it is not said."""
+
+    kind: str
+    ranks: int | None
+
+
+def is_gated(record: Record) -> bool:
+    """Whether the feed-forward has a gate: Llama-like shapes, mixtures of them, and what says ``swiglu``."""
+    arch, notes = record.text("arch"), record.notes
+    if "swiglu" in notes or arch.startswith("llama"):
+        return True
+    return arch == "moe" and "transformer-impl" not in notes and "untie-embeddings-and-output-weights" not in notes
+
+
+def vocabulary(record: Record, *, tp: int) -> int:
+    """Rows of the embedding; GPT-2's, padded as Megatron pads it, where none is given."""
+    given = record.number("vocab") or _note_number(record, "vocab-size")
+    if given:
+        return int(given)
+    text = record.text("notes")
+    if found := re.search(r"\bvocab (?:default )?(\d+)(k?)", text):
+        return int(found[1]) * (1000 if found[2] else 1)
+    if found := re.search(r"\bV=(\d+)", text):
+        return int(found[1])
+    step = 128 * tp
+    return -(-GPT2_VOCABULARY // step) * step
+
+
+def model_of(record: Record) -> ModelSpec:
+    """The network.
+
+    Raises:
+        ValueError: a size is missing or impossible.
+    """
+    layers, width = record.whole("n_layers"), record.whole("hidden")
+    heads = record.whole("n_heads", max(1, width // 128))
+    head_size = int(_note_number(record, "head_dim") or width // heads)
+    arch = record.text("arch")
+    llama, bert = is_gated(record), arch == "bert"
+    tied = record.text("tied_embeddings")
+    rope = llama or "rope" in record.notes.get("position-embedding-type", "") or arch.startswith(("gpt(phi", "gpt(fal"))
+    bias = not llama and "MPT" not in arch and "falcon" not in arch
+    model = ModelSpec(
+        family="bert" if bert else "transformer", kind="encoder" if bert else "decoder", layers=layers, width=width,
+        heads=heads, kv_heads=record.whole("n_kv_heads", heads), head_size=head_size,
+        ffn_width=_ffn_width(record, width, gated=llama), vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
+        context_tokens=512 if bert else record.whole("seq_len"), tied=tied != "no" if tied else not llama, gated=llama,
+        norm="rmsnorm" if llama else "layernorm", norm_epsilon=1e-5, positions="rope" if rope else "learned",
+        rope_theta=1e4, bias=bias, activation="silu" if llama else "gelu", segments=2 if bert else 0,
+        classes=2 if bert and record.notes.get("task") == "finetune" else 0, experts=_experts(record),
+        latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
+    )  # fmt: skip
+    problems = model.problems()
+    if problems:
+        raise ValueError("; ".join(problems))
+    return model
+
+
+def _ffn_width(record: Record, width: int, *, gated: bool) -> int:
+    dense = _note_number(record, "dense_ffn")
+    return int(dense) if dense else record.whole("ffn_hidden", width * 8 // 3 if gated else 4 * width)
+
+
+def _experts(record: Record) -> Experts | None:
+    count = _note_number(record, "experts") or _note_number(record, "num-experts")
+    if record.text("arch") != "moe" or not count:
+        return None
+    width = int(_note_number(record, "moe-ffn-hidden-size") or record.whole("ffn_hidden", record.whole("hidden")))
+    shared = int(_note_number(record, "moe-shared-expert-intermediate-size") or 0)
+    return Experts(
+        count=int(count), active=int(_note_number(record, "topk") or _note_number(record, "moe-router-topk") or 2),
+        ffn_width=width, shared_ffn_width=shared or int(_note_number(record, "shared") or 0) * width,
+        dense_layers=_dense_layers(record),
+    )  # fmt: skip
+
+
+def _dense_layers(record: Record) -> int:
+    """Layers before the first with experts; ``([0]*4+[1]*9)`` is Megatron's way to say 4."""
+    if found := re.match(r"\(\[0\]\*(\d+)", record.notes.get("moe-layer-freq", "")):
+        return int(found[1])
+    return int(_note_number(record, "dense_layers") or 0)
+
+
+def _note_number(record: Record, name: str) -> float | None:
+    try:
+        return float(record.notes.get(name, ""))
+    except ValueError:
+        return None
+
+
+def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workload:
+    """What is computed in one step.
+
+    Raises:
+        ValueError: an unknown precision, or a sequence that is no number.
+    """
+    sequence = record.whole("seq_len")
+    ranks = parallel.dp_replicate * parallel.dp_shard
+    accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or 1)
+    batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
+    adapter, states = adapter_of(record), states_of(record, stack)
+    recompute = record.text("activation_checkpointing") or "none"
+    framework = record.notes.get("framework_config", "")
+    return Workload(
+        sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record),
+        optimizer=next((name for text, name in OPTIMIZERS.items() if text in record.text("optimizer").lower()), "adamw"),
+        recompute="full" if recompute == "full" else "selective" if recompute == "selective" else "none",
+        states=states, moments=_moments(record), adapter=adapter,
+        fused_attention=record.text("flash_attention") not in ("no",)
+        and record.notes.get("attention-backend") not in ("unfused", "local"),
+        fused_loss="liger" in framework,
+    )  # fmt: skip
+
+
+def precision_of(record: Record) -> Precision:
+    """What matrix products are computed in; bf16 where the row does not say.
+
+    Raises:
+        ValueError: a dtype that is not known.
+    """
+    text = record.text("dtype") or "bf16"
+    if text not in PRECISIONS:
+        raise ValueError(f"dtype is {text}, expected one of {', '.join(PRECISIONS)}")
+    return PRECISIONS[text]
+
+
+def states_of(record: Record, stack: Stack) -> States:
+    """How trained weights are kept."""
+    notes = record.notes
+    if "bf16-true" in notes or notes.get("fsdp_mixed_precision") == "PURE":
+        return "pure"
+    if "flag blank" in record.text("notes"):
+        return (
+            "fp32"
+            if notes.get("bf16flag", "").lower() == "true" or notes.get("fp16flag", "").lower() == "true"
+            else "pure"
+        )
+    return stack.states
+
+
+def _moments(record: Record) -> MomentDtype | None:
+    text = record.text("optimizer").lower()
+    return "int8" if "8bit" in text or "8-bit" in text else None
+
+
+def adapter_of(record: Record) -> Adapter | None:
+    """Adapters on frozen weights, where the row's task says so."""
+    task, quant = record.notes.get("task", ""), record.notes.get("quant", "")
+    if not any(word in task for word in ("lora", "peft:")):
+        return None
+    nf4 = "nf4" in task or "nf4" in quant or task == "qlora"
+    rank = int(_note_number(record, "lora_r") or _note_number(record, "rank") or 8)
+    named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
+    trained = _note_number(record, "trainable")
+    return Adapter(
+        rank=rank, targets=named or ("query", "value"), parameters=int(trained) if trained else None,
+        frozen="nf4" if nf4 else "int4" if "gptq" in task else "bf16",
+    )  # fmt: skip
+
+
+def axes_of(record: Record) -> Axes:
+    """The data-parallel column taken apart.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    text = record.text("dp_shard_or_fsdp")
+    if not text:
+        return Axes("ddp", None)
+    found = re.fullmatch(r"(ddp|fsdp|fsdp_full|zero[0-3])(?::(\d+))?", text)
+    if found is None:
+        raise ValueError(f"dp_shard_or_fsdp is {text}, expected a form such as ddp:8, zero1:4 or fsdp_full:16")
+    return Axes(found[1], int(found[2]) if found[2] else None)
+
+
+def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
+    """The layout, and the number of devices that it uses.
+
+    Raises:
+        ValueError: a size is no positive whole number.
+    """
+    tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
+    axes = axes_of(record)
+    inner = tp * pp * cp
+    devices = record.whole("n_gpus", inner * (axes.ranks or max(1, 8 // inner)))
+    ranks = max(1, devices // inner)
+    shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
+    sharded = axes.kind not in ("ddp", "zero0")
+    virtual = _virtual_stages(record, pp)
+    return ParallelPlan(
+        dp_shard=shard if sharded else 1, dp_replicate=max(1, ranks // shard) if sharded else ranks, tp=tp, pp=pp, cp=cp,
+        ep=record.whole("ep", 1), micro_batch_sequences=record.whole("micro_batch", 1),
+        compile=record.text("compile") not in ("", "no"), zero_stage=1 if axes.kind == "zero1" else 2 if axes.kind == "zero2" else 3,
+        sequence_parallel=_sequence_parallel(record, stack), schedule="interleaved" if virtual > 1 else "1f1b",
+        virtual_stages=virtual, offload="optimizer" if record.text("cpu_offload") == "yes" else "none",
+    ), devices  # fmt: skip
+
+
+def _virtual_stages(record: Record, pp: int) -> int:
+    if pp == 1:
+        return 1
+    for name in ("vp", "interleave", "num-virtual-stages-per-pipeline-rank"):
+        if value := _note_number(record, name):
+            return int(value)
+    if each := _note_number(record, "num-layers-per-virtual-pipeline-stage"):
+        return max(1, int(record.whole("n_layers") / pp / each))
+    return 1
+
+
+def _sequence_parallel(record: Record, stack: Stack) -> bool:
+    said = record.notes.get("sequence_parallel") or record.notes.get("sequence-parallel")
+    return stack.sequence_parallel if said is None else said.lower() in ("yes", "true")
