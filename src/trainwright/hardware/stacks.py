@@ -43,7 +43,7 @@ def stack(name: str, *, where: str | None = None) -> Stack:
     if found is None:
         raise RecipeError(
             "unknown software stack", where=where, seen=repr(name), expected=f"one of {', '.join(stack_names())}",
-            fix=did_you_mean(name, stack_names()) or "add a file to catalog/stacks",
+            fix=did_you_mean(name, list(stack_names())) or "add a file to catalog/stacks",
         )  # fmt: skip
     return found
 

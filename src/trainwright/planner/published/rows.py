@@ -13,7 +13,6 @@ from pathlib import Path
 from trainwright.core.errors import DataError
 from trainwright.spec.stack import MemoryKind
 
-
 GIB = float(1 << 30)
 REQUIRED = ("id", "framework", "arch", "n_layers", "hidden", "seq_len", "gpu", "n_gpus")
 """Columns without which a file is no table of runs."""

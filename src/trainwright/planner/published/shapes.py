@@ -7,7 +7,7 @@ framework's default is taken, which the stack's data file names.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from trainwright.planner.published.rows import Record
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
@@ -28,8 +28,11 @@ MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
 
 
+ZERO_STAGES: dict[str, Literal[1, 2, 3]] = {"zero1": 1, "zero2": 2}
+
+
 class Axes(NamedTuple):
-    """What ``dp_shard_or_fsdp`` says: a kind (ddp, zero0..3, fsdp) and over how many ranks, None where it is not said."""
+    """What ``dp_shard_or_fsdp`` says: a kind (ddp, zero0..3, fsdp) and over how many ranks, None where it does not."""
 
     kind: str
     ranks: int | None
@@ -134,13 +137,19 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     framework = record.notes.get("framework_config", "")
     return Workload(
         sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record),
-        optimizer=next((name for text, name in OPTIMIZERS.items() if text in record.text("optimizer").lower()), "adamw"),
+        optimizer=optimizer_of(record),
         recompute="full" if recompute == "full" else "selective" if recompute == "selective" else "none",
         states=states, moments=_moments(record), adapter=adapter,
-        fused_attention=record.text("flash_attention") not in ("no",)
+        fused_attention=record.text("flash_attention") != "no"
         and record.notes.get("attention-backend") not in ("unfused", "local"),
         fused_loss="liger" in framework,
     )  # fmt: skip
+
+
+def optimizer_of(record: Record) -> OptimizerName:
+    """The optimizer; AdamW where the row does not say."""
+    text = record.text("optimizer").lower()
+    return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
 
 
 def precision_of(record: Record) -> Precision:
@@ -219,9 +228,10 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
     return ParallelPlan(
-        dp_shard=shard if sharded else 1, dp_replicate=max(1, ranks // shard) if sharded else ranks, tp=tp, pp=pp, cp=cp,
+        dp_shard=shard if sharded else 1, dp_replicate=max(1, ranks // shard) if sharded else ranks,
+        tp=tp, pp=pp, cp=cp,
         ep=record.whole("ep", 1), micro_batch_sequences=record.whole("micro_batch", 1),
-        compile=record.text("compile") not in ("", "no"), zero_stage=1 if axes.kind == "zero1" else 2 if axes.kind == "zero2" else 3,
+        compile=record.text("compile") not in ("", "no"), zero_stage=ZERO_STAGES.get(axes.kind, 3),
         sequence_parallel=_sequence_parallel(record, stack), schedule="interleaved" if virtual > 1 else "1f1b",
         virtual_stages=virtual, offload="optimizer" if record.text("cpu_offload") == "yes" else "none",
     ), devices  # fmt: skip
