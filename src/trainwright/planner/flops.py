@@ -1,60 +1,132 @@
 """Floating-point operations of the matrix products, as ``torch.utils.flop_counter.FlopCounterMode`` counts them.
 
-A multiply-add is two operations; only matrix products count. Attention is counted *in full*: the half above the causal
-diagonal is included, as in PaLM's definition of model FLOPs utilisation (Chowdhery et al., 2022, appendix B), so that
-MFU can be compared with published numbers. ``causal`` leaves that half out: it is what a kernel that skips masked
-blocks does.
-The backward pass takes two products for each product of the forward pass. Recomputation is never counted as model
-FLOPs.
+A multiply-add is two operations; only matrix products and convolutions count. Attention is counted *in full*: the half
+above the causal diagonal is included, as in PaLM's definition of model FLOPs utilisation (Chowdhery et al., 2022,
+appendix B), so that MFU can be compared with published numbers. ``training_causal`` leaves that half out: it is what a
+kernel that skips masked blocks does; ``training_visible`` also leaves out what lies outside a sliding window.
+The backward pass takes two products for each product of the forward pass, but one for the stem of a vision network:
+pixels need no gradient. Recomputation is never counted as model FLOPs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.planner.parameters import block_matrices
+from trainwright.planner.convolutions import classifier_flops, convolutions
+from trainwright.planner.parameters import BLOCK_PARTS, Matrix, adapted, adapter_parameters, matrices
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Adapter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flops:
-    """Operations of one forward pass over ``sequences`` of ``sequence_tokens``, by component."""
+    """Operations of one forward pass over ``sequences`` of ``sequence_tokens``, by component.
+
+    ``linear`` is all matrices of the blocks (for each token, the experts that it is routed to), or all convolutions;
+    ``attention`` the two products of scores and values, in full. ``future`` and ``hidden`` are parts of ``attention``:
+    what a causal mask makes void, and what mask and windows make void together.
+    """
 
     linear: int
     attention: int
     head: int
+    stem: int = 0
+    future: int = 0
+    hidden: int = 0
 
     @property
     def forward(self) -> int:
         """Forward pass, attention in full."""
-        return self.linear + self.attention + self.head
+        return self.stem + self.linear + self.attention + self.head
 
     @property
     def backward(self) -> int:
-        """Backward pass: gradients of both factors of each product."""
-        return 2 * self.forward
+        """Backward pass: gradients of both factors of each product; the stem's input has none."""
+        return 2 * (self.linear + self.attention + self.head) + self.stem
 
     @property
     def training(self) -> int:
-        """Forward and backward."""
+        """Forward and backward, attention in full."""
         return self.forward + self.backward
 
     @property
     def training_causal(self) -> int:
-        """Forward and backward with half of attention, as the causal mask leaves it."""
-        return self.training - 3 * self.attention // 2
+        """Forward and backward without what a causal mask makes void: half of a decoder's attention."""
+        return self.training - 3 * self.future
+
+    @property
+    def training_visible(self) -> int:
+        """Forward and backward without what mask and sliding windows make void."""
+        return self.training - 3 * self.hidden
 
 
-def count_flops(model: ModelSpec, *, sequences: int, sequence_tokens: int) -> Flops:
-    """Operations of one forward pass."""
-    tokens = sequences * sequence_tokens
+def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_tokens: int) -> Flops:
+    """Operations of one forward pass; for images ``sequences`` is their number, and their size is the model's."""
+    if isinstance(model, ConvNetSpec):
+        stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
+        return Flops(stem=stem, linear=sum(rest), attention=0, head=sequences * classifier_flops(model))
+    tokens = _tokens_of_a_sequence(model, sequence_tokens)
+    sums = {"stem": 0, "linear": 0, "head": 0}
+    for matrix in matrices(model):
+        part = "linear" if matrix.part in BLOCK_PARTS else matrix.part
+        sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
+    pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
+    full, windowed = tokens**2, model.windowed_layers
+    future = hidden = 0
+    if model.kind == "decoder":
+        seen = _visible_pairs(tokens, model.window_tokens)
+        future = model.layers * pair * full // 2
+        hidden = pair * (windowed * (2 * full - seen) + (model.layers - windowed) * full) // 2
     return Flops(
-        linear=2 * tokens * model.layers * sum(rows * columns for rows, columns in block_matrices(model)),
-        attention=model.layers * sequences * model.heads * 4 * sequence_tokens**2 * model.head_size,
-        head=2 * tokens * model.width * model.vocabulary,
-    )
+        linear=sums["linear"], attention=model.layers * pair * full, head=sums["head"], stem=sums["stem"],
+        future=future, hidden=hidden,
+    )  # fmt: skip
+
+
+def _tokens_of_a_sequence(model: ModelSpec, sequence_tokens: int) -> int:
+    """An image has as many tokens as patches and one more, whatever is asked."""
+    return model.context_tokens if model.kind == "vision" else sequence_tokens
+
+
+def _forward(matrix: Matrix, *, sequences: int, sequence_tokens: int) -> int:
+    rows = matrix.total_rows(sequences=sequences, sequence_tokens=sequence_tokens)
+    return 2 * rows * matrix.layers * matrix.elements
+
+
+def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
+    """Twice the pairs that a causal window leaves: a triangle, then a band; the diagonal counts half, as without one.
+
+    A window of the whole sequence leaves half of the square.
+    """
+    window = tokens if window_tokens is None else min(window_tokens, tokens)
+    return window * (2 * tokens - window)
 
 
 def training_flops_per_token(model: ModelSpec, *, sequence_tokens: int) -> float:
     """Model FLOPs of one trained token, attention in full: the numerator of MFU."""
-    return count_flops(model, sequences=1, sequence_tokens=sequence_tokens).training / sequence_tokens
+    tokens = _tokens_of_a_sequence(model, sequence_tokens)
+    return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
+
+
+def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
+    """Forward and backward of low-rank adapters on frozen weights, attention in full.
+
+    Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
+    ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``
+    replaces the count, they cost six operations for each parameter and token.
+
+    Raises:
+        RecipeError: the model has no matrix of a target's name.
+    """
+    tokens = _tokens_of_a_sequence(model, sequence_tokens)
+    whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
+    frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
+    if adapter.parameters is not None:
+        return frozen + 6 * sequences * tokens * adapter_parameters(model, adapter)
+    factors = sum(
+        2 * matrix.layers * adapter.rank * (matrix.outputs + matrix.inputs)
+        * matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
+        for matrix in adapted(model, adapter)
+    )  # fmt: skip
+    return frozen + 3 * factors

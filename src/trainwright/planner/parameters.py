@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
+from trainwright.core.errors import RecipeError
+from trainwright.planner.convolutions import classifier_parameters, convolutions
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.workload import Adapter
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
@@ -145,7 +150,10 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
 
 
 @lru_cache(maxsize=4096)
-def _counts(model: ModelSpec) -> tuple[tuple[str, int], ...]:
+def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
+    if isinstance(model, ConvNetSpec):
+        filters = sum(convolution.parameters for convolution in convolutions(model))
+        return ("convolutions", filters), ("head", classifier_parameters(model))
     tables = {
         "embedding": model.vocabulary * model.width if model.kind != "vision" else model.width,
         "positions": (model.context_tokens + model.extra_positions) * model.width
@@ -164,12 +172,13 @@ def _counts(model: ModelSpec) -> tuple[tuple[str, int], ...]:
     return tuple(tables.items())
 
 
-def parameter_counts(model: ModelSpec) -> dict[str, int]:
+def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
     """Parameters of each component, over all layers.
 
     Returns:
         ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
-        but its bias. Where the model has them also ``segments``, ``router``, ``experts`` and ``shared``.
+        but its bias. Where the model has them also ``segments``, ``router``, ``experts`` and ``shared``. A ResNet:
+        ``convolutions`` (with their batch norms) and ``head``.
     """
     return dict(_counts(model))
 
@@ -184,19 +193,52 @@ def _norm_parameters(model: ModelSpec) -> int:
     return scale * (wide * model.width + model.layers * narrow)
 
 
-def total_parameters(model: ModelSpec) -> int:
+def total_parameters(model: ModelSpec | ConvNetSpec) -> int:
     """All parameters, a shared matrix counted once."""
     return sum(count for _, count in _counts(model))
 
 
-def active_parameters(model: ModelSpec) -> int:
+def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
     """Parameters that one token passes: all but the experts that it is not routed to."""
+    if isinstance(model, ConvNetSpec):
+        return total_parameters(model)
     idle = sum(
         matrix.parameters // matrix.copies * (matrix.copies - matrix.rows)
         for matrix in matrices(model)
         if matrix.part == "experts"
     )
     return total_parameters(model) - idle
+
+
+def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
+    """The matrices that ``adapter`` stands beside.
+
+    Raises:
+        RecipeError: the model has no matrix of a target's name; names the nearest.
+    """
+    known = {matrix.name for matrix in matrices(model)}
+    for target in adapter.targets:
+        if target not in known:
+            near = get_close_matches(target, sorted(known), n=2)
+            raise RecipeError(
+                "no such matrix to adapt", seen=repr(target), expected=f"of {', '.join(sorted(known))}",
+                fix=f"did you mean {' or '.join(near)}?" if near else None,
+            )  # fmt: skip
+    return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+
+
+def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
+    """Trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
+
+    Raises:
+        RecipeError: see ``adapted``.
+    """
+    if adapter.parameters is not None:
+        return adapter.parameters
+    return sum(
+        matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
+        for matrix in adapted(model, adapter)
+    )
 
 
 def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,40 @@
+"""``ConvNetSpec``: the shape of a residual convolutional network (ResNet), enough to count its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConvNetSpec:
+    """A ResNet (He et al., 2015): a 7x7 stem, then ``depths[i]`` residual blocks of ``widths[i]`` channels each.
+
+    A bottleneck block is 1x1, 3x3, 1x1 with a quarter of its channels inside; a plain one is two 3x3. Every stage but
+    the first halves the image, in the 3x3 convolution (ResNet v1.5) or, with ``stride_first``, in the 1x1 before it
+    (the original).
+    """
+
+    depths: tuple[int, ...]
+    widths: tuple[int, ...]
+    family: str = "resnet"
+    stem_width: int = 64
+    bottleneck: bool = True
+    stride_first: bool = False
+    image_size: int = 224
+    channels: int = 3
+    classes: int = 1000
+
+    def problems(self) -> tuple[str, ...]:
+        """Every reason why no such network can be built; empty where there is none."""
+        found = [
+            f"{name} must be at least 1, seen {getattr(self, name)}"
+            for name in ("stem_width", "image_size", "channels", "classes")
+            if getattr(self, name) < 1
+        ]
+        if not self.depths or len(self.depths) != len(self.widths):
+            found.append(f"depths ({self.depths}) and widths ({self.widths}) must name the same stages")
+        if any(size < 1 for size in (*self.depths, *self.widths)):
+            found.append(f"depths and widths must be at least 1, seen {self.depths} and {self.widths}")
+        if self.bottleneck and any(width % 4 for width in self.widths):
+            found.append(f"widths of bottleneck blocks must be multiples of 4, seen {self.widths}")
+        return tuple(found)
