@@ -14,7 +14,8 @@ from importlib.resources import files
 from typing import Any
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.device import DeviceSpec, LinkSpec
+from trainwright.hardware.links import link
+from trainwright.spec.device import DeviceSpec
 
 _DEVICES = files("trainwright") / "catalog" / "devices"
 
@@ -69,7 +70,6 @@ def _aliases() -> dict[str, str]:
 
 def _read(slug: str) -> DeviceSpec:
     table = _table(slug)
-    link = table.get("link")
     return DeviceSpec(
         name=table["name"],
         kind=table["kind"],
@@ -79,11 +79,18 @@ def _read(slug: str) -> DeviceSpec:
         flops_per_s=table["flops_per_s"],
         tdp_w=table.get("tdp_w"),
         year=table["year"],
-        link=None
-        if link is None
-        else LinkSpec(name=link["name"], bytes_per_s=link["bytes_per_s"], source=table["source"]),
+        link=link(table["link"]) if "link" in table else None,
         compute_capability=table.get("compute_capability"),
         software=tuple(table["software"]),
         source=table["source"],
         note=table.get("note", ""),
+        pcie_generation=table.get("pcie_generation"),
+        peer_to_peer=table.get("peer_to_peer", True),
+        unified_memory=table.get("unified_memory", False),
+        cooling=tuple(table.get("cooling", ())),
+        sm_count=table.get("sm_count"),
+        clock_hz=table.get("clock_hz"),
+        l2_bytes=table.get("l2_bytes"),
+        recorded=table["recorded"],
+        sources=table.get("sources", {}),
     )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 DeviceKind = Literal["cuda", "rocm", "tpu", "cpu", "npu", "mps", "xpu", "hpu", "neuron"]
 PriceKind = Literal["on_demand", "spot", "reserved"]
+Cooling = Literal["fan", "passive", "liquid"]
+"""Its own fan, a server's airflow, or a cold plate."""
+
+PLATFORMS: Mapping[DeviceKind, str] = {
+    "cuda": "CUDA", "rocm": "ROCm", "tpu": "XLA", "npu": "CANN", "neuron": "Neuron", "mps": "Metal", "xpu": "oneAPI",
+    "hpu": "SynapseAI", "cpu": "CPU",
+}  # fmt: skip
+"""The vendor's software under every framework on that kind of device."""
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 """Bytes of one stored element."""
@@ -15,7 +23,11 @@ DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "f
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkSpec:
-    """One direction of a connection between devices or nodes."""
+    """One direction of a connection, for one device of those that it joins.
+
+    ``bytes_per_s`` is the raw rate while all devices send at once; ``latency_s`` one step of a ring collective, the
+    library's share included.
+    """
 
     name: str
     bytes_per_s: float
@@ -33,6 +45,7 @@ class Price:
     region: str
     as_of: str
     source: str
+    instance: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +53,7 @@ class DeviceSpec:
     """An accelerator or a CPU socket as one device.
 
     ``flops_per_s`` holds *dense* peak rates by dtype; a missing dtype means unknown or unsupported, never a fallback.
-    ``efficiency_source`` names where the rates come from: ``catalog`` (datasheet) or ``probed`` (measured here).
+    ``source`` is where the numbers come from; ``sources`` names another one for single fields.
     """
 
     name: str
@@ -56,19 +69,57 @@ class DeviceSpec:
     software: tuple[str, ...] = ()
     source: str = ""
     note: str = ""
+    pcie_generation: int | None = None
+    peer_to_peer: bool = True
+    """False where two devices on one PCIe bus exchange bytes through host memory only."""
+    unified_memory: bool = False
+    """The device's memory is the host's."""
+    cooling: tuple[Cooling, ...] = ()
+    sm_count: int | None = None
+    """Streaming multiprocessors (NVIDIA), compute units (AMD), or the like: how many tiles run at once."""
+    clock_hz: float | None = None
+    """The boost clock."""
+    l2_bytes: int | None = None
+    recorded: str = ""
+    """The day these numbers were written down."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def platform(self) -> str:
+        """``CUDA``, ``ROCm``, ``XLA``, ``CANN``, ``Neuron``, ``Metal``, ..."""
+        return PLATFORMS[self.kind]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """A host and the devices in it."""
+    """A host and the devices in it.
+
+    ``scale_up`` joins ``scale_up_devices`` devices: all of the node where None, fewer (bridged pairs, the rest over
+    ``bus``), or more than the node has (a rack such as NVL72, a TPU pod).
+    """
 
     device: DeviceSpec
     devices: int
     host_memory_bytes: int | None = None
+    """None where it is unknown, and where it is the device's own."""
     disk_bytes_per_s: float | None = None
     cpu_cores: int | None = None
     scale_up: LinkSpec | None = None
     price: Price | None = None
+    name: str = ""
+    scale_up_devices: int | None = None
+    bus: LinkSpec | None = None
+    """Device to host memory, and device to device where ``scale_up`` ends inside the node."""
+    rails: int | None = None
+    """Network ports of the node."""
+    source: str = ""
+
+
+class Level(NamedTuple):
+    """Of a hierarchical topology: ``devices`` devices reach each other over ``link`` and faster ones."""
+
+    devices: int
+    link: LinkSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +129,12 @@ class ClusterSpec:
     node: NodeSpec
     nodes: int = 1
     scale_out: LinkSpec | None = None
+    """One device's share of the node's network ports while all devices send."""
     probes: Mapping[str, float] = field(default_factory=dict)
     """Measured facts of this machine by name (see ``stages.doctor``); empty where nothing was probed."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Where ``scale_up``, ``scale_out``, ``bus``, ``rails``, ``host_memory_bytes``, ``cpu_cores`` and
+    ``disk_bytes_per_s`` come from: catalog, default or given."""
 
     @property
     def devices(self) -> int:
@@ -90,3 +145,26 @@ class ClusterSpec:
     def device(self) -> DeviceSpec:
         """The one kind of device in it."""
         return self.node.device
+
+    @property
+    def scale_up_devices(self) -> int:
+        """Devices that share the fastest link."""
+        return min(self.node.scale_up_devices or self.node.devices, self.devices)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The topology from the fastest link outwards; the last level holds all devices.
+
+        Empty for one device; an unknown link has no level.
+        """
+        node = self.node
+        reaches = (
+            (self.scale_up_devices, node.scale_up),
+            (min(node.devices, self.devices), node.bus if self.scale_up_devices < node.devices else None),
+            (self.devices, self.scale_out),
+        )
+        found: list[Level] = []
+        for devices, link in reaches:
+            if link is not None and devices > (found[-1].devices if found else 1):
+                found.append(Level(devices, link))
+        return tuple(found)

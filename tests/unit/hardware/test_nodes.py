@@ -1,0 +1,123 @@
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue import device, device_names
+from trainwright.hardware.nodes import cluster
+
+
+def levels(text, **options):
+    return [(level.devices, level.link.name) for level in cluster(text, **options).levels]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "devices"),
+    [
+        ("64x8xh100-sxm", 64, 8),
+        ("64 x 8 x H100", 64, 8),
+        ("8xh100", 1, 8),
+        ("h100", 1, 1),
+        ("2x8xa100-80gb", 2, 8),
+        ("16,384xh100", None, None),
+        ("16_384xh100", 2048, 8),
+        ("8xgb200", 2, 4),
+        ("1x16xa100-40gb", 1, 16),
+        ("NVIDIA A100-SXM4-80GB", 1, 1),
+    ],
+)
+def test_what_people_write(text, nodes, devices):
+    if nodes is None:
+        with pytest.raises(RecipeError, match="not a number of devices"):
+            cluster(text)
+        return
+    found = cluster(text)
+    assert (found.nodes, found.node.devices) == (nodes, devices)
+    assert found.devices == nodes * devices
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("0x8xh100", "not a number of devices (seen '0'"),
+        ("-1xh100", "not a number of devices (seen '-1'"),
+        ("1.5xh100", "not a number of devices (seen '1.5'"),
+        ("8x", "cannot read a cluster"),
+        ("", "cannot read a cluster"),
+        ("2x2x2xh100", "cannot read a cluster"),
+        ("12xh100", "12 devices do not fill nodes of 8 (seen '12xh100', expected 1x8xh100-sxm or 2x8xh100-sxm)"),
+        ("8xh101", "unknown device (seen 'h101'"),
+    ],
+)
+def test_what_is_no_cluster_says_why(text, problem):
+    with pytest.raises(RecipeError) as caught:
+        cluster(text, where="--on")
+    assert str(caught.value).startswith(f"--on: {problem}")
+
+
+def test_one_level_inside_a_node_and_one_between_nodes():
+    assert levels("64x8xh100-sxm") == [(8, "nvlink4"), (512, "8 x ib-ndr")]
+    assert levels("8xh100-sxm") == [(8, "nvlink4")]
+    assert levels("h100-sxm") == []
+    assert cluster("64x8xh100-sxm").scale_out.bytes_per_s == 400e9 / 8
+
+
+def test_a_rack_and_a_pod_reach_beyond_their_nodes():
+    assert levels("9x4xgb200") == [(36, "nvl72")]
+    assert levels("36x4xgb200") == [(72, "nvl72"), (144, "4 x ib-ndr")]
+    assert levels("1024xtpu-v5p") == [(1024, "ici-v5p")]
+
+
+def test_pairs_and_groups_smaller_than_a_node_go_on_over_its_bus():
+    assert levels("2x8xascend-910") == [(4, "hccs-910"), (8, "pcie4"), (16, "8 x roce-100")]
+    bridged = levels("8xa100-pcie-80gb", scale_up="nvlink3-bridge-a100")
+    assert bridged == [(2, "nvlink3-bridge-a100"), (8, "pcie4")]
+
+
+def test_a_bridge_is_never_assumed_and_cards_for_desktops_have_no_peer_to_peer():
+    assert levels("4xa100-pcie-80gb") == [(4, "pcie4")]
+    assert levels("4xrtx-4090") == [(4, "pcie4-staged")]
+    assert cluster("4xrtx-4090").node.bus.name == "pcie4"
+
+
+def test_devices_share_fewer_ports():
+    assert cluster("2x8xv100").scale_out.bytes_per_s == 4 * 100e9 / 8 / 8
+    half = cluster("2x4xh100")
+    assert half.node.rails == 4
+    assert half.scale_out.bytes_per_s == 400e9 / 8
+    assert half.node.host_memory_bytes == cluster("8xh100").node.host_memory_bytes / 2
+
+
+def test_the_topology_can_be_asked_for():
+    given = cluster("4x8xh100", scale_up="pcie5", scale_out="400Gb/s", rails=4)
+    assert [(level.devices, level.link.name) for level in given.levels] == [(8, "pcie5"), (32, "4 x 400Gb/s")]
+    assert given.scale_out.bytes_per_s == 4 * 50e9 / 8
+    assert {given.origins[name] for name in ("scale_up", "scale_out", "rails")} == {"given"}
+    assert given.origins["bus"] == "catalog"
+    assert levels("64x8xh100", scale_up="nvl72") == [(72, "nvl72"), (512, "8 x ib-ndr")]
+    assert cluster("8xh100", scale_up="200GB/s").node.scale_up.bytes_per_s == 200e9
+    with pytest.raises(RecipeError, match="network port"):
+        cluster("8xh100", rails=0)
+
+
+def test_defaults_say_that_they_are_defaults():
+    found = cluster("2x8xa30")
+    assert found.origins["scale_out"] == found.origins["host_memory_bytes"] == "default"
+    assert found.node.host_memory_bytes == 2 * 8 * found.device.memory_bytes
+    assert cluster("m4-max").node.host_memory_bytes is None
+
+
+def test_every_device_has_a_cluster_and_every_node_file_known_devices():
+    for name in device_names():
+        found = cluster(f"2x2x{name}")
+        assert found.levels[-1].devices == 4, name
+        assert found.node.source, name
+    named = [
+        host
+        for entry in (files("trainwright") / "catalog" / "nodes").iterdir()
+        for host in tomllib.loads(entry.read_text())["devices_of"]
+    ]
+    assert len(named) == len(set(named)), "a device stands in two node files"
+    for host in named:
+        assert device(host).name == host
