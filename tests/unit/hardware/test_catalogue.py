@@ -60,3 +60,46 @@ def test_an_unknown_device_names_its_neighbours():
 
 def test_spelling_does_not_matter():
     assert normalised("NVIDIA A100 SXM4 80GB") == normalised("a100-sxm4-80gb")
+
+
+FLOP_PER_CLOCK_AND_SM = {"7.0": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.9": 1024, "9.0": 4096, "10.0": 8192}
+
+
+@pytest.mark.parametrize("name", [name for name in device_names() if device(name).vendor == "NVIDIA"])
+def test_multiprocessors_times_clock_give_the_datasheets_rate(name):
+    """Three printed numbers must agree; desktop cards run fp32-accumulation at half rate, some datasheets too."""
+    spec = device(name)
+    per_clock = FLOP_PER_CLOCK_AND_SM.get(spec.compute_capability)
+    if per_clock is None or spec.clock_hz is None or "UNCERTAIN" in spec.note:
+        return
+    ratio = spec.flops_per_s["fp16"] / (spec.sm_count * spec.clock_hz * per_clock)
+    assert 0.92 < ratio < 1.01 or 0.49 < ratio < 0.51, ratio
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("A100-80GB", "a100-sxm-80gb"),
+        ("H100 80GB SXM5", "h100-sxm"),
+        ("H100-80GB", "h100-sxm"),
+        ("RTX 6000", "quadro-rtx-6000"),
+        ("RTX 2080Ti NVLink", "rtx-2080-ti"),
+        ("Ascend-910B(64GB?)", "ascend-910b3"),
+        ("Trainium1(chip=2 cores)", "trainium1"),
+        ("V100-32GB", "v100-sxm-32gb"),
+        ("TPU-v7(Ironwood)", "tpu-v7"),
+        ("GTX 1080Ti", "gtx-1080-ti"),
+    ],
+)
+def test_names_that_papers_print_are_understood(printed, name):
+    assert device(printed).name == name
+
+
+def test_every_device_says_how_it_is_cooled_and_where_each_number_comes_from():
+    for name in device_names():
+        spec = device(name)
+        assert spec.cooling and set(spec.cooling) <= {"fan", "passive", "liquid"}, name
+        assert spec.software and spec.platform, name
+        assert spec.recorded, name
+        stated = {field for field in ("sm_count", "clock_hz", "l2_bytes") if getattr(spec, field) is not None}
+        assert stated | {"cooling"} <= set(spec.sources), name
