@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
 from trainwright.planner.convolutions import classifier_parameters, convolutions
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
@@ -216,13 +216,12 @@ def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
     Raises:
         RecipeError: the model has no matrix of a target's name; names the nearest.
     """
-    known = {matrix.name for matrix in matrices(model)}
+    known = list(dict.fromkeys(matrix.name for matrix in matrices(model)))
     for target in adapter.targets:
         if target not in known:
-            near = get_close_matches(target, sorted(known), n=2)
             raise RecipeError(
-                "no such matrix to adapt", seen=repr(target), expected=f"of {', '.join(sorted(known))}",
-                fix=f"did you mean {' or '.join(near)}?" if near else None,
+                "no such matrix to adapt", seen=repr(target), expected=f"one of {', '.join(known)}",
+                fix=did_you_mean(target, known),
             )  # fmt: skip
     return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
 

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.model.config_reader import ConfigReader
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.gpt2 import gpt2
 from trainwright.spec.model import ModelSpec
 
 _PLAIN = {
@@ -38,29 +39,8 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
     read.refuse("activation_function", "gelu_new")
     read.refuse("scale_attn_weights", True)
     read.refuse("scale_attn_by_inverse_layer_idx", False)
-    read.refuse("add_cross_attention", False)
     read.refuse("quantization_config", None)
-    width, heads = read.integer("n_embd"), read.integer("n_head")
-    inner = config.get("n_inner")
-    return ModelSpec(
-        family="gpt2",
-        layers=read.integer("n_layer"),
-        width=width,
-        heads=heads,
-        kv_heads=heads,
-        head_size=width // heads,
-        ffn_width=4 * width if inner is None else read.integer("n_inner"),
-        vocabulary=read.integer("vocab_size"),
-        context_tokens=read.integer("n_positions", 1024),
-        tied=bool(config.get("tie_word_embeddings", True)),
-        gated=False,
-        norm="layernorm",
-        norm_epsilon=float(config.get("layer_norm_epsilon", 1e-5)),
-        positions="learned",
-        rope_theta=10000.0,
-        bias=True,
-        activation="gelu_tanh",
-    )
+    return gpt2(read)
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from trainwright.model.config_reader import ConfigReader
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.llama import llama
 from trainwright.spec.model import ModelSpec
 
 _BLOCK = {
@@ -34,37 +35,13 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
     read.refuse("mlp_bias", False)
     read.refuse("hidden_act", "silu")
     read.refuse("quantization_config", None)
-    width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
-    return ModelSpec(
-        family="llama",
-        layers=read.integer("num_hidden_layers"),
-        width=width,
-        heads=heads,
-        kv_heads=read.integer("num_key_value_heads", heads),
-        head_size=read.integer("head_dim", width // heads),
-        ffn_width=read.integer("intermediate_size"),
-        vocabulary=read.integer("vocab_size"),
-        context_tokens=read.integer("max_position_embeddings", 2048),
-        tied=bool(config.get("tie_word_embeddings", False)),
-        gated=True,
-        norm="rmsnorm",
-        norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
-        positions="rope",
-        rope_theta=_rope_theta(config, read),
-        bias=False,
-        activation="silu",
-    )
-
-
-def _rope_theta(config: Mapping[str, Any], read: ConfigReader) -> float:
-    """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise read.unsupported("rope_type", kind, "default")
+        raise read.unsupported("rope_type", kind, "'default'")
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise read.unsupported("partial_rotary_factor", rope["partial_rotary_factor"], 1.0)
-    return float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+        raise read.unsupported("partial_rotary_factor", rope["partial_rotary_factor"], "1.0")
+    return llama(read)
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.config_reader import ConfigReader
+from trainwright.spec.config_reader import ConfigReader
 
 
 def test_integers_with_and_without_default():

@@ -1,0 +1,105 @@
+"""Encoders of text and of images, and the residual convolutional network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.model import ModelSpec
+
+
+def _bert_head(read: ConfigReader) -> dict[str, Any]:
+    """What stands on the encoder, by the architecture's name; a configuration without one predicts masked tokens."""
+    name = (read.names("architectures") or ("BertForMaskedLM",))[0]
+    heads: dict[str, dict[str, Any]] = {
+        "BertForMaskedLM": {},
+        "BertForPreTraining": {"language_head": True, "pooler": True, "classes": 2},
+        "BertForNextSentencePrediction": {"pooler": True, "classes": 2},
+        "BertForSequenceClassification": {"pooler": True, "classes": read.labels()},
+        "BertForTokenClassification": {"classes": read.labels()},
+        "BertForQuestionAnswering": {"classes": read.labels()},
+        "BertModel": {"language_head": False, "pooler": True},
+    }
+    if name not in heads:
+        raise read.unsupported("architectures", name, ", ".join(heads))
+    return heads[name]
+
+
+def bert(read: ConfigReader) -> ModelSpec:
+    """BERT (Devlin et al., 2018): norms behind each half of a block, learned positions, two segments."""
+    read.refuse("is_decoder", False)
+    read.refuse("add_cross_attention", False)
+    width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
+    return ModelSpec(
+        family="bert",
+        kind="encoder",
+        layers=read.integer("num_hidden_layers"),
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        head_size=max(width // heads, 1),
+        ffn_width=read.integer("intermediate_size"),
+        vocabulary=read.integer("vocab_size"),
+        context_tokens=read.integer("max_position_embeddings", 512),
+        tied=read.flag("tie_word_embeddings", True),
+        gated=False,
+        norm="layernorm",
+        norm_epsilon=read.number("layer_norm_eps", 1e-12),
+        positions="learned",
+        rope_theta=10000.0,
+        bias=True,
+        head_bias=True,
+        activation=read.activation("hidden_act", "gelu"),
+        embedding_norm=True,
+        final_norm=False,
+        segments=read.integer("type_vocab_size", 2),
+        **_bert_head(read),
+    )
+
+
+def vit(read: ConfigReader) -> ModelSpec:
+    """ViT (Dosovitskiy et al., 2020) with a classifier over its first token."""
+    read.refuse("num_channels", 3)
+    image, patch = read.square("image_size", 224), read.square("patch_size", 16)
+    width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
+    return ModelSpec(
+        family="vit",
+        kind="vision",
+        layers=read.integer("num_hidden_layers"),
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        head_size=max(width // heads, 1),
+        ffn_width=read.integer("intermediate_size"),
+        vocabulary=0,
+        context_tokens=(image // patch) ** 2 + 1,
+        tied=False,
+        gated=False,
+        norm="layernorm",
+        norm_epsilon=read.number("layer_norm_eps", 1e-12),
+        positions="learned",
+        rope_theta=10000.0,
+        bias=True,
+        qkv_bias=read.flag("qkv_bias", True),
+        activation=read.activation("hidden_act", "gelu"),
+        classes=read.labels(),
+        image_size=image,
+        patch_size=patch,
+    )
+
+
+def resnet(read: ConfigReader) -> ConvNetSpec:
+    """ResNet (He et al., 2015)."""
+    read.refuse("downsample_in_first_stage", False)
+    plain = read.word("layer_type", "bottleneck", ("bottleneck", "basic")) == "basic"
+    return ConvNetSpec(
+        stem_width=read.integer("embedding_size", 64),
+        depths=read.sizes("depths", (3, 4, 6, 3)),
+        widths=read.sizes("hidden_sizes", (256, 512, 1024, 2048)),
+        bottleneck=not plain,
+        stride_first=read.flag("downsample_in_bottleneck", False),
+        image_size=read.square("image_size", 224),
+        channels=read.integer("num_channels", 3),
+        classes=read.labels(),
+    )

@@ -1,0 +1,134 @@
+"""Decoders with a mixture of experts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.dense import windows
+from trainwright.spec.families.llama import llama_like
+from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+
+
+def mixtral(read: ConfigReader) -> ModelSpec:
+    """Mixtral (Jiang et al., 2024): every layer has experts, two of eight for each token."""
+    experts = Experts(
+        count=read.integer("num_local_experts", 8),
+        active=read.integer("num_experts_per_tok", 2),
+        ffn_width=read.integer("intermediate_size"),
+    )
+    layers = read.integer("num_hidden_layers")
+    return llama_like(
+        read, "mixtral", kv_heads=read.integer("num_key_value_heads", 8), bias=False, experts=experts,
+        **windows(read, read.optional("sliding_window"), layers),
+    )  # fmt: skip
+
+
+def _sparse_layers(read: ConfigReader) -> int:
+    """Qwen: each ``decoder_sparse_step``-th layer but those of ``mlp_only_layers``."""
+    step = read.integer("decoder_sparse_step", 1)
+    dense = set(read.indices("mlp_only_layers"))
+    return sum((layer + 1) % step == 0 and layer not in dense for layer in range(read.integer("num_hidden_layers")))
+
+
+def _with_experts(read: ConfigReader, model: ModelSpec, experts: Experts) -> ModelSpec:
+    sparse = _sparse_layers(read)
+    return replace(model, experts=replace(experts, dense_layers=model.layers - sparse) if sparse else None)
+
+
+def qwen2_moe(read: ConfigReader) -> ModelSpec:
+    """Qwen1.5-MoE and Qwen2-57B-A14B: a gated shared expert."""
+    layers, below = read.integer("num_hidden_layers"), read.integer("max_window_layers", 28, least=0)
+    on = read.flag("use_sliding_window", False)
+    windowed = sum(layer % 2 == 0 and layer < below for layer in range(layers)) if on else 0
+    model = llama_like(
+        read, "qwen2_moe", bias=False, qkv_bias=read.flag("qkv_bias", True),
+        **windows(read, read.optional("sliding_window") if on else None, windowed),
+    )  # fmt: skip
+    experts = Experts(
+        count=read.either("num_experts", "num_local_experts", default=60),
+        active=read.integer("num_experts_per_tok", 4),
+        ffn_width=read.integer("moe_intermediate_size"),
+        shared_ffn_width=read.integer("shared_expert_intermediate_size"),
+        shared_gate=True,
+    )
+    return _with_experts(read, model, experts)
+
+
+def qwen3_moe(read: ConfigReader) -> ModelSpec:
+    """Qwen3-30B-A3B and Qwen3-235B-A22B: Qwen3 with experts, none shared."""
+    on = read.flag("use_sliding_window", False)
+    layers = read.integer("num_hidden_layers")
+    model = llama_like(
+        read, "qwen3_moe", qk_norm=True, kv_heads=read.integer("num_key_value_heads", 4),
+        **windows(read, read.optional("sliding_window") if on else None, layers),
+    )  # fmt: skip
+    experts = Experts(
+        count=read.either("num_experts", "num_local_experts", default=128),
+        active=read.integer("num_experts_per_tok", 8),
+        ffn_width=read.integer("moe_intermediate_size"),
+    )
+    return _with_experts(read, model, experts)
+
+
+def gpt_oss(read: ConfigReader) -> ModelSpec:
+    """gpt-oss (OpenAI, 2025): biases everywhere, a learned sink per head, a window in every other layer."""
+    half = (read.integer("num_hidden_layers") + 1) // 2
+    experts = Experts(
+        count=read.either("num_local_experts", "num_experts", default=128),
+        active=read.either("num_experts_per_tok", "experts_per_token", default=4),
+        ffn_width=read.integer("intermediate_size"),
+        bias=True,
+        router_bias=True,
+    )
+    return llama_like(
+        read, "gpt_oss", head_size=read.integer("head_dim", 64), kv_heads=read.integer("num_key_value_heads", 8),
+        bias=read.flag("attention_bias", True), sinks=True, experts=experts,
+        **windows(read, read.optional("sliding_window"), half),
+    )  # fmt: skip
+
+
+def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpec:
+    """Latent attention, many narrow experts, some always on; the first layers dense.
+
+    The extra layers that predict further tokens in training (``num_nextn_predict_layers``) are not part of it.
+    """
+    read.refuse("mlp_bias", False)
+    read.refuse("moe_layer_freq", 1)
+    heads, inner = read.integer("num_attention_heads"), read.integer("moe_intermediate_size")
+    count = read.either("n_routed_experts", "num_local_experts", "num_experts")
+    dense = read.integer("first_k_dense_replace", dense_layers, least=0)
+    experts = Experts(
+        count=count,
+        active=read.integer("num_experts_per_tok"),
+        ffn_width=inner,
+        shared_ffn_width=inner * read.integer("n_shared_experts", 1, least=0),
+        dense_layers=dense,
+    )
+    latent = LatentAttention(
+        query_rank=read.optional("q_lora_rank"),
+        kv_rank=read.integer("kv_lora_rank", 512),
+        rope_size=read.integer("qk_rope_head_dim", 64),
+        value_size=read.integer("v_head_dim", 128),
+    )
+    bias = read.flag("attention_bias", False)
+    return llama_like(
+        read, family, kv_heads=heads, head_size=read.integer("qk_nope_head_dim", 128), bias=False,
+        qkv_bias=bias, output_bias=bias, latent=latent,
+        experts=experts if dense < read.integer("num_hidden_layers") else None,
+    )  # fmt: skip
+
+
+def deepseek_v2(read: ConfigReader) -> ModelSpec:
+    """DeepSeek-V2 and V2-Lite (arXiv 2405.04434)."""
+    return _deepseek(read, "deepseek_v2", dense_layers=0)
+
+
+def deepseek_v3(read: ConfigReader) -> ModelSpec:
+    """DeepSeek-V3 and R1 (arXiv 2412.19437)."""
+    return _deepseek(read, "deepseek_v3", dense_layers=3)
+
+
+def kimi_k2(read: ConfigReader) -> ModelSpec:
+    """Kimi K2 (Moonshot AI, 2025): DeepSeek-V3's network with other sizes."""
+    return _deepseek(read, "kimi_k2", dense_layers=1)

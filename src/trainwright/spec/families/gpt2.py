@@ -1,0 +1,33 @@
+"""GPT-2 (Radford et al., 2019): LayerNorm, learned positions, biases, GELU, tied embeddings."""
+
+from __future__ import annotations
+
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.llama import language_model
+from trainwright.spec.model import ModelSpec
+
+
+def gpt2(read: ConfigReader) -> ModelSpec:
+    """The shape under GPT-2's own keys."""
+    language_model(read)
+    read.refuse("add_cross_attention", False)
+    width, heads = read.integer("n_embd"), read.integer("n_head")
+    return ModelSpec(
+        family="gpt2",
+        layers=read.integer("n_layer"),
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        head_size=max(width // heads, 1),
+        ffn_width=read.integer("n_inner", 4 * width),
+        vocabulary=read.integer("vocab_size"),
+        context_tokens=read.integer("n_positions", 1024),
+        tied=read.flag("tie_word_embeddings", True),
+        gated=False,
+        norm="layernorm",
+        norm_epsilon=read.number("layer_norm_epsilon", 1e-5),
+        positions="learned",
+        rope_theta=10000.0,
+        bias=True,
+        activation=read.activation("activation_function", "gelu_new"),
+    )

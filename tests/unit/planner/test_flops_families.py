@@ -1,0 +1,96 @@
+"""Every planned family against torch's own counter over transformers' network on the meta device, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from fixtures.reference_models import SMALL, build, counted, inputs, loss
+from trainwright.planner.flops import adapter_training_flops, count_flops, training_flops_per_token
+from trainwright.spec.workload import Adapter
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("name", SMALL)
+def test_forward_and_training_are_what_torch_counts(name):
+    module, spec = build(*SMALL[name])
+    if spec.family == "resnet":
+        spec = replace(spec, image_size=64)  # their images are as large as they come
+    expected = count_flops(spec, sequences=2, sequence_tokens=64)
+    batch = inputs(module, 2, 64)
+    forward, output = counted(lambda: module(**batch))
+    backward, _ = counted(lambda: loss(output).backward())
+    assert (forward, forward + backward) == (expected.forward, expected.training)
+
+
+@pytest.mark.parametrize("tokens", [8, 16, 40])
+def test_the_causal_count_is_a_triangle_and_windows_are_a_band(tokens):
+    """The mask's pairs, counted one by one; pairs on an edge count half, so that a whole window is half the square."""
+    _, spec = build(*SMALL["gpt_oss"])
+    flops = count_flops(spec, sequences=3, sequence_tokens=tokens)
+    ages = torch.arange(tokens)[:, None] - torch.arange(tokens)[None, :]
+    seen = ((ages > 0) + 0.5 * (ages == 0)).sum()
+    window = spec.window_tokens
+    near = ((ages > 0) & (ages < window)).sum() + 0.5 * ((ages == 0) | (ages == window)).sum()
+    pair = 2 * 3 * spec.heads * 2 * spec.head_size
+    assert flops.attention - flops.future == spec.layers * pair * seen
+    assert flops.attention - flops.hidden == pair * (spec.windowed_layers * near + 1 * seen)
+    assert flops.training_visible <= flops.training_causal < flops.training
+
+
+@pytest.mark.parametrize("name", ["bert-masked", "vit"])
+def test_an_encoder_sees_both_ways(name):
+    _, spec = build(*SMALL[name])
+    flops = count_flops(spec, sequences=2, sequence_tokens=32)
+    assert flops.training_causal == flops.training_visible == flops.training
+
+
+def test_an_image_has_its_own_length():
+    _, spec = build(*SMALL["vit"])
+    assert count_flops(spec, sequences=1, sequence_tokens=7) == count_flops(spec, sequences=1, sequence_tokens=99)
+    whole = count_flops(spec, sequences=1, sequence_tokens=1).training
+    assert training_flops_per_token(spec, sequence_tokens=1) == whole / spec.context_tokens
+
+
+class _Adapted(nn.Module):
+    """A frozen linear layer and two low-rank factors beside it."""
+
+    def __init__(self, frozen, rank):
+        super().__init__()
+        self.frozen = frozen
+        self.down = nn.Linear(frozen.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, frozen.out_features, bias=False)
+
+    def forward(self, x):
+        return self.frozen(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("targets", [("query", "value"), ("query", "key", "value", "output", "gate", "up", "down")])
+def test_adapters_cost_what_torch_counts(targets):
+    module, spec = build(*SMALL["llama"])
+    module.requires_grad_(requires_grad=False)
+    module.enable_input_require_grads()
+    named = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj", "gate": "gate_proj",
+             "up": "up_proj", "down": "down_proj"}  # fmt: skip
+    with torch.device("meta"):
+        for layer in module.model.layers:
+            for target in targets:
+                owner = layer.self_attn if hasattr(layer.self_attn, named[target]) else layer.mlp
+                setattr(owner, named[target], _Adapted(getattr(owner, named[target]), 4))
+    forward, output = counted(lambda: module(**inputs(module, 2, 64)))
+    backward, _ = counted(lambda: loss(output).backward())
+    adapter = Adapter(rank=4, targets=targets)
+    assert adapter_training_flops(spec, adapter, sequences=2, sequence_tokens=64) == forward + backward
+
+
+def test_other_adapters_cost_six_operations_for_each_parameter_and_token():
+    _, spec = build(*SMALL["llama"])
+    costs = [
+        adapter_training_flops(spec, Adapter(rank=1, parameters=count), sequences=2, sequence_tokens=64)
+        for count in (0, 1000)
+    ]
+    assert costs[1] - costs[0] == 6 * 1000 * 128
+    assert costs[0] < count_flops(spec, sequences=2, sequence_tokens=64).training
