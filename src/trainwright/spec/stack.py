@@ -33,18 +33,53 @@ class StackTime:
     spread: float = 0.15
 
 
+Kernels = Literal["eager", "fused", "compiled"]
+"""How operations between matrix products are run, which says what they keep for the backward pass. ``eager``: one
+kernel for each line of a model's code, norms in fp32; ``fused``: hand-written norms, activations, attention and dropout
+(Transformer Engine, Apex); ``compiled``: fused by a compiler, which keeps products' results and computes the rest again."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackMemory:
-    """What a stack holds beside weights, gradients and moments; fitted to published runs (see ``source``).
+    """What a stack holds beside weights, gradients and moments.
 
-    ``activations`` multiplies the counted activations; ``spread`` is the standard deviation of the logarithm of
-    measured over predicted peak.
+    The first block of fields follows from the stack's code. ``activations``, ``fragmentation``, ``workspace_bytes`` and
+    ``spread`` are fitted to published runs (see ``source``).
     """
 
     reports: MemoryKind = "allocated"
     """What the stack prints as its peak."""
+    kernels: Kernels = "eager"
+    dropout: bool = False
+    """Whether layers without a gate drop out, and keep masks of one byte."""
+    logit_bytes: float = 10.0
+    """Bytes for one logit at the loss's peak: copies in reduced precision and fp32, and gradients."""
+    fused_logit_bytes: float = 2.0
+    """The same where the loss is fused (``Workload.fused_loss``)."""
+    hidden_copies: float = 2.0
+    """Hidden states beside the logits at that moment."""
+    flat_gradients: bool = False
+    """Gradients live in one buffer all the time; else they are freed after the update."""
+    reduce_copies: float = 0.0
+    """Copies of the gradients in buckets of the data-parallel reduction."""
+    update_copies: float = 1.0
+    """Copies of a parameter that the update makes of all parameters at once (torch's foreach AdamW: one)."""
+    repeats_keys: bool = False
+    """Grouped keys and values are repeated to one for each query head."""
+    double_quantised: bool = False
+    """nf4's scales are quantised too."""
+    adapter_bytes: float = 4.0
+    """Bytes of an adapter's element, and of its cast input."""
     activations: float = 1.0
+    """Multiplies counted activations."""
+    fragmentation: float = 0.1
+    """Reserved over allocated bytes, less one."""
+    workspace_bytes: float = 0.1e9
+    """Libraries' workspaces, inside what torch counts as allocated."""
+    context_bytes: float = 0.6e9
+    """The driver's context and the communicators' buffers, outside of it."""
     spread: float = 0.1
+    """Standard deviation of the logarithm of measured over predicted peak."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
