@@ -35,9 +35,11 @@ class ConfigReader:
             self._refuse(key, value, f"a whole number >= {least}")
         return value
 
-    def optional(self, key: str) -> int | None:
-        """A whole number of at least 1, or None where there is none."""
-        return None if self._config.get(key) is None else self.integer(key)
+    def optional(self, key: str, default: int | None = None, *, least: int = 1) -> int | None:
+        """A whole number of at least ``least``, None where it is null, ``default`` where there is none."""
+        if key not in self._config:
+            return default
+        return None if self._config[key] is None else self.integer(key, least=least)
 
     def either(self, *keys: str, default: int | None = None, least: int = 1) -> int:
         """The whole number under the first of ``keys`` that is there: names have changed between versions."""

@@ -91,7 +91,8 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
 def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpec:
     """Latent attention, many narrow experts, some always on; the first layers dense.
 
-    The extra layers that predict further tokens in training (``num_nextn_predict_layers``) are not part of it.
+    A ``q_lora_rank`` of null or 0: queries come straight from the width. The extra layers that predict further tokens
+    in training (``num_nextn_predict_layers``) are not part of it.
     """
     read.refuse("mlp_bias", False)
     read.refuse("moe_layer_freq", 1)
@@ -106,7 +107,7 @@ def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpe
         dense_layers=dense,
     )
     latent = LatentAttention(
-        query_rank=read.optional("q_lora_rank"),
+        query_rank=read.optional("q_lora_rank", 1536, least=0) or None,
         kv_rank=read.integer("kv_lora_rank", 512),
         rope_size=read.integer("qk_rope_head_dim", 64),
         value_size=read.integer("v_head_dim", 128),
