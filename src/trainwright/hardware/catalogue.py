@@ -20,6 +20,7 @@ from trainwright.spec.device import DeviceSpec
 _DEVICES = files("trainwright") / "catalog" / "devices"
 
 
+@cache
 def device_names() -> tuple[str, ...]:
     """Names of all devices in the catalogue, sorted."""
     return tuple(

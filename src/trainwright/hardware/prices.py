@@ -1,25 +1,38 @@
-"""Reads ``catalog/prices``: what a device costs for an hour.
+"""What a device costs for an hour: the packaged price list, and newer ones that the user has fetched.
 
-Rows are checked; one that cannot be true is left out, and counted with its reason.
+Rows are checked; one that cannot be true is left out, and counted with its reason. A price that no list has is unknown:
+``unpriced`` names instance types that carry a device all the same.
 """
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import get_args
+from typing import NamedTuple, get_args
 
+from trainwright.hardware import snapshot
+from trainwright.hardware.catalogue import device_names
+from trainwright.hardware.clouds import cloud, clouds
+from trainwright.hardware.skypilot import PLACEHOLDER_USD
 from trainwright.spec.device import Price, PriceKind
 
-_PRICES = files("trainwright") / "catalog" / "prices"
-PLACEHOLDER_USD = 700.0
-"""What SkyPilot's catalogue prints where a price is unknown."""
 _FLOOR = 0.1
 """A spot price at exactly a tenth of on-demand is a provider's floor, not a market price."""
+_OUTLIER = 10
+"""A price of more than so many times the device's median is a slip of the pen."""
+
+Row = Mapping[str, str]
+
+
+class Unpriced(NamedTuple):
+    """An instance type that carries ``devices`` of a device, at a price that is not known."""
+
+    provider: str
+    instance: str
+    devices: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,74 +42,152 @@ class PriceList:
     prices: Mapping[str, tuple[Price, ...]]
     refused: Mapping[str, int]
 
-    def cheapest(self, device: str, kind: PriceKind = "on_demand") -> Price | None:
-        """The lowest price of that kind for one hour of ``device``, or None where none is known."""
-        found = [price for price in self.prices.get(device, ()) if price.kind == kind]
-        return min(found, key=lambda price: price.usd_per_device_hour) if found else None
+    def offers(
+        self, device: str, *, kind: PriceKind | None = None, providers: Sequence[str] | None = None
+    ) -> tuple[Price, ...]:
+        """Prices of an hour of ``device``, cheapest first.
+
+        Args:
+            device: its name in the catalogue.
+            kind: only such prices.
+            providers: only those of these clouds, by name or alias.
+
+        Raises:
+            RecipeError: an unknown cloud.
+        """
+        titles = None if providers is None else {cloud(name).title for name in providers}
+        found = [
+            price
+            for price in self.prices.get(device, ())
+            if (kind is None or price.kind == kind) and (titles is None or price.provider in titles)
+        ]
+        return tuple(sorted(found, key=lambda price: price.usd_per_device_hour))
+
+    def cheapest(
+        self, device: str, kind: PriceKind = "on_demand", *, providers: Sequence[str] | None = None
+    ) -> Price | None:
+        """The lowest such price, or None where none is known."""
+        found = self.offers(device, kind=kind, providers=providers)
+        return found[0] if found else None
+
+    def unpriced(self, device: str) -> tuple[Unpriced, ...]:
+        """Instance types that carry ``device`` in clouds without any known price of it."""
+        priced = {price.provider for price in self.prices.get(device, ())}
+        return tuple(
+            Unpriced(each.title, instance.name, instance.devices)
+            for each in clouds()
+            for instance in each.instances
+            if instance.device == device and each.title not in priced
+        )
+
+
+def price_list() -> PriceList:
+    """All price lists, checked; a cloud's fetched list stands in place of its packaged rows.
+
+    Raises:
+        MachineError: a fetched list cannot be read.
+    """
+    return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()))
 
 
 @cache
-def price_list() -> PriceList:
-    """All rows of every file in ``catalog/prices``, checked."""
-    rows: list[Mapping[str, str]] = []
-    for entry in sorted(_PRICES.iterdir(), key=lambda item: item.name):
-        if entry.name.endswith(".csv"):
-            rows.extend(csv.DictReader(entry.read_text(encoding="utf-8").splitlines()))
-    return checked(rows)
+def _price_list(_stamps: tuple[tuple[object, int], ...]) -> PriceList:
+    newer = snapshot.fetched()
+    replaced = {row.get("provider", "") for each in newer for row in each.rows}
+    older = (row for each in snapshot.packaged() for row in each.rows if row["provider"] not in replaced)
+    return checked((*older, *(row for each in newer for row in each.rows)))
 
 
-def checked(rows: Iterable[Mapping[str, str]]) -> PriceList:
+def checked(rows: Iterable[Row]) -> PriceList:
     """Sort rows into believable prices and refusals counted by reason.
 
     Args:
         rows: with keys device, provider, instance, kind, usd_per_device_hour, region, source, as_of, note.
     """
     kept = list(rows)
-    on_demand = _on_demand(kept)
+    reference = _Reference.of(kept)
     prices: dict[str, list[Price]] = {}
     refused: Counter[str] = Counter()
     for row in kept:
-        reason = _refusal(row, on_demand)
+        reason = _refusal(row) or reference.refusal(row)
         if reason is not None:
             refused[reason] += 1
             continue
         prices.setdefault(row["device"], []).append(
             Price(
-                usd_per_device_hour=float(row["usd_per_device_hour"]),
+                usd_per_device_hour=_usd(row),
                 kind=row["kind"],  # type: ignore[arg-type]  # _refusal has checked it
                 provider=row["provider"],
                 region=row["region"],
                 as_of=row["as_of"],
                 source=row["source"],
+                instance=row["instance"],
             )
         )
     return PriceList(prices={name: tuple(found) for name, found in prices.items()}, refused=dict(refused))
 
 
-def _on_demand(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, str, str], float]:
-    return {
-        (row["device"], row["provider"], row["instance"]): float(row["usd_per_device_hour"])
-        for row in rows
-        if row["kind"] == "on_demand" and row["usd_per_device_hour"]
-    }
-
-
-def _refusal(row: Mapping[str, str], on_demand: Mapping[tuple[str, str, str], float]) -> str | None:
-    if not row["usd_per_device_hour"]:
+def _refusal(row: Row) -> str | None:
+    """What is wrong with a row by itself."""
+    usd = _usd(row)
+    if not row.get("usd_per_device_hour"):
         return "no price printed"
-    if not row["device"]:
+    if math.isnan(usd):
+        return "a price that is no number"
+    if row["device"] not in device_names():
         return "device not in the catalogue"
     if row["kind"] not in get_args(PriceKind):
         return "unknown kind of price"
-    usd = float(row["usd_per_device_hour"])
     if usd <= 0 or usd == PLACEHOLDER_USD:
         return "placeholder"
     if "accelerator part only" in row["note"]:
         return "host not included"
-    reference = on_demand.get((row["device"], row["provider"], row["instance"]))
-    if row["kind"] == "spot" and reference is not None:
-        if usd >= reference:
-            return "spot not below on-demand"
-        if abs(usd / reference - _FLOOR) < 1e-4:
-            return "spot at the provider's floor"
     return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reference:
+    """What a row is held against: its device's median; on-demand prices of its instance, by region and anywhere."""
+
+    median: Mapping[str, float]
+    on_demand: Mapping[tuple[str, ...], float]
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> _Reference:
+        """References from the rows that are sound by themselves."""
+        by_device: dict[str, list[float]] = {}
+        on_demand: dict[tuple[str, ...], float] = {}
+        for row in rows:
+            if _refusal(row) is None:
+                usd = _usd(row)
+                by_device.setdefault(row["device"], []).append(usd)
+                if row["kind"] == "on_demand":
+                    anywhere = (row["device"], row["provider"], row["instance"])
+                    for key in (anywhere, (*anywhere, row["region"])):
+                        on_demand[key] = min(usd, on_demand.get(key, math.inf))
+        # The lower of two middle ones: of two prices the wrong one must not define what is usual.
+        median = {name: sorted(found)[(len(found) - 1) // 2] for name, found in by_device.items()}
+        return cls(median=median, on_demand=on_demand)
+
+    def refusal(self, row: Row) -> str | None:
+        """What is wrong with a row beside others."""
+        usd = _usd(row)
+        if usd > _OUTLIER * self.median[row["device"]]:
+            return f"more than {_OUTLIER} times the device's median"
+        anywhere = (row["device"], row["provider"], row["instance"])
+        full = self.on_demand.get((*anywhere, row["region"]), self.on_demand.get(anywhere))
+        if row["kind"] == "spot" and full is not None:
+            if usd >= full:
+                return "spot not below on-demand"
+            if abs(usd / full - _FLOOR) < 1e-4:
+                return "spot at the provider's floor"
+        return None
+
+
+def _usd(row: Row) -> float:
+    """The price; NaN where it is no finite number."""
+    try:
+        usd = float(row.get("usd_per_device_hour", ""))
+    except ValueError:
+        return math.nan
+    return usd if math.isfinite(usd) else math.nan
