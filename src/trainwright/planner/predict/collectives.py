@@ -80,27 +80,31 @@ class Fabric:
     def of(
         cls, cluster: ClusterSpec, *, up: float = UP_EFFICIENCY, out: float = OUT_EFFICIENCY, rails: int | None = None
     ) -> Self:
-        """The links of ``cluster``, a node being one domain; ``up`` and ``out`` are shares of the line rates.
+        """The links of ``cluster``; ``up`` and ``out`` are shares of the line rates that collectives reach.
 
-        ``cluster.scale_out`` is one rail; a node has ``rails`` of them, by default one for each device.
+        A domain is what ``scale_up`` joins: a node, a rack of several, or a bridged pair inside a node, which then sees
+        the node's bus as the way out. ``rails`` overrides one rail for each device.
 
         Raises:
             RecipeError: no link is known between devices that need one.
         """
         device, node = cluster.device, cluster.node
         inside = node.scale_up or device.link
-        if inside is None and node.devices > 1:
+        if inside is None and cluster.devices > 1:
             raise RecipeError("no link between the devices of a node is known", where=device.name)
-        if cluster.scale_out is None and cluster.nodes > 1:
+        domain = node.scale_up_devices or node.devices
+        outside = cluster.scale_out
+        if domain < node.devices and cluster.nodes == 1:
+            outside = node.bus
+        if outside is None and cluster.devices > domain:
             raise RecipeError("no link between nodes is known", where=device.name)
         line = inside.bytes_per_s if inside else 0.0
-        adds = device.kind == "cuda" and inside is not None and "nvlink" in inside.name.lower()
-        adds = adds and float(device.compute_capability or 0) >= 9.0 and node.devices > 2
+        adds = device.kind == "cuda" and inside is not None and inside.name.lower().startswith(("nvl", "nvswitch"))
+        adds = adds and float(device.compute_capability or 0) >= 9.0 and domain > 2
         return cls(
-            up_bytes_per_s=up * line, domain=node.devices, up_latency_s=inside.latency_s if inside else 0.0,
-            rail_bytes_per_s=out * cluster.scale_out.bytes_per_s if cluster.scale_out else 0.0,
-            rails=node.devices if rails is None else rails,
-            out_latency_s=cluster.scale_out.latency_s if cluster.scale_out else 0.0,
+            up_bytes_per_s=up * line, domain=domain, up_latency_s=inside.latency_s if inside else 0.0,
+            rail_bytes_per_s=out * outside.bytes_per_s if outside else 0.0,
+            rails=domain if rails is None else rails, out_latency_s=outside.latency_s if outside else 0.0,
             switch_bytes_per_s=SWITCH_SHARE / UP_EFFICIENCY * up * line if adds else 0.0,
         )  # fmt: skip
 

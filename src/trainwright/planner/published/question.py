@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainwright.core.errors import TrainwrightError
-from trainwright.hardware.catalogue import device
+from trainwright.hardware.nodes import cluster, node_size
 from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack
 from trainwright.planner.predict.request import Request
 from trainwright.planner.published.rows import Measured, Record, measured
 from trainwright.planner.published.shapes import model_of, parallel_of, workload_of
-from trainwright.spec.device import ClusterSpec, NodeSpec
+from trainwright.spec.device import ClusterSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,23 @@ def _model_class(record: Record) -> str:
 
 
 def cluster_of(record: Record, devices: int) -> ClusterSpec:
-    """The machines: the row's device, and what its note says of the links."""
-    spec = device(record.text("gpu"), where=f"line {record.line}, column gpu")
-    per_node = min(8, devices)
-    return ClusterSpec(node=NodeSpec(device=spec, devices=per_node), nodes=math.ceil(devices / per_node))
+    """The machines: the row's device in its usual node, and what the row's note says of node and network.
+
+    Notes that are understood: ``4-GPU nodes``, ``4x OmniPath 100``, ``8x200Gb HDR``, ``1600 Gbps RoCE inter-node`` (a
+    node's sum), ``400Gb/s RDMA per GPU``.
+    """
+    where = f"line {record.line}, column gpu"
+    name, note = record.text("gpu"), record.text("interconnect_note")
+    full = node_size(name, where=where)
+    if found := re.search(r"(\d+)-GPU nodes", note):
+        full = int(found[1])
+    per_node = min(full, devices)
+    nodes = -(-devices // per_node)
+    text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
+    if found := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})\b(?:Gb)?", note):
+        return cluster(text, scale_out=f"{found[2]}Gb/s", rails=int(found[1]), where=where) if nodes > 1 else cluster(text, where=where)
+    if found := re.search(r"(\d+) Gbps", note):
+        return cluster(text, scale_out=f"{int(found[1]) // full}Gb/s", rails=full, where=where)
+    if found := re.search(r"(\d+)Gb/s\D*per GPU", note):
+        return cluster(text, scale_out=f"{found[1]}Gb/s", rails=full, where=where)
+    return cluster(text, where=where)

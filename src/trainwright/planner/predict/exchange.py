@@ -1,0 +1,106 @@
+"""What one training step sends between devices: seconds of each collective if nothing else ran beside it.
+
+Volumes follow from model, workload and layout; ``predict.collectives`` prices them. All quantities are arrays [L]. One
+micro batch's forward pass on the slowest pipeline rank, unless a name says otherwise; the backward pass repeats what
+tensor, context and expert parallelism send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwright.planner.parameters import adapter_parameters
+from trainwright.planner.predict.collectives import (
+    Fabric,
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    placement,
+    reduce_scatter_s,
+    send_recv_s,
+)
+from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.planner.predict.work import rank_parameters, slowest_layers
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Exchange:
+    """Arrays [L] of seconds.
+
+    ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
+    collects sharded weights for one pass, ``scatter_s`` reduces and shards gradients of one micro batch (both zero
+    without FSDP); ``gradients_s`` is what data parallelism exchanges once a step.
+    """
+
+    tensor_s: Numbers
+    context_s: Numbers
+    expert_s: Numbers
+    pipeline_s: Numbers
+    gather_s: Numbers
+    scatter_s: Numbers
+    gradients_s: Numbers
+
+
+def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric) -> Exchange:
+    """Every collective of a step, alone on its links."""
+    groups = placement(
+        domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
+        dp_replicate=layouts.dp_replicate, pp=layouts.pp,
+    )  # fmt: skip
+    size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    layers = slowest_layers(model, layouts)
+    hidden = size * tokens * model.width
+    split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
+    expert_layers = layers * model.moe_layers / model.layers
+    routed = 0.0 if model.experts is None else model.experts.active * hidden / layouts.tp
+    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric)
+    return Exchange(
+        # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
+        tensor_s=2 * layers * np.where(
+            split > 1,
+            all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp),
+            all_reduce_s(fabric, hidden, groups.tp),
+        ),
+        context_s=layers * all_gather_s(fabric, keys, groups.cp),
+        expert_s=2 * expert_layers * all_to_all_s(fabric, routed, groups.ep),
+        pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
+        gather_s=gather_s, scatter_s=scatter_s, gradients_s=gradients_s,
+    )  # fmt: skip
+
+
+def _weights(
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
+
+    Only trained weights have gradients to exchange. ZeRO-1 and -2 scatter gradients and gather updated weights once a
+    step, which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7).
+    """
+    groups = placement(
+        domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
+        dp_replicate=layouts.dp_replicate, pp=layouts.pp,
+    )  # fmt: skip
+    size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
+    gradient = 2.0 if workload.states == "pure" else 4.0
+    dense, experts = rank_parameters(model, layouts)
+    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
+    gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
+    trained, trained_experts = dense, experts
+    if workload.adapter is not None:
+        trained, trained_experts = np.full(len(layouts), float(adapter_parameters(model, workload.adapter))), 0 * experts
+    scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
+        fabric, gradient * trained_experts, groups.experts
+    )
+    inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
+        fabric, gradient * trained_experts, groups.experts
+    )
+    owned = np.where(layouts.dp_shard > 1, layouts.dp_shard, 1.0)
+    outer = all_reduce_s(fabric, gradient * (trained + trained_experts) / owned, groups.dp_replicate)
+    zero = np.zeros(len(layouts))
+    return np.where(sharded, gather, zero), np.where(sharded, scatter, zero), np.where(sharded, outer, inner + outer)

@@ -1,0 +1,198 @@
+"""What one training step has to do on one device: seconds at the datasheet's rates, before any software is considered.
+
+Everything here follows from model, workload, layout and cluster; what a stack makes of it is ``predict.step``'s. All
+quantities are arrays [L] over layouts. One micro batch passes the slowest pipeline rank unless a name says otherwise.
+
+Legend: n tokens of a micro batch on a rank, D width, T sequence, F feed-forward width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwright.planner.flops import count_flops
+from trainwright.planner.parameters import BLOCK_PARTS, Matrix, adapter_parameters, matrices, total_parameters
+from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Precision, Workload
+
+TILE_ROWS, TILE_COLUMNS = 128, 128
+"""Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
+COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
+"""Matrices that tensor parallelism splits by outputs; ``ROW_SPLIT`` by inputs; others stay whole (Shoeybi et al., 2019)."""
+ROW_SPLIT = frozenset(("output", "down"))
+FALLBACK: Mapping[str, tuple[str, ...]] = {
+    "nvfp4": ("fp4", "fp8", "bf16"), "fp8": ("fp8", "bf16"), "bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16"),
+    "tf32": ("tf32", "fp32"), "fp32": ("fp32",),
+}  # fmt: skip
+"""Rates that a precision can use, best first: software runs the next where a device has no unit for one."""
+
+
+def peak_flops_per_s(device: DeviceSpec, precision: Precision) -> float:
+    """Dense peak of the fastest unit that ``precision`` runs on; 0 where the datasheet has none."""
+    return next((device.flops_per_s[name] for name in FALLBACK[precision] if device.flops_per_s.get(name)), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Work:
+    """Arrays [L]; see the fields.
+
+    ``products_s``: matrix products of the forward pass at the dense peak, ``head_s`` those of the output head;
+    ``operands_s`` reading and writing their operands; ``attention_s`` fused attention's visible products at the 16-bit
+    peak; ``scores_s`` memory traffic of attention that writes its scores; ``traffic_s`` everything between products;
+    ``loss_s`` the loss over the vocabulary; ``kernels`` launched in the forward pass. ``backward_products`` is how many
+    products the backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic.
+    ``layers`` is how many blocks the slowest rank has.
+    """
+
+    tokens: Numbers
+    layers: Numbers
+    products_s: Numbers
+    head_s: Numbers
+    operands_s: Numbers
+    attention_s: Numbers
+    scores_s: Numbers
+    traffic_s: Numbers
+    loss_s: Numbers
+    kernels: Numbers
+    backward_products: float
+    update_s: Numbers
+    wave: Numbers
+    """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
+
+
+def tile_share(rows: Numbers, columns: Numbers | float, units: int) -> Numbers:
+    """Share of ``units`` processors that work, over all waves of tiles: both quantisations of NVIDIA's guide."""
+    tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
+    whole = rows * columns / (TILE_ROWS * TILE_COLUMNS)
+    return np.asarray(whole / (np.ceil(tiles / units) * units))
+
+
+def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
+    """Blocks on the pipeline rank that has most of them.
+
+    Where layers do not divide, embedding and loss may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783,
+    section 3.3.2: 126 layers on 16 ranks).
+    """
+    ranks = layouts.pp * layouts.virtual_stages
+    even = np.where((model.layers + 2) % ranks == 0, (model.layers + 2) / ranks, np.ceil(model.layers / ranks))
+    return np.where(model.layers % ranks == 0, model.layers / ranks, even) * layouts.virtual_stages
+
+
+def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Work:
+    """All that one device computes and moves in its own memory."""
+    peak = peak_flops_per_s(device, workload.precision)
+    half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    layers = slowest_layers(model, layouts)
+    shares = _products(model, workload, layouts, device, tokens, layers / model.layers)
+    flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
+    attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
+    pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.layers
+    logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
+    size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
+    scores = 0.0 if workload.fused_attention else model.heads * workload.sequence_tokens**2 * model.layers * size
+    return Work(
+        tokens=tokens, layers=layers, products_s=shares["flops"] / peak, head_s=shares["head"] / half_peak,
+        wave=shares["flops"] / np.maximum(shares["busy"], 1.0), operands_s=shares["bytes"] / device.bytes_per_s,
+        attention_s=attention * pairs / half_peak, scores_s=scores * pairs / device.bytes_per_s,
+        traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
+        loss_s=4.0 * logits / device.bytes_per_s, kernels=layers * kernels(model, workload),
+        backward_products=1.0 if workload.adapter else 2.0,
+        update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
+    )  # fmt: skip
+
+
+def _products(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, tokens: Numbers, share: Numbers
+) -> dict[str, Numbers]:
+    """Operations, operations over tile share, and operand bytes of all products of a micro batch."""
+    zero = np.zeros(len(layouts))
+    sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero}
+    narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else 4.0 if workload.precision in ("fp32", "tf32") else 2.0
+    for matrix in matrices(model):
+        rows, outputs, inputs, count = _product(matrix, layouts, tokens)
+        flops = 2.0 * rows * outputs * inputs * count
+        if matrix.part not in BLOCK_PARTS:
+            sums["head"] = sums["head"] + flops
+            continue
+        flops = flops * share
+        busy = tile_share(rows, outputs, device.sm_count or 1)
+        sums["flops"] = sums["flops"] + flops
+        sums["busy"] = sums["busy"] + flops / busy
+        moved = narrow * (rows * inputs + inputs * outputs) + 2.0 * rows * outputs
+        sums["bytes"] = sums["bytes"] + moved * count * share
+    return sums
+
+
+def _product(matrix: Matrix, layouts: Layouts, tokens: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Rows, outputs and inputs of one product on a rank, and how many there are in all layers."""
+    ones = np.ones(len(layouts))
+    rows = layouts.micro_batch if matrix.per_sequence else tokens
+    count = matrix.layers * ones
+    if matrix.part == "experts":
+        count = count * matrix.copies / layouts.ep
+        rows = rows * layouts.ep * matrix.rows / matrix.copies
+    outputs = matrix.outputs / layouts.tp if matrix.name in COLUMN_SPLIT else matrix.outputs * ones
+    inputs = matrix.inputs / layouts.tp if matrix.name in ROW_SPLIT else matrix.inputs * ones
+    return rows, outputs, inputs, count
+
+
+def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Elements read and written between the products, for one token of one average block, on one rank.
+
+    Two norms and two residual sums on the width; rotation of queries and keys; a transposition of the mixed values; the
+    activation, and its product with the gate. Experts gather and scatter their tokens. Eight-bit products cast and
+    transpose their inputs. Adapters read each target's input and add to its output.
+    """
+    width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
+    inner = (4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries
+    gated = 5 if model.gated else 2
+    dense = (model.layers - model.moe_layers) / model.layers
+    inner += gated * model.ffn_width * dense
+    wide = 10.0 * model.width
+    if model.experts is not None:
+        experts = model.experts
+        inner += gated * (experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
+        wide += 4.0 * experts.active * model.width * (1 - dense)
+    if workload.precision in ("fp8", "nvfp4"):
+        inner += 2.0 * sum(
+            matrix.rows * matrix.inputs * matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS
+        ) / model.layers  # fmt: skip
+    if workload.adapter is not None:
+        inner += 3.0 * sum(
+            matrix.inputs + matrix.outputs for matrix in matrices(model) if matrix.name in workload.adapter.targets
+        )
+    return np.asarray(wide / width + inner / layouts.tp)
+
+
+def kernels(model: ModelSpec, workload: Workload) -> float:
+    """Kernels that a block launches in the forward pass: products, attention, and the operations between them."""
+    products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.layers
+    between = 17 if model.positions == "rope" else 11
+    return products + between + (12 if model.experts else 0) + (4 * len(workload.adapter.targets) if workload.adapter else 0)
+
+
+def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
+    """Parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'."""
+    experts = sum(matrix.parameters for matrix in matrices(model) if matrix.part == "experts")
+    shared = total_parameters(model) - experts
+    return shared / (layouts.tp * layouts.pp), experts / (layouts.tp * layouts.pp * layouts.ep)
+
+
+def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Memory traffic of one AdamW update: gradient, weight and two moments read, weight and moments written.
+
+    In fp32 that is 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is kept reduced.
+    """
+    each = {"fp32": 28.0, "mixed": 30.0, "pure": 14.0}[workload.states]
+    if workload.adapter is not None:
+        return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
+    shared, experts = rank_parameters(model, layouts)
+    sharded = np.where(layouts.zero_stage >= 1, layouts.dp_shard, 1.0)
+    return np.asarray(each * (shared / sharded + experts / np.maximum(1.0, sharded / layouts.ep)))
