@@ -158,7 +158,7 @@ def goodput(
     return Goodput(
         steps_s=steps + zero, stragglers_s=slow + zero, ramp_up_s=ramp + zero, evaluation_s=evaluation_s + zero,
         checkpoints_s=written + zero, lost_s=lost,
-        recovery_s=recovering, start_s=start_s + zero, overhead_s=run_overhead * (total + start_s),
+        recovery_s=recovering, start_s=start_s + zero, overhead_s=run_overhead * (finite + start_s),
         interruptions=interruptions, checkpoint_interval_s=interval + zero,
     )  # fmt: skip
 
