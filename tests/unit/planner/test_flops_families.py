@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fixtures.reference_models import SMALL, build, counted, inputs, loss
+from fixtures.reference_models import SMALL, build, counted, inputs, loss, published
 from trainwright.planner.flops import adapter_training_flops, count_flops, training_flops_per_token
 from trainwright.spec.workload import Adapter
 
@@ -94,3 +94,17 @@ def test_other_adapters_cost_six_operations_for_each_parameter_and_token():
     ]
     assert costs[1] - costs[0] == 6 * 1000 * 128
     assert costs[0] < count_flops(spec, sequences=2, sequence_tokens=64).training
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["gpt2-xl", "llama3-70b", "mixtral-8x22b", "qwen3-235b-a22b", "deepseek-v3",
+                                  "gpt-oss-120b", "bert-large", "vit-h-14", "resnet-50"])  # fmt: skip
+def test_published_models_cost_what_torch_counts(name):
+    module, spec = published(name)
+    tokens = min(1024, getattr(spec, "context_tokens", 224))
+    batch = inputs(module, 1, 224 if name == "resnet-50" else tokens)
+    expected = count_flops(spec, sequences=1, sequence_tokens=tokens)
+    forward, output = counted(lambda: module(**batch))
+    backward, _ = counted(lambda: loss(output).backward())
+    assert (forward, forward + backward) == (expected.forward, expected.training)

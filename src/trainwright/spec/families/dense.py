@@ -73,8 +73,9 @@ def gemma3_text(read: ConfigReader) -> ModelSpec:
     layers, pattern = read.integer("num_hidden_layers"), read.integer("sliding_window_pattern", 6)
     window = read.integer("sliding_window", 4096)
     return _gemma_like(
-        read, "gemma3_text", norms_per_block=4, qk_norm=True, **windows(read, window, layers - layers // pattern)
-    )
+        read, "gemma3_text", norms_per_block=4, qk_norm=True, rope_theta=read.rope_theta(1e6),
+        **windows(read, window, layers - layers // pattern),
+    )  # fmt: skip
 
 
 def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: int, **own: Any) -> ModelSpec:

@@ -20,6 +20,7 @@ def mixtral(read: ConfigReader) -> ModelSpec:
     layers = read.integer("num_hidden_layers")
     return llama_like(
         read, "mixtral", kv_heads=read.integer("num_key_value_heads", 8), bias=False, experts=experts,
+        norm_epsilon=read.number("rms_norm_eps", 1e-5), rope_theta=read.rope_theta(1e6),
         **windows(read, read.optional("sliding_window"), layers),
     )  # fmt: skip
 
@@ -84,11 +85,12 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
     return llama_like(
         read, "gpt_oss", head_size=read.integer("head_dim", 64), kv_heads=read.integer("num_key_value_heads", 8),
         bias=read.flag("attention_bias", True), sinks=True, experts=experts,
+        norm_epsilon=read.number("rms_norm_eps", 1e-5), rope_theta=read.rope_theta(150000.0),
         **windows(read, read.optional("sliding_window"), half),
     )  # fmt: skip
 
 
-def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpec:
+def _deepseek(read: ConfigReader, family: str, *, dense_layers: int, shared: int = 1) -> ModelSpec:
     """Latent attention, many narrow experts, some always on; the first layers dense.
 
     A ``q_lora_rank`` of null or 0: queries come straight from the width. The extra layers that predict further tokens
@@ -103,7 +105,7 @@ def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpe
         count=count,
         active=read.integer("num_experts_per_tok"),
         ffn_width=inner,
-        shared_ffn_width=inner * read.integer("n_shared_experts", 1, least=0),
+        shared_ffn_width=inner * read.integer("n_shared_experts", shared, least=0),
         dense_layers=dense,
     )
     latent = LatentAttention(
@@ -122,7 +124,7 @@ def _deepseek(read: ConfigReader, family: str, *, dense_layers: int) -> ModelSpe
 
 def deepseek_v2(read: ConfigReader) -> ModelSpec:
     """DeepSeek-V2 and V2-Lite (arXiv 2405.04434)."""
-    return _deepseek(read, "deepseek_v2", dense_layers=0)
+    return _deepseek(read, "deepseek_v2", dense_layers=0, shared=2)
 
 
 def deepseek_v3(read: ConfigReader) -> ModelSpec:

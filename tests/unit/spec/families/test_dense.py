@@ -1,0 +1,77 @@
+"""What sets each decoder apart; windows are held against the layer kinds that transformers derives."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.reference_models import SMALL, build
+from trainwright.core.errors import RecipeError
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families import dense
+
+WINDOWED = ["qwen2-windowed", "gemma2", "gemma3_text", "gpt_oss", "qwen3", "qwen2"]
+
+
+def keys_of(name, **changes):
+    return ConfigReader(SMALL[name][1] | changes, where="config.json")
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_windows_are_where_transformers_puts_them(name):
+    module, spec = build(*SMALL[name])
+    kinds = module.config.layer_types
+    assert spec.windowed_layers == kinds.count("sliding_attention")
+    assert spec.window_tokens == (module.config.sliding_window if "sliding_attention" in kinds else None)
+
+
+def test_a_list_of_kinds_goes_before_the_rule():
+    kinds = ["full_attention", "sliding_attention", "full_attention"]
+    assert dense.gemma2(keys_of("gemma2", layer_types=kinds)).windowed_layers == 1
+    assert dense.gemma2(keys_of("gemma2", layer_types=["full_attention"] * 3)).window_tokens is None
+
+
+def test_mistral_windows_every_layer_or_none():
+    assert dense.mistral(keys_of("mistral")).windowed_layers == 3
+    assert dense.mistral(keys_of("mistral", sliding_window=None)).windowed_layers == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kv_heads", "norms"),
+    [
+        ({"multi_query": True}, 1, 1),
+        ({"multi_query": False}, 4, 1),
+        ({"multi_query": False, "parallel_attn": False}, 4, 2),
+        ({"new_decoder_architecture": True, "num_kv_heads": 2}, 2, 2),
+        ({"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}, 2, 1),
+    ],
+)
+def test_falcons_differ_in_key_heads_and_norms(changes, kv_heads, norms):
+    keys = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 99}
+    spec = dense.falcon(ConfigReader(keys | changes, where="config.json"))
+    assert (spec.kv_heads, spec.norms_per_block) == (kv_heads, norms)
+
+
+def test_mpt_learns_positions_where_alibi_is_off():
+    assert dense.mpt(keys_of("mpt")).positions == "alibi"
+    spec = dense.mpt(keys_of("mpt", attn_config={"alibi": False, "kv_n_heads": 2}))
+    assert (spec.positions, spec.kv_heads) == ("learned", 2)
+
+
+def test_older_names_of_keys_are_read():
+    new = dense.bloom(keys_of("bloom"))
+    old = {"n_embed": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 301}
+    assert dense.bloom(ConfigReader(old, where="old")) == new
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "changes", "message"),
+    [
+        (dense.opt, "opt", {"word_embed_proj_dim": 32}, "word_embed_proj_dim=32"),
+        (dense.opt, "opt", {"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine=False"),
+        (dense.mpt, "mpt", {"attn_config": {"qk_ln": True}}, "attn_config: this model needs qk_ln=True"),
+        (dense.mpt, "mpt", {"no_bias": False}, "no_bias=False"),
+    ],
+)
+def test_what_the_counts_do_not_cover_is_refused(reader, name, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        reader(keys_of(name, **changes))

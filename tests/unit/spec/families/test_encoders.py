@@ -1,0 +1,54 @@
+"""Encoders: what stands on them, and how large an image is."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.reference_models import SMALL
+from trainwright.core.errors import RecipeError
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families import encoders
+
+
+def keys_of(name, **changes):
+    return ConfigReader(SMALL[name][1] | changes, where="config.json")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "logits", "pooler", "classes"),
+    [
+        (None, True, False, 0),
+        ("BertForMaskedLM", True, False, 0),
+        ("BertForPreTraining", True, True, 2),
+        ("BertForQuestionAnswering", False, False, 2),
+        ("BertForSequenceClassification", False, True, 3),
+        ("BertModel", False, True, 0),
+    ],
+)
+def test_bert_stands_under_one_of_its_heads(architecture, logits, pooler, classes):
+    labels = {"id2label": {"0": "a", "1": "b", "2": "c"}} if classes == 3 else {}
+    spec = encoders.bert(keys_of("bert-masked", architectures=architecture and [architecture], **labels))
+    assert (spec.makes_logits, spec.pooler, spec.classes) == (logits, pooler, classes)
+
+
+@pytest.mark.parametrize(("image", "patch", "tokens"), [(48, 16, 10), ([48, 48], [8, 8], 37)])
+def test_an_image_is_its_patches_and_one_token(image, patch, tokens):
+    spec = encoders.vit(keys_of("vit", image_size=image, patch_size=patch))
+    assert (spec.image_size, spec.context_tokens) == (48, tokens)
+
+
+@pytest.mark.parametrize(
+    ("reader", "name", "changes", "message"),
+    [
+        (encoders.bert, "bert-masked", {"is_decoder": True}, "is_decoder=True"),
+        (encoders.bert, "bert-masked", {"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
+        (encoders.vit, "vit", {"num_channels": 4}, "num_channels=4"),
+        (encoders.vit, "vit", {"image_size": [48, 32]}, r"image_size \(seen \[48, 32\], expected a whole number"),
+        (encoders.resnet, "resnet-basic", {"layer_type": "dense"}, r"layer_type \(seen 'dense', expected one of bott"),
+        (encoders.resnet, "resnet-basic", {"depths": []}, r"depths \(seen \[\], expected a list of whole numbers"),
+        (encoders.resnet, "resnet-basic", {"downsample_in_first_stage": True}, "downsample_in_first_stage=True"),
+    ],
+)
+def test_what_the_counts_do_not_cover_is_refused(reader, name, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        reader(keys_of(name, **changes))

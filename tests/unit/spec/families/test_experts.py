@@ -1,0 +1,59 @@
+"""Mixtures: which layers have experts, and which settings are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.reference_models import SMALL, build
+from trainwright.core.errors import RecipeError
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families import experts
+
+
+def keys_of(name, **changes):
+    return ConfigReader(SMALL[name][1] | changes, where="config.json")
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss"])
+def test_layers_with_experts_are_those_of_transformers(name):
+    module, spec = build(*SMALL[name])
+    assert spec.moe_layers == sum(hasattr(layer.mlp, "experts") for layer in module.model.layers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sparse"),
+    [({}, 3), ({"decoder_sparse_step": 2}, 1), ({"decoder_sparse_step": 9}, 0), ({"mlp_only_layers": [0, 2]}, 1)],
+)
+def test_qwen_says_which_layers_are_sparse(changes, sparse):
+    assert experts.qwen3_moe(keys_of("qwen3_moe", **({"mlp_only_layers": []} | changes))).moe_layers == sparse
+
+
+@pytest.mark.parametrize("rank", [None, 0])
+def test_queries_without_a_latent(rank):
+    assert experts.deepseek_v3(keys_of("deepseek_v3", q_lora_rank=rank)).latent.query_rank is None
+
+
+def test_deepseek_without_experts_is_dense():
+    assert experts.deepseek_v3(keys_of("deepseek_v3", first_k_dense_replace=3)).experts is None
+
+
+def test_further_predicted_tokens_are_not_part_of_the_model():
+    assert experts.deepseek_v3(keys_of("deepseek_v3", num_nextn_predict_layers=1)) == experts.deepseek_v3(
+        keys_of("deepseek_v3", num_nextn_predict_layers=0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"moe_layer_freq": 2}, "moe_layer_freq=2"),
+        ({"mlp_only_layers": "all"}, r"mlp_only_layers \(seen 'all', expected a list of whole numbers >= 0\)"),
+        ({"num_experts_per_tok": None}, r"num_experts_per_tok \(seen nothing"),
+    ],
+)
+def test_what_cannot_be_read_is_named(changes, message):
+    reader, name = (experts.qwen3_moe, "qwen3_moe") if "mlp_only_layers" in changes else (
+        experts.deepseek_v3, "deepseek_v3",
+    )  # fmt: skip
+    with pytest.raises(RecipeError, match=message):
+        reader(keys_of(name, **changes))

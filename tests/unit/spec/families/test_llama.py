@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from fixtures.reference_models import SMALL
+from trainwright.core.errors import RecipeError
+from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.llama import llama
+
+KEYS = SMALL["llama"][1]
+
+
+def read(**changes):
+    return llama(ConfigReader(KEYS | changes, where="config.json"))
+
+
+def test_scaled_rotary_positions_do_not_change_the_shape():
+    plain, scaled = read(rope_theta=5e5), read(rope_theta=5e5, rope_scaling={"rope_type": "llama3", "factor": 8.0})
+    assert plain == scaled
+    assert plain.rope_theta == 5e5
+
+
+def test_biases_stand_where_each_switch_puts_them():
+    spec = read(attention_bias=True)
+    assert (spec.bias, spec.qkv_bias, spec.output_bias) == (False, True, True)
+    spec = read(mlp_bias=True)
+    assert (spec.bias, spec.qkv_bias, spec.output_bias) == (True, False, False)
+    spec = read(attention_bias=True, mlp_bias=True)
+    assert (spec.bias, spec.qkv_bias, spec.output_bias) == (True, None, None)
+
+
+def test_a_classifier_is_no_language_model():
+    with pytest.raises(RecipeError, match=r"architectures='LlamaForTokenClassification'.*\.\.\.ForCausalLM"):
+        read(architectures=["LlamaForTokenClassification"])

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainwright.spec.convnet import ConvNetSpec
+
+RESNET = ConvNetSpec(depths=(3, 4, 6, 3), widths=(256, 512, 1024, 2048))
+
+
+def test_a_possible_network_has_no_problems():
+    assert RESNET.problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"classes": 0}, "classes must be at least 1, seen 0"),
+        ({"depths": (3, 4)}, "depths ((3, 4)) and widths ((256, 512, 1024, 2048)) must name the same stages"),
+        ({"depths": (3, 0, 6, 3)}, "depths and widths must be at least 1, seen (3, 0, 6, 3) and"),
+        ({"widths": (255, 512, 1024, 2048)}, "widths of bottleneck blocks must be multiples of 4, seen (255,"),
+    ],
+)
+def test_each_impossible_network_is_named(change, line):
+    assert any(problem.startswith(line) for problem in replace(RESNET, **change).problems())
