@@ -7,7 +7,8 @@ bandwidth" of nccl-tests (its doc/PERFORMANCE.md).
 
 Bytes are those of the whole tensor: what an all-reduce reduces, an all-gather ends with, a reduce-scatter starts from;
 for an all-to-all and a send, what one rank holds. Every rank runs the same program, so all groups of one axis
-communicate at once and share a domain's rails equally. Bytes, ranks and bandwidths may be arrays of any common shape.
+communicate at once and share a domain's network ports equally. Bytes, ranks and bandwidths may be arrays of any common
+shape.
 """
 
 from __future__ import annotations
@@ -37,23 +38,27 @@ SWITCH_START_S = 25e-6
 """Latency of that all-reduce: NVLS on NVLink in NCCL's tuning.cc."""
 
 
+UP_LATENCY_S, OUT_LATENCY_S = 3.4e-6, 9.6e-6
+"""One step of a ring, NCCL's Simple protocol, on NVLink and between nodes: hwLat in NCCL's tuning.cc (01afd20)."""
+
+
 class Protocol(NamedTuple):
-    """One wire protocol: seconds to start, seconds of one hop in and between domains, share of the bandwidth."""
+    """One wire protocol: seconds to start, a hop in and between domains over the link's, share of its bandwidth."""
 
     start_s: float
-    up_hop_s: float
-    out_hop_s: float
+    up_hops: float
+    out_hops: float
     share: float
 
 
-# NCCL's own constants (ncclTunerConstantsDefaults and ncclTopoTuneModel in src/graph/tuning.cc, 2026-06): the
-# protocols LL, LL128 and Simple on NVLink and on the network.
-RING = (Protocol(6.6e-6, 0.6e-6, 2.7e-6, 0.5), Protocol(14e-6, 1.9e-6, 4e-6, 0.92), Protocol(8.4e-6, 3.4e-6, 14e-6, 1))
+# LL, LL128 and Simple: start-up and shares of bandwidth from ncclTunerConstantsDefaults and ncclTopoTuneModel in NCCL's
+# src/graph/tuning.cc (5067397, 2026-06), hops as multiples of those of Simple in a ring.
+RING = (Protocol(6.6e-6, 0.18, 0.28, 0.5), Protocol(14e-6, 0.56, 0.42, 0.92), Protocol(8.4e-6, 1, 1, 1))
 TREE = (
-    Protocol(6.8e-6, 0.6e-6, 5e-6, 0.92 / 3.8), Protocol(14e-6, 1.25e-6, 8.5e-6, 0.92 * 7 / 9),
-    Protocol(8.4e-6, 4e-6, 14e-6, 0.92),
+    Protocol(6.8e-6, 0.18, 0.52, 0.92 / 3.8), Protocol(14e-6, 0.37, 0.89, 0.92 * 7 / 9),
+    Protocol(8.4e-6, 1.18, 1.46, 0.92),
 )  # fmt: skip
-PARALLEL_AGGREGATED_TREES = Protocol(8e-6, 4e-6, 14e-6, 0.75)
+PARALLEL_AGGREGATED_TREES = Protocol(8e-6, 1.18, 1.46, 0.75)
 """NCCL's logarithmic all-gather and reduce-scatter (PAT), for groups with one rank in each domain."""
 
 
@@ -61,65 +66,71 @@ PARALLEL_AGGREGATED_TREES = Protocol(8e-6, 4e-6, 14e-6, 0.75)
 class Fabric:
     """Links as a collective sees them: bytes per second and direction that it reaches, not line rates.
 
-    ``up_bytes_per_s`` is one device's inside its domain of ``domain`` devices; ``rail_bytes_per_s`` one rail's (network
-    card's), of which each domain has ``rails``. A hop takes the protocol's handling or the wire's latency, whichever is
-    longer. ``switch_bytes_per_s`` is the rate of an all-reduce inside the switch, 0 where the switch cannot.
+    ``up_bytes_per_s`` is one device's inside its domain of ``domain`` devices, ``out_bytes_per_s`` one device's share
+    of what leaves the domain, ``port_bytes_per_s`` the most that one device can send out. Inside a domain, ``near``
+    neighbours may have a faster link of their own (bridged pairs). Latencies are of one step of a ring.
+    ``switch_bytes_per_s`` is the rate of an all-reduce inside the switch, 0 where the switch cannot.
     """
 
     up_bytes_per_s: Values
     domain: Values
-    up_latency_s: Values = 0.0
-    rail_bytes_per_s: Values = 0.0
-    rails: Values = 0.0
-    out_latency_s: Values = 0.0
+    up_latency_s: Values = UP_LATENCY_S
+    out_bytes_per_s: Values = 0.0
+    port_bytes_per_s: Values = np.inf
+    out_latency_s: Values = OUT_LATENCY_S
+    near: Values = 1.0
+    near_bytes_per_s: Values = 0.0
     switch_bytes_per_s: Values = 0.0
     ring: tuple[Protocol, ...] = RING
     tree: tuple[Protocol, ...] = TREE
 
     @classmethod
-    def of(
-        cls, cluster: ClusterSpec, *, up: float = UP_EFFICIENCY, out: float = OUT_EFFICIENCY, rails: int | None = None
-    ) -> Self:
-        """The links of ``cluster``; ``up`` and ``out`` are shares of the line rates that collectives reach.
-
-        A domain is what ``scale_up`` joins: a node, a rack of several, or a bridged pair inside a node, which then sees
-        the node's bus as the way out. ``rails`` overrides one rail for each device.
+    def of(cls, cluster: ClusterSpec, *, up: float = UP_EFFICIENCY, out: float = OUT_EFFICIENCY) -> Self:
+        """The links of ``cluster``; ``up`` and ``out`` are the shares of line rates that collectives reach.
 
         Raises:
             RecipeError: no link is known between devices that need one.
         """
         device, node = cluster.device, cluster.node
-        inside = node.scale_up or device.link
-        if inside is None and cluster.devices > 1:
+        near = node.scale_up or device.link
+        bridged = node.bus is not None and (
+            near is None or cluster.scale_up_devices < min(node.devices, cluster.devices)
+        )
+        inside = node.bus if bridged else near
+        domain = node.devices if bridged else cluster.scale_up_devices
+        network = cluster.scale_out
+        if inside is None and domain > 1:
             raise RecipeError("no link between the devices of a node is known", where=device.name)
-        domain = node.scale_up_devices or node.devices
-        outside = cluster.scale_out
-        if domain < node.devices and cluster.nodes == 1:
-            outside = node.bus
-        if outside is None and cluster.devices > domain:
+        if network is None and cluster.devices > domain:
             raise RecipeError("no link between nodes is known", where=device.name)
-        line = inside.bytes_per_s if inside else 0.0
-        adds = device.kind == "cuda" and inside is not None and inside.name.lower().startswith(("nvl", "nvswitch"))
+        adds = not bridged and inside is not None and inside.name.lower().startswith("nv")
         adds = adds and float(device.compute_capability or 0) >= 9.0 and domain > 2
+        share = out * network.bytes_per_s if network else 0.0
         return cls(
-            up_bytes_per_s=up * line, domain=domain, up_latency_s=inside.latency_s if inside else 0.0,
-            rail_bytes_per_s=out * outside.bytes_per_s if outside else 0.0,
-            rails=domain if rails is None else rails, out_latency_s=outside.latency_s if outside else 0.0,
-            switch_bytes_per_s=SWITCH_SHARE / UP_EFFICIENCY * up * line if adds else 0.0,
+            up_bytes_per_s=up * inside.bytes_per_s if inside else 0.0, domain=domain,
+            up_latency_s=(inside.latency_s if inside else 0.0) or UP_LATENCY_S, out_bytes_per_s=share,
+            port_bytes_per_s=share * node.devices / (node.rails or node.devices),
+            out_latency_s=(network.latency_s if network else 0.0) or OUT_LATENCY_S,
+            near=cluster.scale_up_devices if bridged and near else 1.0,
+            near_bytes_per_s=up * near.bytes_per_s if bridged and near else 0.0,
+            switch_bytes_per_s=SWITCH_SHARE / UP_EFFICIENCY * up * inside.bytes_per_s if adds and inside else 0.0,
         )  # fmt: skip
 
-    @property
-    def out_bytes_per_s(self) -> Values:
-        """One device's share of its domain's rails."""
-        return self.rails * self.rail_bytes_per_s / self.domain
+    def inside_bytes_per_s(self, group: Group) -> Numbers:
+        """What one device of ``group`` reaches inside its domain: the faster link where that joins the whole group."""
+        return np.where(np.asarray(group.span) <= self.near, self.near_bytes_per_s, self.up_bytes_per_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Group:
-    """The ranks of one collective: how many, and over how many domains they lie in equal shares."""
+    """The ranks of one collective: how many, and over how many domains they lie in equal shares.
+
+    ``span`` is how many neighbouring devices the group reaches over, its own ranks and those between them.
+    """
 
     ranks: Values
     domains: Values
+    span: Values = np.inf
 
     @property
     def local(self) -> Values:
@@ -175,13 +186,13 @@ def placement(
 
 def _group(ranks: Values, *, stride: Values, domain: Values) -> Group:
     local = np.clip(np.floor(domain / stride), 1.0, ranks)
-    return Group(ranks=ranks, domains=np.ceil(ranks / local))
+    return Group(ranks=ranks, domains=np.ceil(ranks / local), span=1 + (ranks - 1) * stride)
 
 
 def all_reduce_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     """Every rank ends with the sum: the fastest of ring, double binary tree, tiers one after the other, and switch."""
     m, k = group.domains, group.local
-    up, out = fabric.up_bytes_per_s, k * fabric.out_bytes_per_s
+    up, out = fabric.inside_bytes_per_s(group), k * fabric.out_bytes_per_s
     ring = _ring_s(fabric, size_bytes, group, passes=2.0)
     # A node of the two trees passes everything up once and down once; between two domains, each way has its own wire.
     inside = _over(np.where(k > 1, 2.0, 0.0) * size_bytes, up)
@@ -215,7 +226,7 @@ def reduce_scatter_s(fabric: Fabric, size_bytes: Values, group: Group) -> Number
 def all_to_all_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     """Each rank sends ``size_bytes / ranks`` to each other rank: pairwise exchange, both tiers' links at once."""
     n, k = group.ranks, group.local
-    inside = _over((k - 1) / n * size_bytes, fabric.up_bytes_per_s)
+    inside = _over((k - 1) / n * size_bytes, fabric.inside_bytes_per_s(group))
     between = _over((n - k) / n * size_bytes, fabric.out_bytes_per_s)
     return _unless_alone(group, _fastest(fabric, fabric.ring, np.maximum(inside, between), k - 1, n - k))
 
@@ -223,19 +234,19 @@ def all_to_all_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
 def send_recv_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     """Each rank sends ``size_bytes`` to the next of its group and receives as much: the slowest pair.
 
-    A rank that crosses domains has one rail at most, and its group's share of the rails.
+    A rank that crosses domains has one port at most, and its group's share of all.
     """
-    rail = np.minimum(fabric.rail_bytes_per_s, group.local * fabric.out_bytes_per_s)
+    port = np.minimum(fabric.port_bytes_per_s, group.local * fabric.out_bytes_per_s)
     crosses = np.where(group.domains > 1, 1.0, 0.0)
-    seconds = np.where(crosses > 0, _over(size_bytes, rail), _over(size_bytes, fabric.up_bytes_per_s))
+    seconds = _over(size_bytes, np.where(crosses > 0, port, fabric.inside_bytes_per_s(group)))
     return _unless_alone(group, _fastest(fabric, fabric.ring, seconds, 1 - crosses, crosses))
 
 
 def _ring_s(fabric: Fabric, size_bytes: Values, group: Group, *, passes: float) -> Numbers:
-    """A ring through all ranks, on as many channels as there are rails: the slower tier sets the pace."""
+    """A ring through all ranks, on as many channels as there are ports: the slower tier sets the pace."""
     n, m, k = group.ranks, group.domains, group.local
     hops = passes * (n - 1)
-    inside = _over(np.where(k > 1, hops / n, 0.0) * size_bytes, fabric.up_bytes_per_s)
+    inside = _over(np.where(k > 1, hops / n, 0.0) * size_bytes, fabric.inside_bytes_per_s(group))
     between = _over(np.where(m > 1, hops / n, 0.0) * size_bytes, k * fabric.out_bytes_per_s)
     crossings = np.where(m > 1, np.minimum(passes * m, hops), 0.0)
     return _fastest(fabric, fabric.ring, np.maximum(inside, between), hops - crossings, crossings)
@@ -247,8 +258,8 @@ def _fastest(
     """The fastest protocol for bytes that take ``seconds`` at full bandwidth, after so many hops."""
     times = [
         protocol.start_s
-        + up_hops * np.maximum(protocol.up_hop_s, fabric.up_latency_s)
-        + out_hops * np.maximum(protocol.out_hop_s, fabric.out_latency_s)
+        + up_hops * protocol.up_hops * fabric.up_latency_s
+        + out_hops * protocol.out_hops * fabric.out_latency_s
         + seconds / protocol.share
         for protocol in protocols
     ]

@@ -5,7 +5,10 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.predict.collectives import (
+    OUT_EFFICIENCY,
+    RING,
     SWITCH_SHARE,
+    TREE,
     UP_EFFICIENCY,
     Fabric,
     Group,
@@ -19,18 +22,26 @@ from trainwright.planner.predict.collectives import (
 )  # fmt: skip
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
-PLAIN = (Protocol(0.0, 0.0, 0.0, 1.0),)
+PLAIN = (Protocol(0.0, 1.0, 1.0, 1.0),)
 """Nothing but the wire: latency plus bytes over bandwidth."""
 NO_TREE = (Protocol(1e9, 0.0, 0.0, 1.0),)
 OPERATIONS = (all_reduce_s, all_gather_s, reduce_scatter_s, all_to_all_s, send_recv_s)
 
 
-def fabric(**changes):
+def fabric(*, port=25e9, ports=8, **changes):
+    """Domains of eight devices with so many network ports."""
     settings = {
-        "up_bytes_per_s": 100e9, "domain": 8, "up_latency_s": 1e-6, "rail_bytes_per_s": 25e9, "rails": 8,
-        "out_latency_s": 5e-6, "ring": PLAIN, "tree": NO_TREE,
+        "up_bytes_per_s": 100e9, "domain": 8, "up_latency_s": 1e-6, "out_bytes_per_s": port * ports / 8,
+        "port_bytes_per_s": port, "out_latency_s": 5e-6, "ring": PLAIN, "tree": NO_TREE,
     }  # fmt: skip
     return Fabric(**settings | changes)
+
+
+def nccl(up, port, ports=8, **changes):
+    return fabric(
+        port=port, ports=ports,
+        **{"up_bytes_per_s": up, "up_latency_s": 3.4e-6, "out_latency_s": 9.6e-6, "ring": RING, "tree": TREE} | changes,
+    )  # fmt: skip
 
 
 def alone(ranks):
@@ -96,21 +107,21 @@ def test_a_send_across_domains_has_one_rail():
     assert send_recv_s(fabric(), 1e9, near) == pytest.approx(1e-6 + 1e9 / 100e9)
     assert send_recv_s(fabric(), 1e9, far) == pytest.approx(5e-6 + 1e9 / 25e9)
     # Two cards for eight devices that all send at once: a quarter of one each.
-    assert send_recv_s(fabric(rails=2), 1e9, far) == pytest.approx(5e-6 + 4 * 1e9 / 25e9)
+    assert send_recv_s(fabric(ports=2), 1e9, far) == pytest.approx(5e-6 + 4 * 1e9 / 25e9)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_rank_sends_nothing_even_without_links(operation):
-    bare = fabric(up_bytes_per_s=0.0, rail_bytes_per_s=0.0)
+    bare = fabric(up_bytes_per_s=0.0, port=0.0)
     assert operation(bare, 1e9, alone(1)) == 0
     assert np.isinf(operation(bare, 1e9, alone(2)))
-    assert operation(fabric(rail_bytes_per_s=0.0), 1e9, alone(2)) < 1
+    assert operation(fabric(port=0.0), 1e9, alone(2)) < 1
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_more_bytes_slower_links_and_more_domains_never_take_less(operation):
-    defaults = Fabric(up_bytes_per_s=360e9, domain=8, rail_bytes_per_s=47e9, rails=8, switch_bytes_per_s=275e9)
-    slower = Fabric(up_bytes_per_s=180e9, domain=8, rail_bytes_per_s=23e9, rails=8, switch_bytes_per_s=137e9)
+    defaults = nccl(360e9, 47e9, switch_bytes_per_s=275e9)
+    slower = nccl(180e9, 23e9, switch_bytes_per_s=137e9)
     sizes = np.geomspace(1e2, 1e11, 40)
     for ranks, domains in ((8, 1), (16, 2), (64, 8), (1024, 128), (16, 16)):
         group = Group(ranks=ranks, domains=domains)
@@ -123,7 +134,7 @@ def test_more_bytes_slower_links_and_more_domains_never_take_less(operation):
 
 def test_arrays_give_what_single_layouts_give():
     ranks, domains, sizes = np.array([1.0, 8, 16, 64]), np.array([1.0, 1, 2, 64]), np.array([1e3, 1e6, 1e8, 1e9])
-    links = Fabric(up_bytes_per_s=360e9, domain=8, rail_bytes_per_s=47e9, rails=8)
+    links = nccl(360e9, 47e9)
     for operation in OPERATIONS:
         together = operation(links, sizes, Group(ranks=ranks, domains=domains))
         one_by_one = [
@@ -175,16 +186,15 @@ def test_published_all_reduce_inside_a_node(size_bytes):
 def test_published_bus_bandwidths_between_nodes():
     # DGX A100, two nodes with 8 x 200 Gb/s, ring: 192 GB/s (NVIDIA/nccl#812); three nodes of 8 A100 with 4 x 200 Gb/s:
     # 96 GB/s (nccl-tests#119).
-    a100 = {"up_bytes_per_s": UP_EFFICIENCY * 300e9, "domain": 8, "rail_bytes_per_s": 0.95 * 25e9}
-    for rails, nodes, measured in ((8, 2, 192.0), (4, 3, 96.0)):
-        links, ranks = Fabric(**a100, rails=rails), 8 * nodes
+    for ports, nodes, measured in ((8, 2, 192.0), (4, 3, 96.0)):
+        links, ranks = nccl(UP_EFFICIENCY * 300e9, OUT_EFFICIENCY * 25e9, ports), 8 * nodes
         seconds = 2 * all_gather_s(links, 8e9, Group(ranks=ranks, domains=nodes))
         assert 2 * (ranks - 1) / ranks * 8 / float(seconds) == pytest.approx(measured, rel=0.05)
 
 
 def test_between_two_nodes_a_tree_beats_the_ring_and_in_large_groups_its_latency_does():
     # NVIDIA/nccl#812: on two nodes the tree's bus bandwidth exceeds the network's.
-    links = Fabric(up_bytes_per_s=240e9, domain=8, rail_bytes_per_s=12e9, rails=8)
+    links = nccl(240e9, 12e9)
     two = Group(ranks=16, domains=2)
     assert 2 * 15 / 16 * 4e9 / float(all_reduce_s(links, 4e9, two)) > 8 * 12e9
     large = Group(ranks=4096, domains=512)
@@ -193,18 +203,41 @@ def test_between_two_nodes_a_tree_beats_the_ring_and_in_large_groups_its_latency
 
 DEVICE = DeviceSpec(
     name="h", kind="cuda", vendor="", memory_bytes=1, bytes_per_s=1.0, flops_per_s={}, compute_capability="9.0",
-    link=LinkSpec(name="NVLink 4", bytes_per_s=450e9),
+    link=LinkSpec(name="nvlink4", bytes_per_s=450e9),
 )  # fmt: skip
-NETWORK = LinkSpec(name="ndr", bytes_per_s=50e9, latency_s=3e-6)
+NETWORK = LinkSpec(name="4 x ib-ndr", bytes_per_s=25e9, latency_s=9e-6)
+BUS = LinkSpec(name="pcie5", bytes_per_s=63e9, latency_s=5.7e-6)
 
 
 def test_links_of_a_cluster():
-    links = Fabric.of(ClusterSpec(node=NodeSpec(device=DEVICE, devices=8), nodes=4, scale_out=NETWORK))
-    assert (links.up_bytes_per_s, links.rail_bytes_per_s, links.rails) == pytest.approx((360e9, 47.5e9, 8))
-    assert links.out_bytes_per_s == pytest.approx(47.5e9)
+    # Eight devices share four ports of 50 GB/s.
+    node = NodeSpec(device=DEVICE, devices=8, rails=4, bus=BUS, scale_up=DEVICE.link)
+    links = Fabric.of(ClusterSpec(node=node, nodes=4, scale_out=NETWORK))
+    assert (links.up_bytes_per_s, links.domain, links.up_latency_s) == pytest.approx((360e9, 8, 3.4e-6))
+    assert (links.out_bytes_per_s, links.port_bytes_per_s) == pytest.approx((0.95 * 25e9, 0.95 * 50e9))
+    assert links.out_latency_s == 9e-6
     assert links.switch_bytes_per_s == pytest.approx(0.61 * 450e9)
-    half = Fabric.of(ClusterSpec(node=NodeSpec(device=DEVICE, devices=8), nodes=4, scale_out=NETWORK), rails=4)
-    assert half.out_bytes_per_s == pytest.approx(links.out_bytes_per_s / 2)
+    halved = Fabric.of(ClusterSpec(node=node, nodes=4, scale_out=NETWORK), up=0.4)
+    assert halved.switch_bytes_per_s == pytest.approx(0.305 * 450e9)
+
+
+def test_a_rack_is_one_domain_over_its_nodes():
+    node = NodeSpec(device=DEVICE, devices=4, scale_up=DEVICE.link, scale_up_devices=72)
+    assert Fabric.of(ClusterSpec(node=node, nodes=9)).domain == 36
+    assert Fabric.of(ClusterSpec(node=node, nodes=36, scale_out=NETWORK)).domain == 72
+
+
+def test_bridged_pairs_are_faster_for_groups_that_fit_into_them():
+    bridge = LinkSpec(name="nvlink4-bridge", bytes_per_s=300e9)
+    node = NodeSpec(device=DEVICE, devices=8, scale_up=bridge, scale_up_devices=2, bus=BUS)
+    links = Fabric.of(ClusterSpec(node=node))
+    assert (links.domain, links.near, links.switch_bytes_per_s) == (8, 2, 0)
+    pair, across, four = (placement(domain=8, tp=tp, dp_shard=8 / tp) for tp in (2, 1, 4))
+    fast, slow = 0.8 * 300e9, 0.8 * 63e9
+    assert all_gather_s(links, 8e10, pair.tp) == pytest.approx(8e10 / 2 / fast, rel=0.01)
+    assert all_gather_s(links, 8e10, four.tp) == pytest.approx(8e10 * 3 / 4 / slow, rel=0.01)
+    assert all_gather_s(links, 8e10, across.dp_shard) == pytest.approx(8e10 * 7 / 8 / slow, rel=0.01)
+    assert send_recv_s(links, 8e10, pair.dp_shard) == pytest.approx(8e10 / slow, rel=0.01)
 
 
 def test_a_cluster_without_a_known_link_is_refused():
