@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.registry import did_you_mean
 from trainwright.model.weights import load_weights, save_weights
-from trainwright.spec.model import FAMILIES, ModelSpec
+from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, ModelSpec
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -26,8 +27,11 @@ def family_module(model_type: str, *, where: str) -> ModuleType:
         RecipeError: there is no such family.
     """
     if model_type not in FAMILIES:
-        known = f"one of {', '.join(FAMILIES)}"
-        raise RecipeError("unknown model_type", where=where, seen=repr(model_type), expected=known)
+        what = "this model_type can be planned, not trained" if model_type in PLANNED_FAMILIES else "unknown model_type"
+        raise RecipeError(
+            what, where=where, seen=repr(model_type), expected=f"one of {', '.join(FAMILIES)}",
+            fix=did_you_mean(model_type, list(FAMILIES)),
+        )  # fmt: skip
     return importlib.import_module(f"trainwright.model.families.{model_type}")
 
 

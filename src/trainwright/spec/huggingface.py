@@ -21,9 +21,11 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "gemma": dense.gemma,
     "gemma2": dense.gemma2,
     "gemma3_text": dense.gemma3_text,
+    "glm4_moe": experts.glm4_moe,
     "gpt2": gpt2.gpt2,
     "gpt_neox": dense.gpt_neox,
     "gpt_oss": experts.gpt_oss,
+    "granite": dense.granite,
     "kimi_k2": experts.kimi_k2,
     "llama": llama.llama,
     "mistral": dense.mistral,
@@ -31,11 +33,14 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
     "mpt": dense.mpt,
     "opt": dense.opt,
     "phi": dense.phi,
+    "phi3": dense.phi3,
     "qwen2": dense.qwen2,
     "qwen2_moe": experts.qwen2_moe,
     "qwen3": dense.qwen3,
     "qwen3_moe": experts.qwen3_moe,
     "resnet": encoders.resnet,
+    "roberta": encoders.roberta,
+    "starcoder2": dense.starcoder2,
     "vit": encoders.vit,
 }
 """``model_type`` to the function that reads it."""
@@ -52,9 +57,14 @@ def from_huggingface(config: Any, *, where: str) -> ModelSpec | ConvNetSpec:
         raise RecipeError("bad model configuration", where=where, seen=type(config).__name__, expected="an object")
     kind = str(config.get("model_type", "nothing"))
     if kind not in READERS:
+        text = (
+            "only its text part can be planned: give text_config as a file of its own"
+            if "text_config" in config
+            else None
+        )
         raise RecipeError(
             "unknown model_type", where=where, seen=repr(kind) if "model_type" in config else kind,
-            expected=f"one of {', '.join(READERS)}", fix=did_you_mean(kind, READERS),
+            expected=f"one of {', '.join(READERS)}", fix=text or did_you_mean(kind, READERS),
         )  # fmt: skip
     model = READERS[kind](ConfigReader(config, where=where))
     problems = model.problems()

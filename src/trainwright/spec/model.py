@@ -13,9 +13,9 @@ Kind = Literal["decoder", "encoder", "vision"]
 FAMILIES: tuple[str, ...] = ("llama", "gpt2")
 """Families with a module; the file names under ``model/families`` are held against this by a test."""
 PLANNED_FAMILIES: tuple[str, ...] = (
-    *FAMILIES, "bert", "bloom", "deepseek_v2", "deepseek_v3", "falcon", "gemma", "gemma2", "gemma3_text", "gpt_neox",
-    "gpt_oss", "kimi_k2", "mistral", "mixtral", "mpt", "opt", "phi", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
-    "transformer", "vit",
+    *FAMILIES, "bert", "bloom", "deepseek_v2", "deepseek_v3", "falcon", "gemma", "gemma2", "gemma3_text", "glm4_moe",
+    "gpt_neox", "gpt_oss", "granite", "kimi_k2", "mistral", "mixtral", "mpt", "opt", "phi", "phi3", "qwen2",
+    "qwen2_moe", "qwen3", "qwen3_moe", "roberta", "starcoder2", "transformer", "vit",
 )  # fmt: skip
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 

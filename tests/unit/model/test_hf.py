@@ -93,6 +93,12 @@ def test_what_cannot_be_read_is_named(tiny, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     with pytest.raises(RecipeError, match="unknown model_type .*'mamba', expected one of llama, gpt2"):
         hf.read_spec(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
+    with pytest.raises(RecipeError, match="can be planned, not trained .*'mixtral', expected one of llama, gpt2"):
+        hf.read_spec(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "lama"}')
+    with pytest.raises(RecipeError, match="unknown model_type .*did you mean 'llama'"):
+        hf.read_spec(tmp_path)
     with pytest.raises(DataError, match=r"no weights here .*model\.safetensors"):
         hf.read_weights(tmp_path, tiny.spec())
     (tmp_path / hf.WEIGHTS).write_bytes(b"\0" * 9)

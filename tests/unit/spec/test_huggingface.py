@@ -38,6 +38,7 @@ def test_every_planned_family_has_a_reader():
         ([], r"^here: bad model configuration \(seen list, expected an object\)"),
         ({}, r"^here: unknown model_type \(seen nothing, expected one of bert, "),
         ({"model_type": "lama"}, r"unknown model_type \(seen 'lama', .*did you mean 'llama'"),
+        ({"model_type": "gemma3", "text_config": {}}, "only its text part can be planned: give text_config as a file"),
         ({"model_type": ["llama"]}, "unknown model_type"),
         (LLAMA | {"hidden_size": "4096"}, r"hidden_size \(seen '4096', expected a whole number >= 1\)"),
         ({k: v for k, v in LLAMA.items() if k != "vocab_size"}, r"vocab_size \(seen nothing, expected a whole number"),

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from trainwright.spec.model import FAMILIES
+from trainwright.spec.model import FAMILIES, Experts
 from trainwright.spec.recipe import ModelSection
 
 SPEC = ModelSection(layers=2, width=64, heads=4).spec(vocabulary=100)
@@ -24,11 +24,33 @@ def test_a_possible_shape_has_no_problems() -> None:
         ({"width": -3}, "width must be at least 1, seen -3"),
         ({"kv_heads": 3}, "heads (4) must be a multiple of kv_heads (3)"),
         ({"head_size": 15}, "rotary positions need an even head_size, seen 15"),
+        ({"window_tokens": 0}, "window_tokens must be at least 1, seen 0"),
+        ({"window_tokens": 8, "window_layers": 3}, "window_layers (3) exceeds layers (2)"),
+        ({"experts": Experts(count=2, active=3, ffn_width=8)}, "experts.active (3) exceeds experts.count (2)"),
+        ({"experts": Experts(count=0, active=0, ffn_width=8)}, "experts.count must be at least 1, seen 0"),
+        ({"experts": Experts(count=2, active=1, ffn_width=8, dense_layers=2)}, "experts.dense_layers must be below"),
+        ({"kind": "vision"}, "image_size must be at least 1, seen 0"),
+        (
+            {"kind": "vision", "image_size": 9, "patch_size": 2, "classes": 3},
+            "image_size (9) must be a multiple of patch",
+        ),
         ({"family": "lama"}, "unknown family 'lama', expected one of llama, gpt2, bert, "),
     ],
 )
 def test_each_impossible_shape_is_named(change, line) -> None:
     assert any(problem.startswith(line) for problem in replace(SPEC, **change).problems())
+
+
+def test_a_head_is_over_the_vocabulary_where_there_are_no_classes() -> None:
+    assert SPEC.makes_logits
+    assert not replace(SPEC, classes=3).makes_logits
+    assert replace(SPEC, classes=3, language_head=True).makes_logits
+
+
+def test_windows_are_in_all_layers_or_in_those_it_says() -> None:
+    assert SPEC.windowed_layers == 0
+    assert replace(SPEC, window_tokens=8).windowed_layers == SPEC.layers
+    assert replace(SPEC, window_tokens=8, window_layers=1).windowed_layers == 1
 
 
 def test_each_family_has_its_file_and_each_file_its_family() -> None:

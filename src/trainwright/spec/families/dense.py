@@ -46,6 +46,18 @@ def qwen3(read: ConfigReader) -> ModelSpec:
     return llama_like(read, "qwen3", head_size=head_size, qk_norm=True, **_windows_above(read))
 
 
+def phi3(read: ConfigReader) -> ModelSpec:
+    """Phi-3 and Phi-4: Llama's network with joined matrices, in some sizes with a window."""
+    epsilon, layers = read.number("rms_norm_eps", 1e-5), read.integer("num_hidden_layers")
+    return llama_like(read, "phi3", bias=False, norm_epsilon=epsilon,
+                      **windows(read, read.optional("sliding_window"), layers))  # fmt: skip
+
+
+def granite(read: ConfigReader) -> ModelSpec:
+    """Granite 3: Llama's network with scaled residuals."""
+    return llama_like(read, "granite")
+
+
 def _gemma_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     key = "hidden_act" if family == "gemma" else "hidden_activation"
     act = read.activation(key, "gelu_pytorch_tanh")
@@ -110,6 +122,19 @@ def phi(read: ConfigReader) -> ModelSpec:
         context_tokens=read.integer("max_position_embeddings", 2048), tied=read.flag("tie_word_embeddings", False),
         norm_epsilon=read.number("layer_norm_eps", 1e-5), norms_per_block=1, head_bias=True,
         qk_norm=read.flag("qk_layernorm", False), activation=read.activation("hidden_act", "gelu_new"),
+    )  # fmt: skip
+
+
+def starcoder2(read: ConfigReader) -> ModelSpec:
+    """StarCoder2 (Lozhkov et al., 2024): grouped heads, rotary positions, biases, LayerNorm."""
+    layers = read.integer("num_hidden_layers")
+    return _layernorm_decoder(
+        read, "starcoder2", width=read.integer("hidden_size"), heads=read.integer("num_attention_heads"),
+        kv_heads=read.integer("num_key_value_heads", 2), layers=layers, ffn_width=read.integer("intermediate_size"),
+        context_tokens=read.integer("max_position_embeddings", 4096), tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=read.number("norm_epsilon", 1e-5), bias=read.flag("use_bias", True),
+        activation=read.activation("hidden_act", "gelu_pytorch_tanh"),
+        **windows(read, read.optional("sliding_window"), layers),
     )  # fmt: skip
 
 

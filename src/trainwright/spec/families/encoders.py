@@ -9,17 +9,17 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
 
 
-def _bert_head(read: ConfigReader) -> dict[str, Any]:
+def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
     """What stands on the encoder, by the architecture's name; a configuration without one predicts masked tokens."""
-    name = (read.names("architectures") or ("BertForMaskedLM",))[0]
+    name = (read.names("architectures") or (f"{prefix}ForMaskedLM",))[0]
     heads: dict[str, dict[str, Any]] = {
-        "BertForMaskedLM": {},
-        "BertForPreTraining": {"language_head": True, "pooler": True, "classes": 2},
-        "BertForNextSentencePrediction": {"pooler": True, "classes": 2},
-        "BertForSequenceClassification": {"pooler": True, "classes": read.labels()},
-        "BertForTokenClassification": {"classes": read.labels()},
-        "BertForQuestionAnswering": {"classes": read.labels()},
-        "BertModel": {"language_head": False, "pooler": True},
+        f"{prefix}ForMaskedLM": {},
+        f"{prefix}ForPreTraining": {"language_head": True, "pooler": True, "classes": 2},
+        f"{prefix}ForNextSentencePrediction": {"pooler": True, "classes": 2},
+        f"{prefix}ForSequenceClassification": {"pooler": True, "classes": read.labels()},
+        f"{prefix}ForTokenClassification": {"classes": read.labels()},
+        f"{prefix}ForQuestionAnswering": {"classes": read.labels()},
+        f"{prefix}Model": {"language_head": False, "pooler": True},
     }
     if name not in heads:
         raise read.unsupported("architectures", name, ", ".join(heads))
@@ -28,11 +28,23 @@ def _bert_head(read: ConfigReader) -> dict[str, Any]:
 
 def bert(read: ConfigReader) -> ModelSpec:
     """BERT (Devlin et al., 2018): norms behind each half of a block, learned positions, two segments."""
+    return _bert_like(read, "bert", "Bert", context_tokens=read.integer("max_position_embeddings", 512))
+
+
+def roberta(read: ConfigReader) -> ModelSpec:
+    """RoBERTa (Liu et al., 2019): BERT's network; its first two positions are never used."""
+    positions = read.integer("max_position_embeddings", 512)
+    return _bert_like(read, "roberta", "Roberta", context_tokens=positions - 2, extra_positions=2)
+
+
+def _bert_like(
+    read: ConfigReader, family: str, prefix: str, *, context_tokens: int, extra_positions: int = 0
+) -> ModelSpec:
     read.refuse("is_decoder", False)
     read.refuse("add_cross_attention", False)
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     return ModelSpec(
-        family="bert",
+        family=family,
         kind="encoder",
         layers=read.integer("num_hidden_layers"),
         width=width,
@@ -41,7 +53,6 @@ def bert(read: ConfigReader) -> ModelSpec:
         head_size=max(width // heads, 1),
         ffn_width=read.integer("intermediate_size"),
         vocabulary=read.integer("vocab_size"),
-        context_tokens=read.integer("max_position_embeddings", 512),
         tied=read.flag("tie_word_embeddings", True),
         gated=False,
         norm="layernorm",
@@ -54,7 +65,9 @@ def bert(read: ConfigReader) -> ModelSpec:
         embedding_norm=True,
         final_norm=False,
         segments=read.integer("type_vocab_size", 2),
-        **_bert_head(read),
+        context_tokens=context_tokens,
+        extra_positions=extra_positions,
+        **_bert_head(read, prefix),
     )
 
 

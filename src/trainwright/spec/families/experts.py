@@ -135,3 +135,21 @@ def deepseek_v3(read: ConfigReader) -> ModelSpec:
 def kimi_k2(read: ConfigReader) -> ModelSpec:
     """Kimi K2 (Moonshot AI, 2025): DeepSeek-V3's network with other sizes."""
     return _deepseek(read, "kimi_k2", dense_layers=1)
+
+
+def glm4_moe(read: ConfigReader) -> ModelSpec:
+    """GLM-4.5 and 4.6 (Zhipu AI, 2025): grouped heads and DeepSeek-V3's experts; further predicted tokens left out."""
+    inner, dense = read.integer("moe_intermediate_size"), read.integer("first_k_dense_replace", 1, least=0)
+    experts = Experts(
+        count=read.either("n_routed_experts", "num_local_experts", default=128),
+        active=read.integer("num_experts_per_tok", 8),
+        ffn_width=inner,
+        shared_ffn_width=inner * read.integer("n_shared_experts", 1, least=0),
+        dense_layers=dense,
+    )
+    return llama_like(
+        read, "glm4_moe", kv_heads=read.integer("num_key_value_heads", 8), bias=False,
+        qkv_bias=read.flag("attention_bias", False), qk_norm=read.flag("use_qk_norm", False),
+        norm_epsilon=read.number("rms_norm_eps", 1e-5),
+        experts=experts if dense < read.integer("num_hidden_layers") else None,
+    )  # fmt: skip
