@@ -39,6 +39,8 @@ COMMANDS = {
     "export": Command("trainwright.cli.export", "write the model for other tools"),
     "serve": Command("trainwright.cli.serve", "answer HTTP requests with the model"),
     "report": Command("trainwright.cli.report", "write one HTML page about a run"),
+    "hardware": Command("trainwright.cli.hardware", "look up, show and compare accelerators"),
+    "catalog": Command("trainwright.cli.catalog", "say how old prices are, and fetch newer ones"),
     "config": Command("trainwright.cli.config", "show, explain and check recipes"),
     "completion": Command("trainwright.cli.complete", "print a completion script for your shell"),
     "version": Command("trainwright.cli.version", "print versions"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ PUBLIC = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master
 TIMEOUT_S = 20.0
 MAX_BYTES = 64 << 20
 """The largest list is 3 MB; more is not one."""
+
+
+class _NoAnswer(MachineError):
+    """The host cannot be reached, or breaks off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +56,18 @@ def update(origins: Sequence[str], wanted: Sequence[Cloud], *, today: str) -> tu
     plan: dict[tuple[str, str], Cloud] = {}
     for origin in origins or (PUBLIC,):
         plan.update({(each.slug, source): each for each, source in _sources(origin, wanted)})
-    return tuple(_update(each, source, today) for (_, source), each in plan.items())
+    results: list[Updated] = []
+    silent: dict[str, MachineError] = {}
+    for (_, source), each in plan.items():
+        host = urllib.parse.urlsplit(source).netloc if _is_address(source) else ""
+        if host in silent:
+            # One wait for a host that does not answer, not one for each of its files.
+            results.append(Updated(cloud=each.title, source=source, error=silent[host]))
+            continue
+        results.append(_update(each, source, today))
+        if isinstance(error := results[-1].error, _NoAnswer):
+            silent[host] = error
+    return tuple(results)
 
 
 def _sources(origin: str, wanted: Sequence[Cloud]) -> list[tuple[Cloud, str]]:
@@ -59,6 +75,11 @@ def _sources(origin: str, wanted: Sequence[Cloud]) -> list[tuple[Cloud, str]]:
     base = origin.rstrip("/")
     if base.lower().endswith(".csv"):
         return [(_owner(base, wanted), base)]
+    if unfed := [each.title for each in wanted if not each.feed]:
+        raise RecipeError(
+            "in no public price list", where="--cloud", seen=", ".join(unfed), expected="a cloud with a list",
+            fix="give your own file: --from prices.csv --cloud NAME",
+        )  # fmt: skip
     fed = [each for each in wanted or clouds() if each.feed]
     if _is_address(base):
         return [(each, f"{base}/{each.feed}/vms.csv") for each in fed]
@@ -128,9 +149,9 @@ def _download(address: str) -> str:
             seen = f"HTTP {error.code} {error.reason}"
         raise MachineError("cannot fetch a price list", where=address, seen=seen) from error
     except urllib.error.URLError as error:
-        raise MachineError("cannot fetch a price list", where=address, seen=error.reason) from error
+        raise _NoAnswer("cannot fetch a price list", where=address, seen=error.reason) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise MachineError("cannot fetch a price list", where=address, seen=error) from error
+        raise _NoAnswer("cannot fetch a price list", where=address, seen=error) from error
     if len(data) > MAX_BYTES:
         raise DataError("a price list that is too long", where=address, expected=f"at most {MAX_BYTES >> 20} MiB")
     try:

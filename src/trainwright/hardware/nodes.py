@@ -18,13 +18,16 @@ from trainwright.hardware.links import is_rate, link, link_reach, parse_rate
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HOST_MEMORY_RATIO = 2
-"""Default host memory: twice the memory of the node's devices, as in DGX A100 (80 GB) and larger servers."""
 CPU_CORES_PER_DEVICE = 8
-"""Default: a data loader and a few threads for each device."""
 DISK_BYTES_PER_S = 2e9
-"""Default: one NVMe disk, sequential."""
 DEFAULT_PCIE = 4
-"""Default generation of the bus where a device's file names none."""
+DEFAULTS = {
+    "host_memory_bytes": "default: twice the memory of the node's devices, as servers of eight 80 GB devices have",
+    "cpu_cores": "default: eight for each device",
+    "disk_bytes_per_s": "default: one NVMe disk, sequential",
+    "bus": "default: PCIe 4",
+}
+"""What stands in where no file knows better, in words for an assumption's source."""
 
 _NODES = files("trainwright") / "catalog" / "nodes"
 _COUNT = re.compile(r"\s*(?P<count>[+-]?[\d_.,]+)\s*[x×*]\s*", re.IGNORECASE)
@@ -149,9 +152,10 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
     """The node with ``devices`` devices: a part of a larger one has its share of host memory and cores."""
     part = min(1.0, devices / kind.devices)
     host = kind.host_memory_bytes or HOST_MEMORY_RATIO * spec.memory_bytes * kind.devices
-    bus = link(kind.bus or f"pcie{spec.pcie_generation or DEFAULT_PCIE}")
+    none = spec.unified_memory and spec.pcie_generation is None
+    bus = None if none else link(kind.bus or f"pcie{spec.pcie_generation or DEFAULT_PCIE}")
     own = spec.link is not None and (kind.scale_up_devices is not None or link_reach(spec.link.name) is None)
-    staged = link(f"{bus.name}-staged") if not own and not spec.peer_to_peer else bus
+    staged = link(f"{bus.name}-staged") if bus and not own and not spec.peer_to_peer else bus
     origins = {
         "scale_up": "catalog" if own or spec.pcie_generation else "default",
         "scale_out": kind.origin,
@@ -196,3 +200,8 @@ def _share(port: LinkSpec, rails: int, devices: int) -> LinkSpec:
     """One device's share of its node's ports while all devices send."""
     name = f"{rails} x {port.name}" if rails > 1 else port.name
     return replace(port, name=name, bytes_per_s=port.bytes_per_s * rails / devices)
+
+
+def node_devices(spec: DeviceSpec) -> int:
+    """How many such devices a whole node has."""
+    return _kinds().get(spec.name, _kinds()[""]).devices

@@ -100,4 +100,5 @@ def write(name: str, rows: Iterable[Mapping[str, str]]) -> Path:
 
 
 def _rows(text: str) -> tuple[Mapping[str, str], ...]:
-    return tuple({key: value or "" for key, value in row.items() if key} for row in csv.DictReader(io.StringIO(text)))
+    """Rows with every column; what a damaged file lacks is empty."""
+    return tuple({column: row.get(column) or "" for column in COLUMNS} for row in csv.DictReader(io.StringIO(text)))

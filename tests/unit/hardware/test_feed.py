@@ -117,3 +117,17 @@ def test_a_file_must_say_whose_it_is(tmp_path, lists):
     assert found.error is None
     with pytest.raises(RecipeError, match="no such price list"):
         update([str(tmp_path / "nowhere")], [], today="2026-12-01")
+
+
+def test_a_host_that_does_not_answer_is_asked_once(monkeypatch):
+    asked = []
+
+    def refuse(request, timeout):
+        asked.append(request.full_url)
+        raise OSError("no route")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    results = update(["https://lists.example"], [], today="2026-12-01")
+    assert len(asked) == 1
+    assert len(results) > 5
+    assert {each.error.exit_code for each in results} == {3}

@@ -1,0 +1,298 @@
+"""Show the catalogue of accelerators: rates, memory, links, power, software, prices, each with its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, get_args
+
+from trainwright.cli.output import Output
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from trainwright.cli.parser import CommandParser
+    from trainwright.hardware.cards import Card
+    from trainwright.hardware.prices import PriceList
+    from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
+
+    Fact = tuple[str, str, str]
+
+UNKNOWN = "unknown"
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+
+
+def configure(parser: CommandParser) -> None:
+    """Subcommands list, show and compare."""
+    from trainwright.hardware.cards import Order
+    from trainwright.spec.device import DeviceKind
+
+    listed = parser.add_subcommand("list", "list the devices of the catalogue")
+    listed.add_argument("--kind", choices=get_args(DeviceKind), help="only devices of this kind")
+    listed.add_argument("--vendor", metavar="NAME", help="only devices of this vendor, for example NVIDIA")
+    listed.add_argument("--min-memory", metavar="SIZE", help="only devices with this much memory, for example 80GB")
+    listed.add_argument("--sort", choices=get_args(Order), default="name", help="what the best come first in")
+    shown = parser.add_subcommand("show", "show all that is known of a device, and where each number comes from")
+    shown.add_argument("device", metavar="DEVICE", help="a name as in the list, or as drivers and papers print it")
+    compared = parser.add_subcommand("compare", "put devices side by side")
+    compared.add_argument("devices", nargs="+", metavar="DEVICE", help="names of devices")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    from trainwright.hardware.prices import price_list
+
+    commands = {"list": _list, "show": _show, "compare": _compare}
+    return commands[args.subcommand](args, Output.of(args), price_list())
+
+
+def _list(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
+    from trainwright.hardware.cards import cards
+
+    try:
+        smallest = parse_bytes(args.min_memory or 0)
+    except RecipeError as error:
+        raise RecipeError(error.what, where="--min-memory", seen=error.seen, expected=error.expected) from error
+    found = cards(prices, kind=args.kind, vendor=args.vendor, min_memory_bytes=smallest, order=args.sort)
+
+    def text() -> None:
+        if not found:
+            output.line("no such device in the catalogue")
+            return
+        columns = ("device", "year", "memory", "bandwidth", "16-bit dense", "power", "cooling", "platform", "price")
+        output.table(columns, [_row(each) for each in found])
+        output.note(f"{len(found)} devices; prices: cheapest on-demand that is known, per device and hour")
+
+    output.result({"devices": [_plain(each) for each in found]}, text)
+    return 0
+
+
+def _row(card: Card) -> tuple[str, ...]:
+    spec = card.device
+    price = card.prices.get("on_demand")
+    return (
+        spec.name, str(spec.year or UNKNOWN), _gigabytes(spec.memory_bytes), _rate(spec.bytes_per_s),
+        _tera(card.flops_per_s), _watts(spec.tdp_w), "/".join(spec.cooling), spec.platform,
+        UNKNOWN if price is None else f"${price.usd_per_device_hour:.2f} {price.provider}",
+    )  # fmt: skip
+
+
+def _show(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
+    from trainwright.hardware.cards import card
+    from trainwright.hardware.nodes import cluster, node_devices
+
+    found = card(args.device, prices, where="DEVICE")
+    spec = found.device
+    pair = cluster(f"2x{node_devices(spec)}x{spec.name}")
+
+    def text() -> None:
+        sources: list[str] = []
+        output.heading(f"{spec.name} ({spec.vendor}, {spec.year})")
+        if spec.note:
+            output.line(f"note: {spec.note}")
+        output.line()
+        output.table(("of one device", "value", "source"), _numbered((*_facts(spec), *_derived(found)), sources))
+        output.line()
+        output.table(("in a node", "value", "source"), _numbered(_node(pair), sources))
+        output.line()
+        _prices(spec.name, prices, output)
+        output.line()
+        output.line("sources")
+        for number, source in enumerate(sources, start=1):
+            output.line(f"  [{number}] {source}")
+
+    payload = _plain(found) | {
+        "node": pair.node, "scale_out": pair.scale_out, "origins": pair.origins,
+        "offers": prices.offers(spec.name), "unpriced": [entry._asdict() for entry in prices.unpriced(spec.name)],
+    }  # fmt: skip
+    output.result(payload, text)
+    return 0
+
+
+def _facts(spec: DeviceSpec) -> list[Fact]:
+    """What its datasheet says, each with where it was printed and the day it was written down."""
+
+    def fact(name: str, value: str, field: str) -> Fact:
+        return name, value, f"{spec.sources.get(field, spec.source)}; {spec.recorded}"
+
+    shared = ", shared with the host" if spec.unified_memory else ""
+    rows = [
+        fact("memory", _gigabytes(spec.memory_bytes) + shared, "memory_bytes"),
+        fact("memory bandwidth", _rate(spec.bytes_per_s), "bytes_per_s"),
+    ]
+    known = [dtype for dtype in DTYPES if dtype in spec.flops_per_s]
+    rows += [fact(f"{dtype}, dense", _tera(spec.flops_per_s[dtype]), "flops_per_s") for dtype in known]
+    if missing := [dtype for dtype in DTYPES if dtype not in spec.flops_per_s]:
+        rows.append((", ".join(missing), "no rate known", ""))
+    rows.append(fact("power", _watts(spec.tdp_w), "tdp_w") if spec.tdp_w else ("power", UNKNOWN, ""))
+    rows.append(fact("cooling", " or ".join(spec.cooling), "cooling"))
+    for name, value, field in (
+        ("multiprocessors", spec.sm_count, "sm_count"),
+        ("boost clock", f"{spec.clock_hz / 1e6:,.0f} MHz" if spec.clock_hz else None, "clock_hz"),
+        ("L2 cache", format_bytes(spec.l2_bytes) if spec.l2_bytes else None, "l2_bytes"),
+        ("compute capability", spec.compute_capability, "compute_capability"),
+    ):
+        if value is not None:
+            rows.append(fact(name, str(value), field))
+    rows.append(fact("software", f"{spec.platform}: {', '.join(spec.software)}", "software"))
+    return rows
+
+
+def _derived(card: Card) -> list[Fact]:
+    from trainwright.hardware.energy import HOST_SHARE, PUE
+
+    power = f"default: rated power x {1 + HOST_SHARE} for the host x {PUE} for the building"
+    heat = f"default: rated power x {1 + HOST_SHARE} for the host, all of which becomes heat"
+    dtype = card.dtype or "16-bit"
+    rows = [
+        (f"{dtype} per dollar", _per_dollar(card), "derived: dense rate / cheapest on-demand price"),
+        (f"{dtype} per watt", _per_watt(card), "derived: dense rate / rated power"),
+        ("power in all", _watts(card.building_w), power),
+        ("heat", _heat(card), heat),
+    ]
+    return [(name, value, "" if value == UNKNOWN else source) for name, value, source in rows]
+
+
+def _node(pair: ClusterSpec) -> list[Fact]:
+    from trainwright.hardware.nodes import DEFAULTS
+
+    node, origin = pair.node, pair.origins
+    reach = node.scale_up_devices or node.devices
+
+    def source(field: str, text: str) -> str:
+        return DEFAULTS.get(field, node.source) if origin[field] == "default" else text
+
+    rows = [("devices", f"{node.devices} ({node.name})", node.source)]
+    if node.scale_up and reach > 1:
+        rows.append(("scale-up", f"{_link(node.scale_up)}, {reach} devices", source("scale_up", node.scale_up.source)))
+    if node.bus:
+        rows.append(("bus", _link(node.bus), source("bus", node.bus.source)))
+    if pair.scale_out:
+        rows.append(("scale-out", f"{_link(pair.scale_out)} each", source("scale_out", pair.scale_out.source)))
+    memory = _gigabytes(node.host_memory_bytes) if node.host_memory_bytes else "the device's own"
+    rows.append(("host memory", memory, source("host_memory_bytes", node.source)))
+    rows.append(("CPU cores", str(node.cpu_cores), source("cpu_cores", node.source)))
+    if node.disk_bytes_per_s:
+        rows.append(("local disk", _rate(node.disk_bytes_per_s), source("disk_bytes_per_s", node.source)))
+    return rows
+
+
+def _numbered(facts: Sequence[Fact], sources: list[str]) -> list[Fact]:
+    """The same facts with a number in place of each source; new ones are added to ``sources``."""
+    rows = []
+    for name, value, source in facts:
+        if source and source not in sources:
+            sources.append(source)
+        rows.append((name, value, f"[{sources.index(source) + 1}]" if source else ""))
+    return rows
+
+
+def _prices(name: str, prices: PriceList, output: Output) -> None:
+    offers, unpriced = prices.offers(name), prices.unpriced(name)
+    if not offers and not unpriced:
+        output.line("rental price: unknown")
+        return
+    rows = [_offer(price) for price in offers]
+    rows += [(UNKNOWN, "", each.provider, each.instance, "", "no public price list") for each in unpriced]
+    output.table(("per device and hour", "kind", "provider", "instance", "region", "source"), rows)
+
+
+def _offer(price: Price) -> tuple[str, ...]:
+    kind = price.kind.replace("_", "-")
+    source = f"{price.source}, {price.as_of}"
+    return f"${price.usd_per_device_hour:.2f}", kind, price.provider, price.instance, price.region, source
+
+
+def _compare(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
+    from trainwright.hardware.cards import card
+
+    found = [card(name, prices, where="DEVICE") for name in args.devices]
+
+    def text() -> None:
+        output.table(("", *(each.device.name for each in found)), _compared(found))
+        output.note("dense rates; prices: cheapest that is known, per device and hour; -: no rate known")
+
+    output.result({"devices": [_plain(each) for each in found]}, text)
+    return 0
+
+
+def _compared(found: Sequence[Card]) -> list[tuple[str, ...]]:
+    specs = [each.device for each in found]
+    dtypes = [dtype for dtype in DTYPES if any(dtype in spec.flops_per_s for spec in specs)]
+    rates = [
+        (dtype, *(_tera(spec.flops_per_s[dtype]) if dtype in spec.flops_per_s else "-" for spec in specs))
+        for dtype in dtypes
+    ]
+    return [
+        ("year", *(str(spec.year or UNKNOWN) for spec in specs)),
+        ("memory", *(_gigabytes(spec.memory_bytes) for spec in specs)),
+        ("bandwidth", *(_rate(spec.bytes_per_s) for spec in specs)),
+        *rates,
+        ("link", *map(_connection, specs)),
+        ("power", *(_watts(spec.tdp_w) for spec in specs)),
+        ("power in all", *(_watts(each.building_w) for each in found)),
+        ("cooling", *("/".join(spec.cooling) for spec in specs)),
+        ("platform", *(spec.platform for spec in specs)),
+        ("software", *(", ".join(spec.software) for spec in specs)),
+        ("on-demand", *(_price(each, "on_demand") for each in found)),
+        ("spot", *(_price(each, "spot") for each in found)),
+        ("reserved", *(_price(each, "reserved") for each in found)),
+        ("16-bit per dollar", *map(_per_dollar, found)),
+        ("16-bit per watt", *map(_per_watt, found)),
+    ]
+
+
+def _plain(card: Card) -> dict[str, Any]:
+    fields = {field.name: getattr(card.device, field.name) for field in dataclasses.fields(card.device)}
+    return fields | {
+        "platform": card.device.platform, "prices": card.prices, "flops_per_usd": card.flops_per_usd,
+        "flops_per_s_per_w": card.flops_per_s_per_w, "building_w": card.building_w,
+    }  # fmt: skip
+
+
+def _price(card: Card, kind: PriceKind) -> str:
+    price = card.prices.get(kind)
+    return UNKNOWN if price is None else f"${price.usd_per_device_hour:.2f} {price.provider}"
+
+
+def _gigabytes(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:,.4g} GB"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:,.4g} GB/s" if bytes_per_s < 1e12 else f"{bytes_per_s / 1e12:.3g} TB/s"
+
+
+def _tera(flops_per_s: float | None) -> str:
+    return UNKNOWN if flops_per_s is None else f"{flops_per_s / 1e12:,.4g} TFLOP/s"
+
+
+def _watts(power_w: float | None) -> str:
+    return UNKNOWN if power_w is None else f"{power_w:,.0f} W"
+
+
+def _per_dollar(card: Card) -> str:
+    return UNKNOWN if card.flops_per_usd is None else f"{card.flops_per_usd / 1e18:.3g} EFLOP/$"
+
+
+def _per_watt(card: Card) -> str:
+    return UNKNOWN if card.flops_per_s_per_w is None else f"{card.flops_per_s_per_w / 1e12:.3g} TFLOP/s/W"
+
+
+def _heat(card: Card) -> str:
+    from trainwright.hardware.energy import energy
+
+    found = energy(card.device, 1, 3600)
+    return UNKNOWN if found is None else f"{found.heat_btu_per_hour:,.0f} BTU/h"
+
+
+def _link(link: LinkSpec) -> str:
+    return f"{link.name}, {_rate(link.bytes_per_s)}"
+
+
+def _connection(spec: DeviceSpec) -> str:
+    if spec.link is not None:
+        return _link(spec.link)
+    return "none" if spec.pcie_generation is None else f"PCIe {spec.pcie_generation} only"
