@@ -24,13 +24,24 @@ def stack_names() -> tuple[str, ...]:
     )
 
 
-def find_stack(name: str) -> Stack | None:
-    """The stack of that name, or the one that lists it among its aliases; None where there is none."""
+def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | None:
+    """The stack of that name, or the one that lists it among its aliases; None where there is none.
+
+    Of several with one alias: the latest whose first release ``release`` has reached, and before all others one of
+    whose ``marks`` stands in ``settings``.
+    """
     slug = _slug(name)
-    return next(
-        (stack for stack in map(read_stack, stack_names()) if slug in {_slug(stack.name), *map(_slug, stack.aliases)}),
-        None,
-    )
+    found = [
+        stack
+        for stack in map(read_stack, stack_names())
+        if slug == _slug(stack.name)
+        or (
+            slug in map(_slug, stack.aliases)
+            and stack.since <= release
+            and (not stack.marks or any(mark in settings for mark in stack.marks))
+        )
+    ]
+    return max(found, key=lambda stack: (bool(stack.marks), stack.since), default=None)
 
 
 def stack(name: str, *, where: str | None = None) -> Stack:
@@ -49,12 +60,14 @@ def stack(name: str, *, where: str | None = None) -> Stack:
 
 
 @cache
-def read_stack(name: str) -> Stack:
-    """The stack in the file of that name."""
-    table: dict[str, Any] = tomllib.loads((_STACKS / f"{name}.toml").read_text(encoding="utf-8"))
-    table["aliases"] = tuple(table.get("aliases", ()))
+def read_stack(file: str) -> Stack:
+    """The stack in the file of that name; ``memory = "other"`` stands for the other stack's table."""
+    table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
+    for name in ("aliases", "marks"):
+        table[name] = tuple(table.get(name, ()))
     table["time"] = StackTime(**table.get("time", {}))
-    table["memory"] = StackMemory(**table.get("memory", {}))
+    memory = table.get("memory", {})
+    table["memory"] = read_stack(memory).memory if isinstance(memory, str) else StackMemory(**memory)
     return Stack(**table)
 
 

@@ -14,23 +14,20 @@ MemoryKind = Literal["allocated", "reserved", "device"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackTime:
-    """How a stack's step differs from the device's own limits; fitted to published runs (see ``source``).
+    """How a stack's step differs from what ``Efficiency`` says of all; fitted to published runs (see ``source``).
 
-    ``products``, ``attention``, ``traffic`` and ``link`` multiply the device's rates of matrix products, fused
-    attention, memory traffic between products, and links. ``passes`` is memory traffic between products against fully
-    fused operations. ``launch_s`` is seconds from one kernel to the next that the host can keep up with; ``hidden`` is
-    the share of communication of weights and gradients that runs beside compute; ``step_s`` is spent once a step.
-    ``spread`` is the standard deviation of the logarithm of measured over predicted time.
+    ``compute`` multiplies the time of all kernels, ``attention`` the rate of fused attention, ``traffic`` memory traffic
+    between products, ``launch`` the time between kernels. ``tuned`` multiplies the time by generation of the device and
+    width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the standard deviation of the
+    logarithm of measured over predicted time.
     """
 
-    products: float = 1.0
+    compute: float = 1.0
     attention: float = 1.0
-    passes: float = 1.0
-    link: float = 1.0
-    launch_s: float = 8e-6
-    hidden: float = 0.8
-    step_s: float = 0.0
-    spread: float = 0.15
+    traffic: float = 1.0
+    launch: float = 1.0
+    tuned: Mapping[str, float] = field(default_factory=dict)
+    spread: float = 0.2
 
 
 Kernels = Literal["eager", "fused", "compiled"]
@@ -60,6 +57,21 @@ class StackMemory:
     """Hidden states beside the logits at that moment."""
     flat_gradients: bool = False
     """Gradients live in one buffer all the time; else they are freed after the update."""
+    reduced_gradients: bool = False
+    """With ``mixed`` states gradients stay in the weights' dtype, and each rank keeps an fp32 copy of its share of them
+    (DeepSpeed's ZeRO); else bf16's gradients are accumulated in fp32 (Megatron)."""
+    saves_gathered: bool = False
+    """Products of tensor parallelism keep their input as it was gathered, not their share of it."""
+    adapter_residuals: float = 1.0
+    """Layer inputs that full recomputation keeps where FSDP wraps adapters."""
+    recomputes_sharded: bool = False
+    """Fine-tuning recomputes layers where weights are sharded, if a source does not say."""
+    quantised_inputs: bool = False
+    """Products with quantised weights keep their inputs (bitsandbytes before 0.43)."""
+    loads_whole: bool = False
+    """Fine-tuning loads all weights on each device before it shards them."""
+    bucket_elements: float = 0.0
+    """Elements of the buffers in which gradients are reduced and weights gathered, one of each (DeepSpeed: 5e8)."""
     reduce_copies: float = 0.0
     """Copies of the gradients in buckets of the data-parallel reduction."""
     update_copies: float = 1.0
@@ -69,7 +81,9 @@ class StackMemory:
     double_quantised: bool = False
     """nf4's scales are quantised too."""
     adapter_bytes: float = 4.0
-    """Bytes of an adapter's element, and of its cast input."""
+    """Bytes of an adapter's element, its gradient, and each moment."""
+    adapter_input_bytes: float = 2.0
+    """Bytes of the input that each adapter keeps for itself: 4 where it is cast to fp32, 0 where it is shared."""
     activations: float = 1.0
     """Multiplies counted activations."""
     fragmentation: float = 0.1
@@ -95,6 +109,10 @@ class Stack:
     sequence_parallel: bool = True
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
     aliases: tuple[str, ...] = ()
+    since: str = ""
+    """The first release that these numbers hold for; of several files the latest that a run's release has reached."""
+    marks: tuple[str, ...] = ()
+    """Words in a published row's settings, one of which must stand there."""
     time: StackTime = field(default_factory=StackTime)
     memory: StackMemory = field(default_factory=StackMemory)
     source: str = ""

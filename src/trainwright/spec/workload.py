@@ -33,6 +33,8 @@ class Adapter:
     targets: tuple[str, ...] = ("query", "value")
     frozen: Literal["fp32", "bf16", "int8", "nf4", "int4"] = "bf16"
     parameters: int | None = None
+    method: str = "lora"
+    """How the adapter acts (lora, oft, ia3, ...), which decides what it costs in time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,8 +97,8 @@ class ParallelPlan:
 
     The trainer executes layouts of one device; larger ones can be checked and priced. ``ep`` divides the experts over
     ranks that data parallelism (and tensor parallelism) already has; it takes no devices of its own. ``zero_stage``
-    says what ``dp_shard`` ranks share (Rajbhandari et al., 2020): 1 the optimizer's state, 2 gradients too, 3 weights
-    too (FSDP).
+    says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0 nothing, 1 the optimizer's state,
+    2 gradients too, 3 weights too (FSDP).
     """
 
     dp_replicate: int = 1
@@ -108,7 +110,7 @@ class ParallelPlan:
     micro_batch_sequences: int = 1
     compile: bool = False
     threads: int | None = None
-    zero_stage: Literal[1, 2, 3] = 3
+    zero_stage: Literal[0, 1, 2, 3] = 3
     sequence_parallel: bool = True
     """Activations between tensor-parallel regions are split over ``tp`` too (Korthikanti et al., 2022)."""
     schedule: Schedule = "1f1b"

@@ -23,6 +23,7 @@ from trainwright.planner.predict.collectives import (
 )
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.work import rank_parameters, slowest_layers
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Workload
 
@@ -43,10 +44,17 @@ class Exchange:
     gather_s: Numbers
     scatter_s: Numbers
     gradients_s: Numbers
+    bus: Numbers
+    """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
 
 
-def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric) -> Exchange:
-    """Every collective of a step, alone on its links."""
+def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec) -> Exchange:
+    """Every collective of a step, alone on its links.
+
+    Raises:
+        RecipeError: no link is known between devices that need one.
+    """
+    fabric = Fabric.of(cluster)
     groups = placement(
         domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
         dp_replicate=layouts.dp_replicate, pp=layouts.pp,
@@ -71,7 +79,14 @@ def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fab
         expert_s=2 * expert_layers * all_to_all_s(fabric, routed, groups.ep),
         pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
         gather_s=gather_s, scatter_s=scatter_s, gradients_s=gradients_s,
+        bus=np.full(len(layouts), 0.0 if on_own_links(cluster) else np.log(cluster.node.devices)),
     )  # fmt: skip
+
+
+def on_own_links(cluster: ClusterSpec) -> bool:
+    """Whether devices of a node talk over links of their own, not over the host's bus."""
+    link, bus = cluster.node.scale_up, cluster.node.bus
+    return link is None or bus is None or not link.name.startswith(bus.name)
 
 
 def _weights(
@@ -93,7 +108,10 @@ def _weights(
     gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
-        trained, trained_experts = np.full(len(layouts), float(adapter_parameters(model, workload.adapter))), 0 * experts
+        trained, trained_experts = (
+            np.full(len(layouts), float(adapter_parameters(model, workload.adapter))),
+            0 * experts,
+        )
     scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
         fabric, gradient * trained_experts, groups.experts
     )

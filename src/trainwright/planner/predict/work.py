@@ -22,6 +22,8 @@ from trainwright.spec.workload import Precision, Workload
 
 TILE_ROWS, TILE_COLUMNS = 128, 128
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
+ALIGNED_ELEMENTS = 64
+"""128 bytes in 16 bits: what an A100 wants sizes to be multiples of (same guide, "Tensor Core Requirements")."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs; ``ROW_SPLIT`` by inputs; others stay whole (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
@@ -41,10 +43,12 @@ def peak_flops_per_s(device: DeviceSpec, precision: Precision) -> float:
 class Work:
     """Arrays [L]; see the fields.
 
-    ``products_s``: matrix products of the forward pass at the dense peak, ``head_s`` those of the output head;
+    ``products_s``: matrix products of the forward pass at the dense peak, ``unaligned_s`` those of them whose sizes are
+    no multiple of 128 bytes, ``head_s`` those of the output head;
     ``operands_s`` reading and writing their operands; ``attention_s`` fused attention's visible products at the 16-bit
     peak; ``scores_s`` memory traffic of attention that writes its scores; ``traffic_s`` everything between products;
-    ``loss_s`` the loss over the vocabulary; ``kernels`` launched in the forward pass. ``backward_products`` is how many
+    ``loss_s`` moving fp32 logits once; ``encoder_s`` an encoder's dropout; ``casts_s`` moving a byte for each parameter
+    that is kept in fp32 and not sharded; ``kernels`` launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many
     products the backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic.
     ``layers`` is how many blocks the slowest rank has.
     """
@@ -52,16 +56,20 @@ class Work:
     tokens: Numbers
     layers: Numbers
     products_s: Numbers
+    unaligned_s: Numbers
     head_s: Numbers
     operands_s: Numbers
     attention_s: Numbers
     scores_s: Numbers
     traffic_s: Numbers
     loss_s: Numbers
+    encoder_s: Numbers
+    casts_s: Numbers
     kernels: Numbers
+    expert_layers: Numbers
     backward_products: float
     update_s: Numbers
-    wave: Numbers
+    busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
 
@@ -97,11 +105,14 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     scores = 0.0 if workload.fused_attention else model.heads * workload.sequence_tokens**2 * model.layers * size
     return Work(
-        tokens=tokens, layers=layers, products_s=shares["flops"] / peak, head_s=shares["head"] / half_peak,
-        wave=shares["flops"] / np.maximum(shares["busy"], 1.0), operands_s=shares["bytes"] / device.bytes_per_s,
+        tokens=tokens, layers=layers, products_s=shares["flops"] / peak,
+        unaligned_s=shares["unaligned"] / peak, head_s=shares["head"] / half_peak,
+        busy=shares["flops"] / np.maximum(shares["busy"], 1.0), operands_s=shares["bytes"] / device.bytes_per_s,
         attention_s=attention * pairs / half_peak, scores_s=scores * pairs / device.bytes_per_s,
         traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
-        loss_s=4.0 * logits / device.bytes_per_s, kernels=layers * kernels(model, workload),
+        encoder_s=size * tokens * layers * (model.width * (model.kind == "encoder")) / device.bytes_per_s,
+        loss_s=4.0 * logits / device.bytes_per_s, casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
+        kernels=layers * kernels(model, workload), expert_layers=layers * model.moe_layers / model.layers,
         backward_products=1.0 if workload.adapter else 2.0,
         update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
     )  # fmt: skip
@@ -112,7 +123,7 @@ def _products(
 ) -> dict[str, Numbers]:
     """Operations, operations over tile share, and operand bytes of all products of a micro batch."""
     zero = np.zeros(len(layouts))
-    sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero}
+    sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     for matrix in matrices(model):
         rows, outputs, inputs, count = _product(matrix, layouts, tokens)
@@ -123,6 +134,8 @@ def _products(
         flops = flops * share
         busy = tile_share(rows, outputs, device.sm_count or 1)
         sums["flops"] = sums["flops"] + flops
+        aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
+        sums["unaligned"] = sums["unaligned"] + np.where(aligned, 0.0, flops)
         sums["busy"] = sums["busy"] + flops / busy
         moved = narrow * (rows * inputs + inputs * outputs) + 2.0 * rows * outputs
         sums["bytes"] = sums["bytes"] + moved * count * share
@@ -175,7 +188,20 @@ def kernels(model: ModelSpec, workload: Workload) -> float:
     """Kernels that a block launches in the forward pass: products, attention, and the operations between them."""
     products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.layers
     between = 17 if model.positions == "rope" else 11
-    return products + between + (12 if model.experts else 0) + (4 * len(workload.adapter.targets) if workload.adapter else 0)
+    return (
+        products
+        + between
+        + (12 if model.experts else 0)
+        + (4 * len(workload.adapter.targets) if workload.adapter else 0)
+    )
+
+
+def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Parameters that are cast from fp32 in each pass; FSDP casts its shards as it gathers them."""
+    if workload.states != "fp32" or workload.adapter is not None:
+        return np.zeros(len(layouts))
+    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
+    return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
 
 
 def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:

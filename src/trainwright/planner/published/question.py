@@ -65,7 +65,8 @@ def question(record: Record) -> Row:
         RecipeError: the device is not in the catalogue.
     """
     framework = record.text("framework")
-    stack = find_stack(framework) or read_stack(DEFAULT)
+    release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")
+    stack = find_stack(framework, release=release, settings=settings) or read_stack(DEFAULT)
     model = model_of(record)
     parallel, devices = parallel_of(record, stack)
     workload = workload_of(record, stack, parallel)

@@ -143,6 +143,6 @@ def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:
         return "device"
     if "reserved" in text:
         return "reserved"
-    if "allocated" in text:
+    if "allocated" in text or "analytic" in text:
         return "allocated"
     return reports

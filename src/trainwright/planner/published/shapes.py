@@ -15,6 +15,9 @@ from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Adapter, MomentDtype, OptimizerName, ParallelPlan, Precision, States, Workload
 
 GPT2_VOCABULARY = 50257
+BERT_VOCABULARY = 30522
+LLAMA_VOCABULARY = 32000
+"""Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
 PRECISIONS: dict[str, Precision] = {
     "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "nvfp4": "nvfp4", "fp32": "fp32", "tf32": "tf32",
     "fp32/tf32": "tf32", "bnb.nf4": "bf16", "bnb.nf4-dq": "bf16",
@@ -28,7 +31,13 @@ MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
 
 
-ZERO_STAGES: dict[str, Literal[1, 2, 3]] = {"zero1": 1, "zero2": 2}
+ZERO_STAGES: dict[str, Literal[0, 1, 2, 3]] = {"ddp": 0, "zero0": 0, "zero1": 1, "zero2": 2}
+
+
+FILLED = 4
+"""Micro batches for each pipeline stage where a row gives no batch."""
+NODE_DEVICES, BIG_DEVICES = 8, 64
+"""Devices where a row does not say: one node, and eight for what its source calls big."""
 
 
 class Axes(NamedTuple):
@@ -56,8 +65,10 @@ def vocabulary(record: Record, *, tp: int) -> int:
         return int(found[1]) * (1000 if found[2] else 1)
     if found := re.search(r"\bV=(\d+)", text):
         return int(found[1])
+    if record.text("arch").startswith("llama"):
+        return LLAMA_VOCABULARY
     step = 128 * tp
-    return -(-GPT2_VOCABULARY // step) * step
+    return -(-(BERT_VOCABULARY if record.text("arch") == "bert" else GPT2_VOCABULARY) // step) * step
 
 
 def model_of(record: Record) -> ModelSpec:
@@ -97,8 +108,12 @@ def _ffn_width(record: Record, width: int, *, gated: bool) -> int:
 
 def _experts(record: Record) -> Experts | None:
     count = _note_number(record, "experts") or _note_number(record, "num-experts")
-    if record.text("arch") != "moe" or not count:
+    if record.text("arch") != "moe":
+        if count:
+            raise ValueError("experts in an architecture that is called dense: other layers than the columns describe")
         return None
+    if not count or not ("topk" in record.notes or "moe-router-topk" in record.notes):
+        raise ValueError("a mixture of experts whose experts or top-k the row does not say")
     width = int(_note_number(record, "moe-ffn-hidden-size") or record.whole("ffn_hidden", record.whole("hidden")))
     shared = int(_note_number(record, "moe-shared-expert-intermediate-size") or 0)
     return Experts(
@@ -130,10 +145,11 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     """
     sequence = record.whole("seq_len")
     ranks = parallel.dp_replicate * parallel.dp_shard
-    accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or 1)
+    filled = 1 if parallel.pp == 1 else FILLED * parallel.pp
+    accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or filled)
     batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
     adapter, states = adapter_of(record), states_of(record, stack)
-    recompute = record.text("activation_checkpointing") or "none"
+    recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
     framework = record.notes.get("framework_config", "")
     return Workload(
         sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record),
@@ -141,9 +157,16 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         recompute="full" if recompute == "full" else "selective" if recompute == "selective" else "none",
         states=states, moments=_moments(record), adapter=adapter,
         fused_attention=record.text("flash_attention") != "no"
-        and record.notes.get("attention-backend") not in ("unfused", "local"),
-        fused_loss="liger" in framework,
+        and record.notes.get("attention-backend") not in ("unfused", "local")
+        and record.notes.get("transformer-impl") != "local",
+        fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
     )  # fmt: skip
+
+
+def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
+    """What the framework does where the row does not say."""
+    finetunes = record.notes.get("task", "pretrain") != "pretrain"
+    return "full" if finetunes and parallel.dp_shard > 1 and stack.memory.recomputes_sharded else "none"
 
 
 def optimizer_of(record: Record) -> OptimizerName:
@@ -170,11 +193,12 @@ def states_of(record: Record, stack: Stack) -> States:
     if "bf16-true" in notes or notes.get("fsdp_mixed_precision") == "PURE":
         return "pure"
     if "flag blank" in record.text("notes"):
-        return (
-            "fp32"
-            if notes.get("bf16flag", "").lower() == "true" or notes.get("fp16flag", "").lower() == "true"
-            else "pure"
-        )
+        # Accelerate's FSDP keeps trained weights in fp32 where the trainer's flag asks for mixed precision; on one
+        # device the weights stay as they were loaded.
+        mixed = "true" in (notes.get("bf16flag", "").lower(), notes.get("fp16flag", "").lower())
+        return "fp32" if mixed and record.text("dp_shard_or_fsdp").startswith("fsdp") else "pure"
+    if "peft" in record.text("framework"):
+        return "pure"  # its runs load the weights in bf16 and ask for no mixed precision
     return stack.states
 
 
@@ -186,14 +210,14 @@ def _moments(record: Record) -> MomentDtype | None:
 def adapter_of(record: Record) -> Adapter | None:
     """Adapters on frozen weights, where the row's task says so."""
     task, quant = record.notes.get("task", ""), record.notes.get("quant", "")
-    if not any(word in task for word in ("lora", "peft:")):
+    if not (any(word in task for word in ("lora", "peft:")) or record.notes.get("lora") == "True"):
         return None
     nf4 = "nf4" in task or "nf4" in quant or task == "qlora"
     rank = int(_note_number(record, "lora_r") or _note_number(record, "rank") or 8)
     named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
     trained = _note_number(record, "trainable")
     return Adapter(
-        rank=rank, targets=named or ("query", "value"), parameters=int(trained) if trained else None,
+        method=task.removeprefix("peft:") if task.startswith("peft:") else "lora", rank=rank, targets=named or ("query", "value"), parameters=int(trained) if trained else None,
         frozen="nf4" if nf4 else "int4" if "gptq" in task else "bf16",
     )  # fmt: skip
 
@@ -222,7 +246,8 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
     axes = axes_of(record)
     inner = tp * pp * cp
-    devices = record.whole("n_gpus", inner * (axes.ranks or max(1, 8 // inner)))
+    usual = BIG_DEVICES if "CI_BIG" in record.notes else NODE_DEVICES
+    devices = record.whole("n_gpus", inner * (axes.ranks or max(1, usual // inner)))
     ranks = max(1, devices // inner)
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
@@ -230,11 +255,17 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     return ParallelPlan(
         dp_shard=shard if sharded else 1, dp_replicate=max(1, ranks // shard) if sharded else ranks,
         tp=tp, pp=pp, cp=cp,
-        ep=record.whole("ep", 1), micro_batch_sequences=record.whole("micro_batch", 1),
+        ep=record.whole("ep", 1), micro_batch_sequences=record.whole("micro_batch", _micro_batch(record, pp)),
         compile=record.text("compile") not in ("", "no"), zero_stage=ZERO_STAGES.get(axes.kind, 3),
         sequence_parallel=_sequence_parallel(record, stack), schedule="interleaved" if virtual > 1 else "1f1b",
         virtual_stages=virtual, offload="optimizer" if record.text("cpu_offload") == "yes" else "none",
     ), devices  # fmt: skip
+
+
+def _micro_batch(record: Record, pp: int) -> int:
+    """Sequences of a micro batch where the row does not say: one rank's batch over as many as there are stages."""
+    local = re.search(r"local batch (\d+)", record.text("notes"))
+    return max(1, int(local[1]) // pp) if local else 1
 
 
 def _virtual_stages(record: Record, pp: int) -> int:

@@ -1,0 +1,68 @@
+"""``Efficiency``: how much of a device's datasheet real training reaches, over all software; fitted to published runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Efficiency:
+    """The numbers of ``catalog/efficiency.toml``; each is a share of a rate, or a multiple of counted work.
+
+    ``products`` and ``attention`` are by device generation: matrix products' share of the dense peak, and fused
+    attention's share of that. ``precisions`` multiplies products. ``devices`` multiplies all rates of one device.
+    ``traffic`` is memory traffic between products against fully fused operations, by how a stack runs them.
+    """
+
+    products: Mapping[str, float]
+    attention: Mapping[str, float]
+    precisions: Mapping[str, float]
+    traffic: Mapping[str, float]
+    devices: Mapping[str, float] = field(default_factory=dict)
+    bandwidth: float = 0.85
+    """Share of the memory's datasheet rate that streams reach."""
+    tiles: float = 0.5
+    """Exponent of the share of tensor cores that whole waves of tiles keep busy: libraries choose other tiles."""
+    unaligned: float = 0.8
+    """Speed of a product whose sizes are no multiple of 128 bytes."""
+    operands: float = 1.0
+    """Share of operands' memory traffic that is not hidden behind the product."""
+    scores: float = 5.0
+    """Times that attention which writes its scores moves them, in the forward pass."""
+    encoder: float = 3.0
+    """Elements that dropout adds for one element of the width, in each block of an encoder."""
+    loss: float = 8.0
+    """Times that the loss moves fp32 logits, forward and backward."""
+    fused_loss: float = 0.4
+    """The same where the loss is fused, of that."""
+    casts: float = 6.0
+    """Bytes a parameter that casting weights costs in each pass, where they are kept in fp32 and not sharded."""
+    launch_s: float = 8e-6
+    """Seconds between two kernels that the host can keep up with."""
+    expert_kernels: float = 100.0
+    """Kernels that routing adds to a block with experts."""
+    expert_traffic: float = 1.5
+    """Memory traffic between products in models with experts, against the counted."""
+    selective: float = 0.5
+    """Share of the forward pass that selective recomputation repeats."""
+    adapters: Mapping[str, float] = field(default_factory=dict)
+    """Time of a step with adapters of that method, against frozen weights with none."""
+    tensor: float = 0.8
+    """Exposed share of tensor parallelism's communication."""
+    context: float = 0.5
+    """The same of context parallelism."""
+    expert: float = 0.5
+    """The same of expert parallelism."""
+    sharded: float = 0.1
+    """Share of FSDP's communication that is exposed even where compute is longer."""
+    gradients: float = 1.0
+    """Exposed share of the exchange of gradients once a step."""
+    bus: float = 1.5
+    """Times that collectives over a PCIe bus take longer than the slowest link alone."""
+    bus_sharing: float = 0.3
+    """Exponent of the devices on one bus: switches and host bridges are shared."""
+    update: float = 1.5
+    """The update's memory traffic against one fused kernel."""
+    bubble: float = 0.8
+    """Of the schedule's bubble, what is really idle."""
