@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.states import element_bytes
+from trainwright.planner.predict.states import element_bytes, expert_tp
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Workload
@@ -26,14 +26,14 @@ EXPERT_IMBALANCE = 1.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Bytes for each token: of the width, of heads and feed-forward, and of whole scores."""
+    """Bytes for each token: of the width, gathered (inputs of divided products), of heads and feed-forward, of scores."""
 
     wide: float = 0.0
+    gathered: float = 0.0
     inner: float = 0.0
     scores: float = 0.0
-
-    def __add__(self, other: Part) -> Part:
-        return Part(wide=self.wide + other.wide, inner=self.inner + other.inner, scores=self.scores + other.scores)
+    copied: float = 0.0
+    copied_inner: float = 0.0
 
 
 def norm_part(model: ModelSpec, size: float, memory: StackMemory, *, trained: bool) -> Part:
@@ -45,8 +45,14 @@ def norm_part(model: ModelSpec, size: float, memory: StackMemory, *, trained: bo
     if memory.kernels == "compiled":
         return Part(wide=size * model.width)
     eager_rms = memory.kernels == "eager" and model.norm == "rmsnorm"
-    own = (4.0 + (4.0 if trained else 0.0)) if eager_rms else size
-    return Part(wide=(own + (size if trained else 0.0)) * model.width)
+    own = (4.0 + (size if trained else 0.0)) if eager_rms else size
+    return Part(wide=own * model.width, gathered=size * model.width if trained else 0.0)
+
+
+def keeps_inputs(workload: Workload, memory: StackMemory) -> bool:
+    """Whether a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
+    adapter = workload.adapter
+    return adapter is None or (memory.quantised_inputs and adapter.frozen in ("nf4", "int8"))
 
 
 def attention_part(model: ModelSpec, workload: Workload, memory: StackMemory) -> Part:
@@ -77,7 +83,7 @@ def attention_part(model: ModelSpec, workload: Workload, memory: StackMemory) ->
     adapters = 0.0
     if not trained and workload.adapter is not None:
         inputs = {"query": model.width, "key": model.width, "value": model.width, "output": mixed}
-        adapters = sum(memory.adapter_bytes * inputs[name] for name in workload.adapter.targets if name in inputs)
+        adapters = sum(memory.adapter_input_bytes * inputs[name] for name in workload.adapter.targets if name in inputs)
     return Part(
         wide=wide + masks * model.width + adapters, inner=projected + size * mixed + statistic, scores=scores
     )
@@ -96,14 +102,14 @@ def network_part(model: ModelSpec, width: float, workload: Workload, memory: Sta
     """
     size = element_bytes(workload)
     adapted = () if workload.adapter is None else workload.adapter.targets
-    keeps_input = workload.adapter is None or "down" in adapted
+    keeps_input = keeps_inputs(workload, memory) or "down" in adapted
     tensors = 2.0 if model.gated else 1.0
     if memory.kernels == "eager" and model.gated:
         tensors += 1.0
     if memory.kernels != "compiled" and keeps_input:
         tensors += 1.0
-    adapters = sum(memory.adapter_bytes * model.width for name in adapted if name in ("up", "gate"))
-    adapters_inner = memory.adapter_bytes * width if "down" in adapted else 0.0
+    adapters = sum(memory.adapter_input_bytes * model.width for name in adapted if name in ("up", "gate"))
+    adapters_inner = memory.adapter_input_bytes * width if "down" in adapted else 0.0
     return Part(
         wide=dropout_bytes(model, memory) * model.width + adapters, inner=tensors * size * width + adapters_inner
     )
@@ -122,15 +128,16 @@ def mixture_part(model: ModelSpec, workload: Workload, memory: StackMemory) -> P
     copies = experts.active * EXPERT_IMBALANCE
     shared = network_part(model, experts.shared_ffn_width, workload, memory) if experts.shared_ffn_width else Part()
     return Part(
-        wide=copies * (2 * size * model.width + network.inner) + 8.0 * experts.count, inner=shared.inner
-    )
+        wide=8.0 * experts.count, inner=shared.inner,
+        copied=copies * 2 * size * model.width, copied_inner=copies * network.inner,
+    )  # fmt: skip
 
 
 def layer_bytes(
     model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory, *, mixture: bool
 ) -> dict[str, Numbers]:
     """Bytes [L] that one layer keeps, without recomputation: ``norms``, ``attention``, ``scores``, ``feed_forward``."""
-    norm = norm_part(model, element_bytes(workload), memory, trained=workload.adapter is None)
+    norm = norm_part(model, element_bytes(workload), memory, trained=keeps_inputs(workload, memory))
     attention = attention_part(model, workload, memory)
     feed_forward = (
         mixture_part(model, workload, memory) if mixture else network_part(model, model.ffn_width, workload, memory)
@@ -139,11 +146,13 @@ def layer_bytes(
     wide = tokens / np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     inner = tokens / layouts.tp
     scores = attention.scores * inner / layouts.cp
+    # Ranks that share an expert's matrices gather each other's tokens for it.
+    copied = feed_forward.copied * expert_tp(model, layouts) + feed_forward.copied_inner
     return {
-        "norms": 2 * norm.wide * wide,
+        "norms": 2 * norm.wide * wide + 2 * norm.gathered * (tokens if memory.saves_gathered else wide),
         "attention": attention.wide * wide + attention.inner * inner,
         "scores": np.where(layouts.has("recompute", "selective"), 0.0, 1.0) * scores,
-        "feed_forward": feed_forward.wide * wide + feed_forward.inner * inner,
+        "feed_forward": feed_forward.wide * wide + (feed_forward.inner + copied) * inner,
     }
 
 
@@ -159,7 +168,7 @@ def transient_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, *, m
     experts = model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
     tokens = micro_tokens(workload, layouts)
-    divided = tokens / (1.0 if mixture else layouts.tp)
+    divided = tokens / layouts.tp
     network = (3.0 if model.gated else 2.0) * size * width * divided + 2 * size * model.width * tokens
     scores = 0.0 if workload.fused_attention else 2 * size * model.heads * workload.sequence_tokens
     return np.maximum(network, scores * tokens / layouts.tp / layouts.cp)

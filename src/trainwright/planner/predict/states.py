@@ -77,6 +77,8 @@ class Stages:
     """Parameters of one rank but for its experts, tensor parallelism divided out."""
     experts: Numbers
     """Parameters of one rank's experts."""
+    expert_tp: Numbers
+    """Ranks that share one expert's matrices."""
     tables: Numbers
     """Of ``dense``, embedding and head."""
     layer: Numbers
@@ -84,6 +86,11 @@ class Stages:
     has_head: Numbers
     passes: Numbers
     """Micro batches whose activations are alive at once."""
+
+    @property
+    def total(self) -> Numbers:
+        """Parameters of one rank before data parallelism divides them."""
+        return self.dense + self.experts
 
 
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
@@ -96,7 +103,7 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (model.layers - each))])
     moe_layers = layers - dense_layers
     share = 1.0 / layouts.tp
-    experts = size.experts_per_moe_layer / layouts.ep / expert_tp(layouts)
+    experts = size.experts_per_moe_layer / layouts.ep / expert_tp(model, layouts)
     mixture = size.shared_per_moe_layer * share + size.router_per_moe_layer
     attention = size.attention_per_layer * share + size.norms_per_layer
     feed_forward = size.ffn_per_dense_layer * share
@@ -108,6 +115,7 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
         moe_layers=moe_layers,
         dense=layers * attention + dense_layers * feed_forward + moe_layers * mixture + tables,
         experts=moe_layers * experts,
+        expert_tp=expert_tp(model, layouts),
         tables=tables,
         layer=attention + np.maximum((dense_layers > 0) * feed_forward, (moe_layers > 0) * (mixture + experts)),
         has_head=last * model.makes_logits,
@@ -115,9 +123,12 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     )
 
 
-def expert_tp(layouts: Layouts) -> Numbers:
-    """Ranks that share one expert's matrices: tensor parallelism where no ranks divide the experts themselves."""
-    return np.where(layouts.ep > 1, 1.0, layouts.tp)
+def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
+    """Ranks that share one expert's matrices: as many as tensor parallelism has, if data and tensor parallelism have
+    enough ranks for that beside the division of experts. Experts narrower than the model are not divided."""
+    if model.experts is None or model.experts.ffn_width < model.width:
+        return np.ones_like(layouts.tp)
+    return np.clip(np.floor(layouts.data_parallel * layouts.cp * layouts.tp / layouts.ep), 1.0, layouts.tp)
 
 
 def passes_in_flight(layouts: Layouts) -> Numbers:
@@ -159,14 +170,15 @@ def state_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -> St
     """
     size = element_bytes(workload)
     full = size if workload.states == "pure" else 4.0
-    gradient = full if workload.states != "mixed" or workload.precision != "fp16" else 2.0
+    reduced = workload.states == "mixed" and (memory.reduced_gradients or workload.precision == "fp16")
+    gradient = size if reduced else full
     moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
     master = 4.0 if workload.states == "mixed" and size < 4 else 0.0
     return StateBytes(
         weight=size if workload.states == "mixed" else full,
         gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(model, workload),
-        update=full * memory.update_copies + (4.0 - gradient if workload.states == "mixed" else 0.0),
+        optimizer=master + moment * moments_per_parameter(model, workload) + 4.0 * memory.reduced_gradients * reduced,
+        update=full * memory.update_copies,
     )
 
 
@@ -203,8 +215,8 @@ def sharded(stages: Stages, layouts: Layouts, *, from_stage: int) -> Numbers:
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """
     ranks = layouts.dp_shard * layouts.cp
-    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(layouts)))
-    divides = (layouts.zero_stage >= from_stage) & (layouts.dp_shard > 1)
+    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * stages.expert_tp))
+    divides = layouts.zero_stage >= from_stage
     return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)
 
 
