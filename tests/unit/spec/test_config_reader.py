@@ -31,3 +31,43 @@ def test_refuse_passes_what_is_absent_or_supported():
     read.refuse("absent", False)
     with pytest.raises(RecipeError, match=r"config.json: this model needs bias=True, .* \(expected False\)"):
         read.refuse("bias", False)
+
+
+def test_what_is_null_is_nothing_and_what_is_absent_is_the_default():
+    read = ConfigReader({"rank": None, "size": 8}, where="config.json")
+    assert (read.optional("rank", 7), read.optional("absent", 7), read.optional("size", 7)) == (None, 7, 8)
+
+
+def test_the_first_name_that_is_there_counts():
+    read = ConfigReader({"n_embed": 8, "hidden_size": None}, where="config.json")
+    assert read.either("hidden_size", "n_embed") == 8
+    assert read.either("n_head", "heads", default=3) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "expected"),
+    [
+        ("number", 5, 5.0), ("flag", False, False), ("square", [32, 32], 32), ("sizes", [1, 2], (1, 2)),
+        ("indices", [0, 3], (0, 3)), ("names", ["a"], ("a",)),
+    ],
+)  # fmt: skip
+def test_values_of_each_kind(method, value, expected):
+    arguments = {"number": (1.0,), "flag": (True,), "square": (1,), "sizes": ((1,),)}.get(method, ())
+    assert getattr(ConfigReader({"key": value}, where="here"), method)("key", *arguments) == expected
+    with pytest.raises(RecipeError, match=r"^here: bad model configuration: key \(seen 'x', expected "):
+        getattr(ConfigReader({"key": "x"}, where="here"), method)("key", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("rope", "theta"),
+    [({}, 10000.0), ({"rope_theta": 5e5}, 5e5), ({"rope_parameters": {"rope_theta": 7e5}, "rope_theta": 1}, 7e5),
+     ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 1e4}}}, 1e6)],
+)  # fmt: skip
+def test_the_rotary_base_is_found_wherever_it_stands(rope, theta):
+    assert ConfigReader(rope, where="here").rope_theta() == theta
+
+
+def test_labels_are_named_or_numbered():
+    assert ConfigReader({"id2label": {"0": "a", "1": "b", "2": "c"}}, where="here").labels() == 3
+    assert ConfigReader({"num_labels": 5, "id2label": None}, where="here").labels() == 5
+    assert ConfigReader({}, where="here").labels() == 2
