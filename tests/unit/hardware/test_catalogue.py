@@ -60,6 +60,8 @@ def test_an_unknown_device_names_its_neighbours():
 
 def test_spelling_does_not_matter():
     assert normalised("NVIDIA A100 SXM4 80GB") == normalised("a100-sxm4-80gb")
+    assert normalised("RTXA6000") == normalised("RTX A6000")
+    assert normalised("RTX2080Ti") == normalised("rtx-2080ti")
 
 
 FLOP_PER_CLOCK_AND_SM = {"7.0": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.9": 1024, "9.0": 4096, "10.0": 8192}
