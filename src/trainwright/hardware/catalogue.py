@@ -52,7 +52,7 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
 
 
 def normalised(name: str) -> str:
-    """``NVIDIA A100-SXM4-80GB`` and ``a100 sxm4 80gb`` are one name: ``a100-sxm4-80gb``; so are RTXA6000 and RTX A6000."""
+    """``a100-sxm4-80gb`` of ``NVIDIA A100 SXM4 80GB``, ``rtx-a6000`` of ``RTXA6000``."""
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     slug = re.sub(r"\b([rg]tx)(?=[a-z0-9])", r"\1-", slug)
     for vendor in ("nvidia-", "amd-"):
