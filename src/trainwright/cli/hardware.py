@@ -81,11 +81,11 @@ def _row(card: Card) -> tuple[str, ...]:
 
 def _show(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
     from trainwright.hardware.cards import card
-    from trainwright.hardware.nodes import cluster, node_devices
+    from trainwright.hardware.nodes import cluster, node_size
 
     found = card(args.device, prices, where="DEVICE")
     spec = found.device
-    pair = cluster(f"2x{node_devices(spec)}x{spec.name}")
+    pair = cluster(f"2x{node_size(spec.name)}x{spec.name}")
 
     def text() -> None:
         sources: list[str] = []

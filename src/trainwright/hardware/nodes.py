@@ -200,8 +200,3 @@ def _share(port: LinkSpec, rails: int, devices: int) -> LinkSpec:
     """One device's share of its node's ports while all devices send."""
     name = f"{rails} x {port.name}" if rails > 1 else port.name
     return replace(port, name=name, bytes_per_s=port.bytes_per_s * rails / devices)
-
-
-def node_devices(spec: DeviceSpec) -> int:
-    """How many such devices a whole node has."""
-    return _kinds().get(spec.name, _kinds()[""]).devices

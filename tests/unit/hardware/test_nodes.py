@@ -5,7 +5,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import device, device_names
-from trainwright.hardware.nodes import cluster
+from trainwright.hardware.nodes import cluster, node_size
 
 
 def levels(text, **options):
@@ -121,3 +121,11 @@ def test_every_device_has_a_cluster_and_every_node_file_known_devices():
     assert len(named) == len(set(named)), "a device stands in two node files"
     for host in named:
         assert device(host).name == host
+
+
+def test_a_whole_node_has_so_many():
+    assert {name: node_size(name) for name in ("h100", "gb200", "Trainium1(chip=2 cores)", "a30")} == {
+        "h100": 8, "gb200": 4, "Trainium1(chip=2 cores)": 16, "a30": 8,
+    }  # fmt: skip
+    with pytest.raises(RecipeError, match="--on: unknown device"):
+        node_size("h101", where="--on")
