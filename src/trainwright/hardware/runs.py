@@ -1,0 +1,33 @@
+"""Reads ``catalog/runs.toml``: what whole runs take beyond all that is modelled, from published device-hours."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_FILE = files("trainwright") / "catalog" / "runs.toml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunNumbers:
+    """Idle nights, changes of plan and slow weeks, as a share of a run's time.
+
+    ``overhead`` is that share in a long run; a run of ``overhead_days`` has 63 % of it, an hour hardly any:
+    ``overhead (1 - exp(-days / overhead_days))``. ``start_s`` is from the command to the first step. ``spread`` is the
+    standard deviation of the logarithm of real over predicted time that runs add to that of steps.
+    """
+
+    overhead: float
+    overhead_days: float
+    start_s: float
+    spread: float
+    source: str
+    recorded: str
+
+
+@cache
+def read_runs() -> RunNumbers:
+    """The catalogue's numbers."""
+    return RunNumbers(**tomllib.loads(_FILE.read_text(encoding="utf-8")))
