@@ -97,7 +97,7 @@ def _show(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
         output.line()
         output.table(("in a node", "value", "source"), _numbered(_node(pair), sources))
         output.line()
-        _prices(spec.name, prices, output)
+        _prices(spec.name, prices, sources, output)
         output.line()
         output.line("sources")
         for number, source in enumerate(sources, start=1):
@@ -181,28 +181,33 @@ def _node(pair: ClusterSpec) -> list[Fact]:
 
 def _numbered(facts: Sequence[Fact], sources: list[str]) -> list[Fact]:
     """The same facts with a number in place of each source; new ones are added to ``sources``."""
-    rows = []
-    for name, value, source in facts:
-        if source and source not in sources:
-            sources.append(source)
-        rows.append((name, value, f"[{sources.index(source) + 1}]" if source else ""))
-    return rows
+    return [(name, value, _number(source, sources) if source else "") for name, value, source in facts]
 
 
-def _prices(name: str, prices: PriceList, output: Output) -> None:
+def _number(source: str, sources: list[str]) -> str:
+    if source not in sources:
+        sources.append(source)
+    return f"[{sources.index(source) + 1}]"
+
+
+def _prices(name: str, prices: PriceList, sources: list[str], output: Output) -> None:
+    """The cheapest price of each kind and provider; what is rented at an unknown price."""
     offers, unpriced = prices.offers(name), prices.unpriced(name)
     if not offers and not unpriced:
         output.line("rental price: unknown")
         return
-    rows = [_offer(price) for price in offers]
-    rows += [(UNKNOWN, "", each.provider, each.instance, "", "no public price list") for each in unpriced]
-    output.table(("per device and hour", "kind", "provider", "instance", "region", "source"), rows)
-
-
-def _offer(price: Price) -> tuple[str, ...]:
-    kind = price.kind.replace("_", "-")
-    source = f"{price.source}, {price.as_of}"
-    return f"${price.usd_per_device_hour:.2f}", kind, price.provider, price.instance, price.region, source
+    cheapest: dict[tuple[str, str], Price] = {}
+    for price in offers:
+        cheapest.setdefault((price.kind, price.provider), price)
+    rows = []
+    for price in cheapest.values():
+        usd, kind = f"${price.usd_per_device_hour:.2f}", price.kind.replace("_", "-")
+        source = _number(f"{price.source}@{price.as_of}", sources)
+        rows.append((usd, kind, price.provider, price.instance, price.region, source))
+    rows += [(UNKNOWN, "", each.provider, each.instance, "", "") for each in unpriced]
+    output.table(("per hour", "kind", "provider", "instance", "region", "source"), rows)
+    if len(offers) > len(cheapest):
+        output.note(f"the cheapest of each kind and provider; all {len(offers)} prices: --json")
 
 
 def _compare(args: argparse.Namespace, output: Output, prices: PriceList) -> int:

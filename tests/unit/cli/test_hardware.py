@@ -35,7 +35,8 @@ def test_every_number_that_is_shown_has_a_source(capsys):
     assert [line.split()[0] for line in bare] == ["fp4"]
     known = {line.split()[0] for line in lines[end + 1 :]}
     assert {f"[{line.rsplit('[', 1)[1]}" for line in facts} == known
-    assert all("2026-11-20" in line or "derived" in line or "default" in line for line in lines[end + 1 :])
+    dated = ("; 2026-11-20", "vms.csv@", "derived: ", "default: ")
+    assert all(any(mark in line for mark in dated) for line in lines[end + 1 :])
 
 
 def test_show_says_what_is_unknown(capsys):
@@ -89,3 +90,11 @@ def test_bad_input_is_one_line(capsys, arguments, problem):
     assert out == ""
     assert err.startswith(problem)
     assert len(err.splitlines()) == 1
+
+
+def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
+    assert main(["hardware", "show", "h100"]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
+    assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
+    assert "all 9 prices: --json" in err
