@@ -73,6 +73,10 @@ def update(origins: Sequence[str], wanted: Sequence[Cloud], *, today: str) -> tu
 def _sources(origin: str, wanted: Sequence[Cloud]) -> list[tuple[Cloud, str]]:
     """Each cloud that ``origin`` holds, with its file or address."""
     base = origin.rstrip("/")
+    if not _is_address(base) and (not base or not Path(base).exists()):
+        raise RecipeError(
+            "no such price list", where="--from", seen=repr(origin), expected="a CSV file, a folder or an https address"
+        )
     if base.lower().endswith(".csv"):
         return [(_owner(base, wanted), base)]
     if unfed := [each.title for each in wanted if not each.feed]:
@@ -83,10 +87,6 @@ def _sources(origin: str, wanted: Sequence[Cloud]) -> list[tuple[Cloud, str]]:
     fed = [each for each in wanted or clouds() if each.feed]
     if _is_address(base):
         return [(each, f"{base}/{each.feed}/vms.csv") for each in fed]
-    if not Path(base).is_dir():
-        raise RecipeError(
-            "no such price list", where="--from", seen=repr(origin), expected="a CSV file, a folder or an https address"
-        )
     return [(each, str(path)) for each in fed if (path := Path(base, str(each.feed), "vms.csv")).is_file()]
 
 

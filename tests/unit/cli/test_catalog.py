@@ -80,7 +80,8 @@ def test_one_list_of_several_may_fail(capsys, aws, tmp_path):
         (["--cloud", "azur"], "error: --cloud: unknown cloud (seen 'azur'"),
         (["--cloud", "huawei"], "error: --cloud: in no public price list (seen Huawei Cloud"),
         (["--from", "nowhere"], "error: --from: no such price list (seen 'nowhere'"),
-        (["--from", "prices.csv"], "error: --from: whose prices are these? (seen 'prices.csv'"),
+        (["--from", "aws/vms.csv"], "error: --from: no such price list (seen 'aws/vms.csv'"),
+        (["--from", ""], "error: --from: no such price list (seen ''"),
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, problem):
