@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainwright.spec.workload import States
+from trainwright.spec.workload import Precision, States
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
@@ -58,14 +58,16 @@ class StackMemory:
     flat_gradients: bool = False
     """Gradients live in one buffer all the time; else they are freed after the update."""
     reduced_gradients: bool = False
-    """With ``mixed`` states gradients stay in the weights' dtype, and each rank keeps an fp32 copy of its share of them
-    (DeepSpeed's ZeRO); else bf16's gradients are accumulated in fp32 (Megatron)."""
+    """With ``mixed`` states bf16's gradients stay in bf16; else they are accumulated in fp32. fp16's always stay fp16."""
+    master_gradients: bool = False
+    """Both kinds of gradients are kept: beside reduced ones an fp32 copy of the rank's share, beside fp32 ones those in
+    bf16 that they are accumulated from (DeepSpeed)."""
     saves_gathered: bool = False
     """Products of tensor parallelism keep their input as it was gathered, not their share of it."""
     adapter_residuals: float = 1.0
     """Layer inputs that full recomputation keeps where FSDP wraps adapters."""
-    recomputes_sharded: bool = False
-    """Fine-tuning recomputes layers where weights are sharded, if a source does not say."""
+    recomputes: Literal["never", "tuned_shards", "always"] = "never"
+    """Where layers are recomputed if a source does not say: ``tuned_shards`` in fine-tuning with sharded weights."""
     quantised_inputs: bool = False
     """Products with quantised weights keep their inputs (bitsandbytes before 0.43)."""
     loads_whole: bool = False
@@ -87,7 +89,10 @@ class StackMemory:
     activations: float = 1.0
     """Multiplies counted activations."""
     fragmentation: float = 0.1
-    """Reserved over allocated bytes, less one."""
+    """Reserved over allocated bytes, less one, and less what ``idle`` says."""
+    idle: float = 0.5
+    """Of the blocks that another moment of the step needs (logits, or one layer's inner tensors), the share that the
+    allocator cannot use again at the peak."""
     workspace_bytes: float = 0.1e9
     """Libraries' workspaces, inside what torch counts as allocated."""
     context_bytes: float = 0.6e9
@@ -106,8 +111,14 @@ class Stack:
     name: str
     title: str
     states: States
+    precision: Precision = "bf16"
+    """Of its products, where a source does not say."""
     sequence_parallel: bool = True
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
+    fused_attention: bool = True
+    """Whether scores stay out of memory, where a source does not say."""
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
     aliases: tuple[str, ...] = ()
     since: str = ""
     """The first release that these numbers hold for; of several files the latest that a run's release has reached."""

@@ -78,8 +78,11 @@ def attention_part(model: ModelSpec, workload: Workload, memory: StackMemory) ->
         statistic, scores = 4.0 * model.heads, 0.0
     else:
         statistic = 0.0
-        fp32 = 4.0 if memory.kernels == "eager" and size < 4 else 0.0
-        scores = model.heads * (size + fp32 + (size + 1.0 if masks else 0.0)) * workload.sequence_tokens
+        # Eager softmax works in fp32, and what it drops out is cast to the products' dtype.
+        one = 4.0 if memory.kernels == "eager" else size
+        dropped = 1.0 + one if masks else 0.0
+        cast = size if memory.kernels == "eager" and size < 4 else 0.0
+        scores = model.heads * (one + dropped + cast) * workload.sequence_tokens
     adapters = 0.0
     if not trained and workload.adapter is not None:
         inputs = {"query": model.width, "key": model.width, "value": model.width, "output": mixed}

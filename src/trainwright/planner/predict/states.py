@@ -6,7 +6,7 @@ holds the embedding and most micro batches in flight, the last the head and the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -170,14 +170,16 @@ def state_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -> St
     """
     size = element_bytes(workload)
     full = size if workload.states == "pure" else 4.0
-    reduced = workload.states == "mixed" and (memory.reduced_gradients or workload.precision == "fp16")
-    gradient = size if reduced else full
     moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
     master = 4.0 if workload.states == "mixed" and size < 4 else 0.0
+    reduced = workload.states == "mixed" and (memory.reduced_gradients or workload.precision == "fp16")
+    gradient = size if reduced else full
+    if workload.states == "mixed" and memory.master_gradients:
+        master, gradient = (master + 4.0, gradient) if reduced else (master, gradient + size)
     return StateBytes(
         weight=size if workload.states == "mixed" else full,
         gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(model, workload) + 4.0 * memory.reduced_gradients * reduced,
+        optimizer=master + moment * moments_per_parameter(model, workload),
         update=full * memory.update_copies,
     )
 
@@ -267,4 +269,16 @@ def _kept_with_adapter(
         gradients=memory.adapter_bytes * trained * never,
         optimizer=2 * memory.adapter_bytes * trained * on_device,
         update=memory.adapter_bytes * memory.update_copies * trained * on_device,
+    )
+
+
+def offloaded_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, stages: Stages, memory: StackMemory
+) -> Numbers:
+    """Bytes [2, L] that offload moves from one device to host memory."""
+    on_device = kept(model, workload, layouts, stages, memory)
+    whole = kept(model, workload, replace(layouts, offload=np.zeros_like(layouts.offload)), stages, memory)
+    return sum(
+        (getattr(whole, name) - getattr(on_device, name) for name in ("weights", "gradients", "optimizer")),
+        start=np.zeros_like(whole.weights),
     )

@@ -152,21 +152,29 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
     framework = record.notes.get("framework_config", "")
     return Workload(
-        sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record),
+        sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record, stack),
         optimizer=optimizer_of(record),
         recompute="full" if recompute == "full" else "selective" if recompute == "selective" else "none",
         states=states, moments=_moments(record), adapter=adapter,
-        fused_attention=record.text("flash_attention") != "no"
-        and record.notes.get("attention-backend") not in ("unfused", "local")
-        and record.notes.get("transformer-impl") != "local",
+        fused_attention=is_fused(record, stack),
         fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
     )  # fmt: skip
 
 
+def is_fused(record: Record, stack: Stack) -> bool:
+    """Whether attention keeps its scores out of memory."""
+    whole = ("unfused", "local")
+    if record.notes.get("attention-backend") in whole or record.notes.get("transformer-impl") in whole:
+        return False
+    said = record.text("flash_attention")
+    return said != "no" if said else stack.fused_attention
+
+
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
     """What the framework does where the row does not say."""
-    finetunes = record.notes.get("task", "pretrain") != "pretrain"
-    return "full" if finetunes and parallel.dp_shard > 1 and stack.memory.recomputes_sharded else "none"
+    tunes = record.notes.get("task", "pretrain") != "pretrain"
+    where = stack.memory.recomputes
+    return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
 
 
 def optimizer_of(record: Record) -> OptimizerName:
@@ -175,13 +183,13 @@ def optimizer_of(record: Record) -> OptimizerName:
     return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
 
 
-def precision_of(record: Record) -> Precision:
-    """What matrix products are computed in; bf16 where the row does not say.
+def precision_of(record: Record, stack: Stack) -> Precision:
+    """What matrix products are computed in; the framework's usual where the row does not say.
 
     Raises:
         ValueError: a dtype that is not known.
     """
-    text = record.text("dtype") or "bf16"
+    text = record.text("dtype") or stack.precision
     if text not in PRECISIONS:
         raise ValueError(f"dtype is {text}, expected one of {', '.join(PRECISIONS)}")
     return PRECISIONS[text]
@@ -222,7 +230,7 @@ def adapter_of(record: Record) -> Adapter | None:
     )  # fmt: skip
 
 
-def axes_of(record: Record) -> Axes:
+def axes_of(record: Record, stack: Stack) -> Axes:
     """The data-parallel column taken apart.
 
     Raises:
@@ -230,7 +238,7 @@ def axes_of(record: Record) -> Axes:
     """
     text = record.text("dp_shard_or_fsdp")
     if not text:
-        return Axes("ddp", None)
+        return Axes("fsdp" if stack.zero_stage == 3 else f"zero{stack.zero_stage}", None)
     found = re.fullmatch(r"(ddp|fsdp|fsdp_full|zero[0-3])(?::(\d+))?", text)
     if found is None:
         raise ValueError(f"dp_shard_or_fsdp is {text}, expected a form such as ddp:8, zero1:4 or fsdp_full:16")
@@ -244,10 +252,12 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
         ValueError: a size is no positive whole number.
     """
     tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
-    axes = axes_of(record)
+    axes = axes_of(record, stack)
     inner = tp * pp * cp
     usual = BIG_DEVICES if "CI_BIG" in record.notes else NODE_DEVICES
     devices = record.whole("n_gpus", inner * (axes.ranks or max(1, usual // inner)))
+    if record.notes.get("config", "").endswith(".yaml"):
+        devices = 1  # LitGPT's recipes run on one device; the column counts the machine's
     ranks = max(1, devices // inner)
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
