@@ -94,9 +94,8 @@ def test_bad_input_is_one_line(capsys, arguments, problem):
 def test_a_damaged_list_is_counted_and_its_age_is_unknown(capsys, data):
     path = data / "trainwright" / "prices" / "aws.csv"
     path.parent.mkdir(parents=True)
-    path.write_text(
-        "device,provider,kind,usd_per_device_hour,as_of\nt4,AWS,on_demand,\xb9,soon\nt4,AWS,on_demand,1.0,soon\nhalf a row\n\n\n"
-    )
+    rows = ("t4,AWS,on_demand,\xb9,soon", "t4,AWS,on_demand,1.0,soon", "half a row", "", "")
+    path.write_text("\n".join(("device,provider,kind,usd_per_device_hour,as_of", *rows)))
     assert main(["catalog", "show"]) == 0
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("aws")).split()[1:3] == ["soon", "unknown"]
