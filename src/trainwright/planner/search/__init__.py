@@ -1,0 +1,1 @@
+"""Search: the layouts, devices, counts and prices on which a run is fastest or cheapest."""

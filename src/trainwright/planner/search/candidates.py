@@ -1,0 +1,286 @@
+"""Every sensible layout of a model on so many devices, as arrays; what is left out is counted, with its reason.
+
+Stages of enumeration go from few columns to many, and each rule is applied as soon as its columns exist, so that what
+cannot be is never multiplied out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.planner.predict.collectives import Fabric
+from trainwright.planner.predict.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
+from trainwright.planner.predict.states import kept, stages_of
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
+
+MICRO_BATCH_TOKENS = 32_768
+"""Tokens of a micro batch on a device beyond which its matrix products gain nothing: their rows fill every wave."""
+CONTEXT_TOKENS = 2_048
+"""Tokens of a sequence's slice below which context parallelism sends more than it saves."""
+VIRTUAL_STAGES = (1, 2, 4)
+"""Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """A class of layouts that was left out: by which rule, why, and how many they were when the rule met them."""
+
+    rule: str
+    reason: str
+    layouts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Candidates:
+    """The layouts that are left, and the classes that are not."""
+
+    layouts: Layouts
+    pruned: tuple[Pruned, ...]
+    recomputes: int
+    """How many recomputations, least first, each layout was given, side by side."""
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, ascending."""
+    return tuple(each for each in range(1, number + 1) if number % each == 0)
+
+
+@lru_cache(maxsize=256)
+def stage_counts(model: ModelSpec) -> tuple[int, ...]:
+    """Into how many pipeline stages the blocks can be cut: evenly, or evenly when embedding and head count as one each.
+
+    The latter is how Llama 3 405B puts 126 layers on 16 ranks (arXiv 2407.21783, section 3.3.2).
+    """
+    ends = (each for each in divisors(model.layers + 2) if each <= model.layers and each > 1)
+    return tuple(sorted({*divisors(model.layers), *ends}))
+
+
+@dataclass(slots=True)
+class _Table:
+    """Rows of layouts to be, by column, and what was struck out."""
+
+    columns: dict[str, Numbers]
+    wasteful: bool = False
+    pruned: list[Pruned] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Numbers:
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def cross(self, name: str, values: Iterable[float]) -> None:
+        """Each row once with each value of a new column."""
+        column = np.asarray(tuple(values), dtype=np.float64)
+        rows = len(self)
+        self.columns = {key: np.repeat(found, len(column)) for key, found in self.columns.items()}
+        self.columns[name] = np.tile(column, rows)
+
+    def prefer(self, mask: Mask, rule: str, reason: str | Callable[[Mask], str]) -> None:
+        """Strike out the other rows unless wasteful ones are wanted."""
+        if not self.wasteful:
+            self.keep(mask, rule, reason)
+
+    def keep(self, mask: Mask, rule: str = "", reason: str | Callable[[Mask], str] = "") -> None:
+        """Strike out the other rows; without a rule they were never layouts, and are not counted."""
+        struck = int(len(mask) - mask.sum())
+        if struck and rule:
+            text = reason if isinstance(reason, str) else reason(~mask)
+            self.pruned.append(Pruned(rule=rule, reason=text, layouts=struck))
+        if struck:
+            self.columns = {key: found[mask] for key, found in self.columns.items()}
+
+
+def candidates(
+    model: ModelSpec,
+    workload: Workload,
+    devices: Sequence[int],
+    cluster: ClusterSpec,
+    stack: Stack,
+    *,
+    offload: Offload = "none",
+    wasteful: bool = False,
+) -> Candidates:
+    """Layouts for each number of ``devices`` that can run.
+
+    ``cluster`` says which links there are; it must be at least as large as the largest of ``devices``. ``wasteful``
+    keeps layouts that run, but would be bettered by others if those fitted, and those that cannot fit.
+    """
+    counts = np.asarray(devices, dtype=np.float64)
+    table = _Table({"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(offload))}, wasteful=wasteful)
+    _meshes(table, model, workload, cluster)
+    _sharding(table, model, cluster)
+    _states(table, model, workload, cluster, stack)
+    _micro_batches(table, model, workload)
+    choices = [RECOMPUTES.index(each) for each in _recomputes(table, workload)]
+    table.cross("recompute", choices)
+    return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
+
+
+def _recomputes(table: _Table, workload: Workload) -> tuple[Recompute, ...]:
+    """Least first. Selective recomputation spares attention's scores alone (Korthikanti et al., 2022)."""
+    if not workload.fused_attention:
+        return RECOMPUTES
+    reason = "selective recomputation spares attention's scores, which fused attention never writes"
+    if len(table):
+        table.pruned.append(Pruned(rule="recompute", reason=reason, layouts=len(table)))
+    return tuple(each for each in RECOMPUTES if each != "selective")
+
+
+def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> None:
+    """Columns tp, pp, cp and data (ranks that see different sequences)."""
+    domain, batch = float(Fabric.of(cluster).domain), workload.batch_sequences
+    table.cross("tp", divisors(model.kv_heads))
+    table.keep(table["devices"] % table["tp"] == 0)
+    table.keep(
+        table["tp"] <= domain, "tensor parallel",
+        lambda out: f"{_listed(table['tp'][out])} ranks leave the {_link(cluster)} domain of {domain:.0f}",
+    )  # fmt: skip
+    table.cross("pp", stage_counts(model))
+    table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)
+    table.cross("cp", (2**power for power in range(12)))
+    table.keep(table["devices"] % (table["tp"] * table["pp"] * table["cp"]) == 0)
+    table.keep(workload.sequence_tokens % table["cp"] == 0)
+    table.prefer(
+        (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]), "context parallel",
+        f"slices of {workload.sequence_tokens:,} tokens below {CONTEXT_TOKENS:,} send more than they save",
+    )  # fmt: skip
+    data = table["devices"] / (table["tp"] * table["pp"] * table["cp"])
+    table.columns["data"] = data
+    table.keep(
+        data <= batch, "data parallel",
+        lambda out: f"{_listed(data[out])} ranks have less than one of the batch's {batch:,} sequences each",
+    )  # fmt: skip
+    table.keep(
+        batch % table["data"] == 0, "data parallel",
+        lambda out: f"{batch:,} sequences cannot be divided over {_listed(table['data'][out])} ranks",
+    )  # fmt: skip
+    table.prefer(
+        batch / table["data"] >= table["pp"], "pipeline parallel",
+        "fewer micro batches than stages: the pipeline would stand idle half of the time or more",
+    )  # fmt: skip
+
+
+def _sharding(table: _Table, model: ModelSpec, cluster: ClusterSpec) -> None:
+    """Columns dp_shard, dp_replicate, zero_stage and ep.
+
+    Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all. Of ZeRO's stages 1 and 2 it is the
+    one that the schedule allows: gradients are shared as they come, unless a pipeline accumulates them.
+    """
+    domain = float(Fabric.of(cluster).domain)
+    near = 2.0 ** np.floor(np.log2(np.maximum(1.0, domain / (table["tp"] * table["cp"]))))
+    reaches = np.stack([np.ones(len(table)), near, 8 * near, np.full(len(table), np.inf)])
+    shared = np.minimum(reaches, table["data"])
+    new = np.concatenate([np.ones((1, len(table)), dtype=bool), shared[1:] > shared[:-1]]) & (
+        table["data"] % shared == 0
+    )
+    table.cross("dp_shard", range(len(reaches)))
+    table.columns["dp_shard"] = shared.T.reshape(-1)
+    table.keep(new.T.reshape(-1))
+    table.columns["dp_replicate"] = table["data"] / table["dp_shard"]
+    table.cross("zero_stage", (0, 1, 2, 3))
+    stage, lower = table["zero_stage"], np.where(table["pp"] > 1, 1, 2)
+    table.keep(np.where(table["dp_shard"] == 1, stage == 0, (stage == 3) | (stage == lower)))
+    table.cross("ep", (1,) if model.experts is None else divisors(model.experts.count))
+    table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)
+
+
+def _states(table: _Table, model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> None:
+    """Strike out where weights, gradients and the optimizer's state do not fit without a single activation.
+
+    An update needs them all at once, whatever the micro batch and the schedule are.
+    """
+    table.columns |= dict.fromkeys(("micro_batch", "virtual_stages", "recompute"), np.ones(len(table)))
+    layouts = _layouts(table, workload, stack)
+    for name in ("micro_batch", "virtual_stages", "recompute"):
+        del table.columns[name]
+    found = kept(model, workload, layouts, stages_of(model, layouts), stack.memory)
+    states = np.max(found.weights + found.gradients + found.optimizer + found.update, axis=0)
+    ratio = ((1 + stack.memory.fragmentation) * states + stack.memory.context_bytes) / cluster.device.memory_bytes
+    table.prefer(
+        ratio <= 1, "states",
+        lambda out: f"weights, gradients and optimizer state alone are {spread(ratio[out])} the memory",
+    )  # fmt: skip
+
+
+def _micro_batches(table: _Table, model: ModelSpec, workload: Workload) -> None:
+    """Columns micro_batch and virtual_stages."""
+    per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
+    table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
+    table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
+    tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
+    table.keep(
+        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS), "micro batch",
+        f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
+    )  # fmt: skip
+    count = workload.batch_sequences / (table["data"] * table["micro_batch"])
+    table.prefer(
+        count >= table["pp"], "micro batch", "leaves fewer micro batches than pipeline stages",
+    )  # fmt: skip
+    count = workload.batch_sequences / (table["data"] * table["micro_batch"])
+    table.columns["micro_batches"] = count
+    table.cross("virtual_stages", VIRTUAL_STAGES)
+    chunks = table["pp"] * table["virtual_stages"]
+    cut = np.isin(chunks, stage_counts(model))
+    whole = table["micro_batches"] % table["pp"] == 0  # Narayanan et al., 2021, section 2.2
+    table.keep((table["virtual_stages"] == 1) | ((table["pp"] > 1) & cut & whole))
+
+
+def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
+    """The rows as ``Layouts``, in the way that ``stack`` works."""
+    ones = np.ones(len(table))
+    names = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages",
+             "offload", "recompute")  # fmt: skip
+    interleaved = table["virtual_stages"] > 1
+    return Layouts(
+        **{name: table[name] for name in names},
+        sequence_parallel=ones * stack.sequence_parallel,
+        schedule=np.where(interleaved, SCHEDULES.index("interleaved"), SCHEDULES.index("1f1b")).astype(np.float64),
+        compile=ones * (stack.memory.kernels == "compiled"),
+        batch_sequences=ones * workload.batch_sequences,
+    )
+
+
+def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute]:
+    """The layout at ``place``, and its recomputation."""
+
+    def whole(name: str) -> int:
+        return int(getattr(layouts, name)[place])
+
+    degrees = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
+    plan = ParallelPlan(
+        **degrees, micro_batch_sequences=whole("micro_batch"), compile=bool(whole("compile")),
+        zero_stage=whole("zero_stage"),  # type: ignore[arg-type]  # one of the four that were enumerated
+        sequence_parallel=bool(whole("sequence_parallel")), schedule=SCHEDULES[whole("schedule")],
+        offload=OFFLOADS[whole("offload")],
+    )  # fmt: skip
+    return plan, RECOMPUTES[whole("recompute")]
+
+
+def _listed(values: Numbers) -> str:
+    """``16, 32 and 64``; the ends of a long list."""
+    found = [f"{value:,.0f}" for value in np.unique(values)]
+    if len(found) > 4:
+        return f"{found[0]} to {found[-1]}"
+    return " and ".join(filter(None, (", ".join(found[:-1]), found[-1])))
+
+
+def spread(ratios: Numbers) -> str:
+    """``1.2x to 18x``."""
+    low, high = (f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x" for value in (ratios.min(), ratios.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def _link(cluster: ClusterSpec) -> str:
+    link = cluster.node.scale_up
+    return link.name if link is not None else cluster.device.name

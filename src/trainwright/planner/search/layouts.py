@@ -1,0 +1,179 @@
+"""The fastest layouts of a model on a cluster, and why others were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.efficiency import read_efficiency
+from trainwright.planner.predict.exchange import exchange
+from trainwright.planner.predict.forecast import RUN_OUT, Forecast, forecast
+from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.planner.predict.memory import predict_memory
+from trainwright.planner.predict.step import combine, rates
+from trainwright.planner.predict.work import forward_work, peak_flops_per_s
+from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranked:
+    """A layout with its forecast: seconds of a step and their range, peak bytes of the worst device."""
+
+    parallel: ParallelPlan
+    recompute: Recompute
+    devices: int
+    fits: bool
+    step_s: float
+    low_s: float
+    high_s: float
+    memory_bytes: float
+    host_bytes: float
+    mfu: float
+    tokens_per_s_per_device: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Compared:
+    """Layouts [L] with their peak bytes.
+
+    ``step_s`` is infinite where the peak is beyond the device's memory, and where less recomputation fits too.
+    """
+
+    layouts: Layouts
+    memory_bytes: Numbers
+    step_s: Numbers
+    pruned: tuple[Pruned, ...]
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Where the peak is within the device's memory, with as little recomputation as that takes."""
+        return np.isfinite(self.step_s)
+
+    def order(self) -> NDArray[np.intp]:
+        """Places of those that fit, fastest first; of all, those nearest to fitting first, if none does."""
+        if self.fits.any():
+            return np.argsort(self.step_s, kind="stable")[: int(self.fits.sum())]
+        return np.argsort(self.memory_bytes, kind="stable")
+
+
+def compare(
+    model: ModelSpec,
+    workload: Workload,
+    devices: Sequence[int],
+    cluster: ClusterSpec,
+    stack: Stack,
+    *,
+    offload: Offload = "none",
+) -> Compared:
+    """Memory of every sensible layout, and the time of those that fit and can be the fastest.
+
+    Where none fits, those that are not sensible are tried too.
+
+    Raises:
+        RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
+    """
+    if not peak_flops_per_s(cluster.device, workload.precision):
+        raise RecipeError(
+            f"no {workload.precision} rate is known", where=cluster.device.name,
+            expected=f"one of {', '.join(sorted(cluster.device.flops_per_s)) or 'none'}",
+        )  # fmt: skip
+    sensible = candidates(model, workload, devices, cluster, stack, offload=offload)
+    found = _compared(sensible, model, workload, cluster, stack)
+    if found.fits.any():
+        return found
+    every = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
+    rest = _compared(every, model, workload, cluster, stack)
+    return Compared(
+        layouts=rest.layouts, memory_bytes=rest.memory_bytes, step_s=rest.step_s,
+        pruned=rest.pruned if rest.fits.any() else found.pruned,
+    )  # fmt: skip
+
+
+def _compared(found: Candidates, model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Compared:
+    layouts, pruned = found.layouts, found.pruned
+    if not len(layouts):
+        empty = np.zeros(0)
+        return Compared(layouts=layouts, memory_bytes=empty, step_s=empty, pruned=pruned)
+    limit = RUN_OUT * cluster.device.memory_bytes
+    memory = predict_memory(model, workload, layouts, cluster, stack).device_bytes
+    over = memory > limit
+    step_s = np.full(len(layouts), np.inf)
+    worth = np.flatnonzero(~over & ~_needless(~over, found.recomputes))
+    if len(worth):
+        step_s[worth] = step_seconds(model, workload, layouts.take(worth), cluster, stack)
+    if over.any():
+        reason = f"states fit, but the peak is {spread(memory[over] / limit)} the memory"
+        pruned = (*pruned, Pruned(rule="activations", reason=reason, layouts=int(over.sum())))
+    return Compared(layouts=layouts, memory_bytes=memory, step_s=step_s, pruned=pruned)
+
+
+def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
+    """Where less recomputation fits too, which is never slower."""
+    each = fits.reshape(-1, recomputes)
+    before: NDArray[np.int_] = np.cumsum(each, axis=1) - each
+    return np.ravel(before > 0)
+
+
+def step_seconds(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack) -> Numbers:
+    """Seconds [L] of a step: ``forecast`` without memory."""
+    work, sent = forward_work(model, workload, layouts, cluster.device), exchange(model, workload, layouts, cluster)
+    return combine(work, sent, layouts, rates(model, workload, cluster, stack, read_efficiency())).total_s
+
+
+def best_layouts(
+    model: ModelSpec,
+    workload: Workload,
+    cluster: ClusterSpec,
+    stack: Stack,
+    *,
+    count: int = 5,
+    offload: Offload = "none",
+) -> list[Ranked]:
+    """The ``count`` best layouts on all of ``cluster``: those that fit, fastest first; if none does, those nearest to it.
+
+    Empty where no layout divides model and batch over the devices; ``why_not`` says why.
+
+    Raises:
+        RecipeError: see ``compare``.
+    """
+    found = compare(model, workload, [cluster.devices], cluster, stack, offload=offload)
+    places = found.order()[:count]
+    if not len(places):
+        return []
+    return ranked(forecast(model, workload, found.layouts.take(places), cluster, stack))
+
+
+def ranked(found: Forecast) -> list[Ranked]:
+    """Each layout of a forecast by itself, in its order."""
+    rows = []
+    for place in range(len(found.layouts)):
+        parallel, recompute = parallel_plan(found.layouts, place)
+        rows.append(
+            Ranked(
+                parallel=parallel, recompute=recompute, devices=int(found.layouts.devices[place]),
+                fits=bool(found.fits[place]), step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
+                high_s=float(found.high_s[place]), memory_bytes=float(found.memory.device_bytes[place]),
+                host_bytes=float(found.memory.host_bytes[place]), mfu=float(found.mfu[place]),
+                tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def why_not(
+    model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack, *, offload: Offload = "none"
+) -> tuple[Pruned, ...]:
+    """The classes of layouts on ``cluster`` that were left out, each with its reason and how many they are.
+
+    Raises:
+        RecipeError: see ``compare``.
+    """
+    return compare(model, workload, [cluster.devices], cluster, stack, offload=offload).pruned
