@@ -30,10 +30,13 @@ class StackTime:
     spread: float = 0.2
 
 
-Kernels = Literal["eager", "fused", "compiled"]
-"""How operations between matrix products are run, which says what they keep for the backward pass. ``eager``: one
-kernel for each line of a model's code, norms in fp32; ``fused``: hand-written norms, activations, attention and dropout
-(Transformer Engine, Apex); ``compiled``: fused by a compiler, which keeps products' results and computes the rest again."""
+Kernels = Literal["eager", "fused", "compiled", "own"]
+"""How operations between matrix products are run, which says what they keep for the backward pass.
+
+``eager``: one kernel for each line of a model's code, norms in fp32. ``fused``: hand-written norms, activations,
+attention and dropout (Transformer Engine, Apex). ``compiled``: fused by a compiler, which keeps products' results and
+computes the rest again. ``own``: this project's modules, counted tensor by tensor.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +61,7 @@ class StackMemory:
     flat_gradients: bool = False
     """Gradients live in one buffer all the time; else they are freed after the update."""
     reduced_gradients: bool = False
-    """With ``mixed`` states bf16's gradients stay in bf16; else they are accumulated in fp32. fp16's always stay fp16."""
+    """With ``mixed`` states bf16's gradients stay in bf16; else they are accumulated in fp32. fp16's stay in fp16."""
     master_gradients: bool = False
     """Both kinds of gradients are kept: beside reduced ones an fp32 copy of the rank's share, beside fp32 ones those in
     bf16 that they are accumulated from (DeepSpeed)."""

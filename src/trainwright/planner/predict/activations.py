@@ -4,29 +4,32 @@ Legend: T tokens of a micro batch on one rank, h width, q and k sizes of all que
 width, a heads, s keys that a query sees, e bytes of an element. ``wide`` tensors have the width and are divided by
 tensor parallelism with sequence parallelism only; ``inner`` ones (heads, feed-forward) are always divided by it.
 
-With ``fused`` kernels, dropout, no gate and whole scores, the sum is s b h (34 + 5 a s / h), equations 1 and 2 of
-Korthikanti et al. (2022, arXiv 2205.05198).
+With ``fused`` kernels, dropout, no gate and whole scores the sum is s b h (34 + 5 a s / h): equation 1 of Korthikanti
+et al. (2022, arXiv 2205.05198); with tensor parallelism equation 2 and, with sequence parallelism, 4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.states import element_bytes, expert_tp
-from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import StackMemory
-from trainwright.spec.workload import Workload
+from trainwright.planner import activations as own
+from trainwright.planner.predict.layouts import Numbers
+from trainwright.planner.predict.states import Case, expert_tp
 
-EXPERT_IMBALANCE = 1.0
-"""The busiest expert-parallel rank's tokens over the mean, with a balancing loss."""
+EXPERT_IMBALANCE = 1.25
+"""The busiest rank's tokens over the mean: the usual capacity factor (Fedus et al., 2021, arXiv 2101.03961, section
+2.2), which loads balanced by a loss come near to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """Bytes for each token: of the width, gathered (inputs of divided products), of heads and feed-forward, of scores."""
+    """Bytes for each token.
+
+    ``gathered`` are inputs of divided products, which some stacks keep whole; ``scores`` are divided by context
+    parallelism once more; ``copied`` are tokens sent to experts, ``copied_inner`` what is inside of those.
+    """
 
     wide: float = 0.0
     gathered: float = 0.0
@@ -36,142 +39,179 @@ class Part:
     copied_inner: float = 0.0
 
 
-def norm_part(model: ModelSpec, size: float, memory: StackMemory, *, trained: bool) -> Part:
+def micro_tokens(case: Case) -> Numbers:
+    """Tokens [L] of one micro batch on one rank: sequences x length / cp."""
+    return case.layouts.micro_batch * case.workload.sequence_tokens / case.layouts.cp
+
+
+def wide_tokens(case: Case) -> Numbers:
+    """The same where a tensor has the width: divided by tensor parallelism with sequence parallelism."""
+    return micro_tokens(case) / np.where(case.layouts.sequence_parallel > 0, case.layouts.tp, 1.0)
+
+
+def keeps_inputs(case: Case) -> bool:
+    """Whether a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
+    adapter = case.adapter
+    return adapter is None or (case.memory.quantised_inputs and adapter.frozen in ("nf4", "int8"))
+
+
+def adapter_inputs(case: Case, inputs: dict[str, float]) -> float:
+    """Bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
+    targets = () if case.adapter is None else case.adapter.targets
+    return case.memory.adapter_input_bytes * sum(inputs[name] for name in targets if name in inputs)
+
+
+def mask_bytes(case: Case) -> float:
+    """Bytes of a dropout mask's element; layers with a gate drop nothing out."""
+    return 1.0 if case.memory.dropout and not case.model.gated else 0.0
+
+
+def norm_part(case: Case) -> Part:
     """A norm before a product: its input, and its result, which the product keeps.
 
     Eager RMSNorm keeps its input in fp32, and where its weight is trained the normalised input too; compiled code keeps
     the input alone and computes the result again.
     """
-    if memory.kernels == "compiled":
-        return Part(wide=size * model.width)
-    eager_rms = memory.kernels == "eager" and model.norm == "rmsnorm"
-    own = (4.0 + (size if trained else 0.0)) if eager_rms else size
-    return Part(wide=own * model.width, gathered=size * model.width if trained else 0.0)
+    size, width = case.element_bytes, case.model.width
+    if case.memory.kernels == "compiled":
+        return Part(wide=size * width)
+    eager = case.memory.kernels == "eager" and case.model.norm == "rmsnorm"
+    trained = size if keeps_inputs(case) else 0.0
+    return Part(wide=(4.0 + trained if eager else size) * width, gathered=trained * width)
 
 
-def keeps_inputs(workload: Workload, memory: StackMemory) -> bool:
-    """Whether a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
-    adapter = workload.adapter
-    return adapter is None or (memory.quantised_inputs and adapter.frozen in ("nf4", "int8"))
-
-
-def attention_part(model: ModelSpec, workload: Workload, memory: StackMemory) -> Part:
-    """Queries, keys, values, mixed values; a statistic for each row, or whole scores; a mask of dropout.
-
-    Whole scores: probabilities, and with dropout their mask and the dropped ones; eager code has them in fp32 too.
-    """
-    size = element_bytes(workload)
-    trained = workload.adapter is None
-    queries = model.heads * model.score_size
-    mixed = model.heads * model.value_size
+def attention_part(case: Case) -> Part:
+    """Queries, keys, values, mixed values; a statistic for each row, or whole scores; a mask of dropout."""
+    model, size = case.model, case.element_bytes
+    queries, mixed = model.heads * model.score_size, model.heads * model.value_size
+    wide = mask_bytes(case) * model.width
+    wide += adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width, "output": mixed})
     if model.latent is None:
-        keys = (model.heads if memory.repeats_keys else model.kv_heads) * model.head_size
-        projected = size * (queries + 2 * keys)
+        keys = (model.heads if case.memory.repeats_keys else model.kv_heads) * model.head_size
+        projected = queries + 2 * keys
     else:
+        # Latents and their norms are narrow, and whole on every rank; keys and values are made for every head.
         latent = model.latent
-        narrow = latent.kv_rank + latent.rope_size + (latent.query_rank or 0)
-        # Latents and their norms are narrow and whole on every rank; keys and values are made for every head.
-        projected = size * (queries + model.heads * (model.score_size + model.value_size))
-    wide = (2 * size * narrow) if model.latent is not None else 0.0
-    masks = dropout_bytes(model, memory)
-    if workload.fused_attention:
-        statistic, scores = 4.0 * model.heads, 0.0
-    else:
-        statistic = 0.0
-        # Eager softmax works in fp32, and what it drops out is cast to the products' dtype.
-        one = 4.0 if memory.kernels == "eager" else size
-        dropped = 1.0 + one if masks else 0.0
-        cast = size if memory.kernels == "eager" and size < 4 else 0.0
-        scores = model.heads * (one + dropped + cast) * workload.sequence_tokens
-    adapters = 0.0
-    if not trained and workload.adapter is not None:
-        inputs = {"query": model.width, "key": model.width, "value": model.width, "output": mixed}
-        adapters = sum(memory.adapter_input_bytes * inputs[name] for name in workload.adapter.targets if name in inputs)
-    return Part(
-        wide=wide + masks * model.width + adapters, inner=projected + size * mixed + statistic, scores=scores
-    )
+        wide += 2 * size * (latent.kv_rank + latent.rope_size + (latent.query_rank or 0))
+        projected = queries + model.heads * (model.score_size + model.value_size)
+    scores = 0.0 if case.workload.fused_attention else score_bytes(case) * model.heads * case.workload.sequence_tokens
+    statistic = 4.0 * model.heads if case.workload.fused_attention else 0.0
+    return Part(wide=wide, inner=size * (projected + mixed) + statistic, scores=scores)
 
 
-def dropout_bytes(model: ModelSpec, memory: StackMemory) -> float:
-    """Bytes of a mask's element; layers with a gate drop nothing out."""
-    return 1.0 if memory.dropout and not model.gated else 0.0
+def score_bytes(case: Case) -> float:
+    """Bytes of one whole score: its probability, and with dropout its mask and what is left of it.
+
+    Eager softmax works in fp32, and its result is cast to the products' dtype.
+    """
+    size, eager = case.element_bytes, case.memory.kernels == "eager"
+    one = 4.0 if eager else size
+    dropped = 1.0 + one if mask_bytes(case) else 0.0
+    return one + dropped + (size if eager and size < 4 else 0.0)
 
 
-def network_part(model: ModelSpec, width: float, workload: Workload, memory: StackMemory) -> Part:
+def network_part(case: Case, width: float) -> Part:
     """A feed-forward of ``width``: gate and up, or up alone, what comes of them, and a mask of dropout.
 
     Gated: eager code keeps silu(gate) besides; compiled code keeps the products' results alone. The last product's
-    input is kept where its weight is trained.
+    input is kept where its weight is trained or adapted.
     """
-    size = element_bytes(workload)
-    adapted = () if workload.adapter is None else workload.adapter.targets
-    keeps_input = keeps_inputs(workload, memory) or "down" in adapted
-    tensors = 2.0 if model.gated else 1.0
-    if memory.kernels == "eager" and model.gated:
-        tensors += 1.0
-    if memory.kernels != "compiled" and keeps_input:
-        tensors += 1.0
-    adapters = sum(memory.adapter_input_bytes * model.width for name in adapted if name in ("up", "gate"))
-    adapters_inner = memory.adapter_input_bytes * width if "down" in adapted else 0.0
+    eager, compiled = case.memory.kernels == "eager", case.memory.kernels == "compiled"
+    adapted = case.adapter is not None and "down" in case.adapter.targets
+    tensors = (2.0 + eager) if case.model.gated else 1.0
+    tensors += not compiled and (keeps_inputs(case) or adapted)
+    width_of_gate = adapter_inputs(case, {"up": case.model.width, "gate": case.model.width})
     return Part(
-        wide=dropout_bytes(model, memory) * model.width + adapters, inner=tensors * size * width + adapters_inner
+        wide=mask_bytes(case) * case.model.width + width_of_gate,
+        inner=tensors * case.element_bytes * width + adapter_inputs(case, {"down": width}),
     )
 
 
-def mixture_part(model: ModelSpec, workload: Workload, memory: StackMemory) -> Part:
-    """Experts: each token's copies before and behind them, and their networks; the router's probabilities in fp32.
+def mixture_part(case: Case) -> Part:
+    """Experts: each token's copies before and behind them, and their networks; the router's two fp32 rows.
 
     Experts are divided over ranks with their tokens, so that a rank works on as many copies as it sends.
     """
-    experts = model.experts
+    experts = case.model.experts
     if experts is None:
         return Part()
-    size = element_bytes(workload)
-    network = network_part(model, experts.ffn_width, workload, memory)
     copies = experts.active * EXPERT_IMBALANCE
-    shared = network_part(model, experts.shared_ffn_width, workload, memory) if experts.shared_ffn_width else Part()
     return Part(
-        wide=8.0 * experts.count, inner=shared.inner,
-        copied=copies * 2 * size * model.width, copied_inner=copies * network.inner,
-    )  # fmt: skip
-
-
-def layer_bytes(
-    model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory, *, mixture: bool
-) -> dict[str, Numbers]:
-    """Bytes [L] that one layer keeps, without recomputation: ``norms``, ``attention``, ``scores``, ``feed_forward``."""
-    norm = norm_part(model, element_bytes(workload), memory, trained=keeps_inputs(workload, memory))
-    attention = attention_part(model, workload, memory)
-    feed_forward = (
-        mixture_part(model, workload, memory) if mixture else network_part(model, model.ffn_width, workload, memory)
+        wide=2 * 4.0 * experts.count,
+        inner=network_part(case, experts.shared_ffn_width).inner if experts.shared_ffn_width else 0.0,
+        copied=copies * 2 * case.element_bytes * case.model.width,
+        copied_inner=copies * network_part(case, experts.ffn_width).inner,
     )
-    tokens = micro_tokens(workload, layouts)
-    wide = tokens / np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+
+
+def layer_bytes(case: Case, *, mixture: bool) -> dict[str, Numbers]:
+    """Bytes [L] that one layer keeps without recomputation: ``norms``, ``attention``, ``scores``, ``feed_forward``.
+
+    Selective recomputation makes scores again (Korthikanti et al., section 5).
+    """
+    layouts = case.layouts
+    norm, attention = norm_part(case), attention_part(case)
+    network = mixture_part(case) if mixture else network_part(case, case.model.ffn_width)
+    tokens, wide = micro_tokens(case), wide_tokens(case)
     inner = tokens / layouts.tp
-    scores = attention.scores * inner / layouts.cp
     # Ranks that share an expert's matrices gather each other's tokens for it.
-    copied = feed_forward.copied * expert_tp(model, layouts) + feed_forward.copied_inner
+    copied = network.copied * expert_tp(case.model, layouts) + network.copied_inner
     return {
-        "norms": 2 * norm.wide * wide + 2 * norm.gathered * (tokens if memory.saves_gathered else wide),
+        "norms": 2 * norm.wide * wide + 2 * norm.gathered * (tokens if case.memory.saves_gathered else wide),
         "attention": attention.wide * wide + attention.inner * inner,
-        "scores": np.where(layouts.has("recompute", "selective"), 0.0, 1.0) * scores,
-        "feed_forward": feed_forward.wide * wide + (feed_forward.inner + copied) * inner,
+        "scores": np.where(layouts.has("recompute", "selective"), 0.0, attention.scores) * inner / layouts.cp,
+        "feed_forward": network.wide * wide + (network.inner + copied) * inner,
     }
 
 
-def micro_tokens(workload: Workload, layouts: Layouts) -> Numbers:
-    """Tokens of one micro batch on one rank."""
-    return layouts.micro_batch * workload.sequence_tokens / layouts.cp
+def block_bytes(case: Case, *, mixture: bool) -> Numbers:
+    """Bytes [L] that one layer keeps in all, by the kernels that the layout's ``compile`` says."""
+    if case.memory.kernels == "own" and not mixture and case.model.latent is None:
+        return own_bytes(case).block / case.layouts.tp
+    eager = replace(case, memory=replace(case.memory, kernels="eager")) if case.memory.kernels == "own" else case
+    compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
+    plain = np.add.reduce(list(layer_bytes(eager, mixture=mixture).values()))
+    fused = np.add.reduce(list(layer_bytes(compiled, mixture=mixture).values()))
+    return case.memory.activations * np.where(case.layouts.compile > 0, fused, plain)
 
 
-def transient_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, *, mixture: bool) -> Numbers:
-    """Gradients [L] alive while a block's feed-forward goes backward: of the product, gate and up, and twice the width;
-    or of whole scores where they are larger."""
-    size = element_bytes(workload)
-    experts = model.experts
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Own:
+    """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss."""
+
+    block: Numbers
+    beside: Numbers
+    loss: Numbers
+
+
+def own_bytes(case: Case) -> Own:
+    """This trainer's modules, counted tensor by tensor (``planner.activations``), once for each size of micro batch."""
+    layouts, workload, model = case.layouts, case.workload, case.model
+    pairs = np.stack([layouts.micro_batch, layouts.compile])
+    distinct, places = np.unique(pairs, axis=1, return_inverse=True)
+    found = []
+    for sequences, compiled in distinct.T:
+        batch = own.MicroBatch(
+            sequences=int(sequences), sequence_tokens=workload.sequence_tokens,
+            dtype="fp32" if case.element_bytes == 4 else "bf16", device_kind="cuda",
+            document_masking=workload.document_masking, compiled=bool(compiled),
+        )  # fmt: skip
+        block = own.block_bytes(model, batch)
+        beside = own.saved_bytes(model, batch) - model.layers * block
+        found.append((block, beside, own.loss_bytes(model, batch)))
+    block_, beside_, loss_ = np.asarray(found, dtype=np.float64).T[:, places.reshape(-1)] / layouts.cp
+    return Own(block=block_, beside=beside_, loss=loss_)
+
+
+def transient_bytes(case: Case, *, mixture: bool) -> Numbers:
+    """Gradients [L] alive while a block's feed-forward goes backward.
+
+    Of the last product's input, gate and up, and of two tensors of the width; or of whole scores where those are
+    larger.
+    """
+    model, size, experts = case.model, case.element_bytes, case.model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
-    tokens = micro_tokens(workload, layouts)
-    divided = tokens / layouts.tp
-    network = (3.0 if model.gated else 2.0) * size * width * divided + 2 * size * model.width * tokens
-    scores = 0.0 if workload.fused_attention else 2 * size * model.heads * workload.sequence_tokens
-    return np.maximum(network, scores * tokens / layouts.tp / layouts.cp)
+    tokens = micro_tokens(case)
+    network = (3.0 if model.gated else 2.0) * size * width * tokens / case.layouts.tp + 2 * size * model.width * tokens
+    scores = 0.0 if case.workload.fused_attention else 2 * size * model.heads * case.workload.sequence_tokens
+    return np.maximum(network, scores * tokens / case.layouts.tp / case.layouts.cp)

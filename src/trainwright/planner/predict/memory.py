@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.moments import bucket_bytes, moments_of, pass_bytes
-from trainwright.planner.predict.states import kept, offloaded_bytes, stages_of
+from trainwright.planner.predict.states import case_of, kept, offloaded_bytes
 from trainwright.spec.device import ClusterSpec, DeviceSpec
 from trainwright.spec.measures import MemoryUse
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import MemoryKind, Stack, StackMemory
+from trainwright.spec.stack import MemoryKind, Stack
 from trainwright.spec.workload import Workload
 
 Stage = Literal["worst", "first", "last"]
@@ -58,13 +58,13 @@ class MemoryTable:
 
     @property
     def allocated_bytes(self) -> Numbers:
-        """torch's peak of allocated bytes."""
+        """Peak of torch's allocated bytes."""
         named = (self.weights, self.gradients, self.optimizer, self.activations, self.logits)
-        return np.add.reduce(named) + self.communication + self.workspace
+        return np.asarray(np.add.reduce(named) + self.communication + self.workspace)
 
     @property
     def reserved_bytes(self) -> Numbers:
-        """torch's peak of reserved bytes."""
+        """Peak of torch's reserved bytes."""
         return self.allocated_bytes + self.reserved_unused
 
     @property
@@ -115,9 +115,9 @@ def predict_memory(
 ) -> MemoryTable:
     """Peak memory of one device of each layout."""
     memory = stack.memory
-    stages = stages_of(model, layouts)
-    states = kept(model, workload, layouts, stages, memory)
-    moments = moments_of(model, workload, layouts, stages, states, memory)
+    case = case_of(model, workload, layouts, memory)
+    states = kept(case)
+    moments = moments_of(case, states)
     totals = np.stack([moment.total for moment in moments])
     which = np.argmax(totals, axis=0)
     peak = np.max(totals, axis=0) + states.weights + states.optimizer
@@ -125,7 +125,7 @@ def predict_memory(
 
     def here(values: Numbers) -> Numbers:
         """Of [2, L] the stage's."""
-        return np.take_along_axis(values, at[None], axis=0)[0]
+        return np.asarray(np.take_along_axis(values, at[None], axis=0)[0])
 
     def then(name: str) -> Numbers:
         """Of every moment's class the worst moment's, on that stage."""
@@ -134,11 +134,11 @@ def predict_memory(
 
     parts = {name: then(name) for name in ("gradients", "activations", "logits")}
     parts["weights"], parts["optimizer"] = here(states.weights), here(states.optimizer)
-    parts["communication"] = then("communication") + here(bucket_bytes(workload, layouts, stages, states, memory))
+    parts["communication"] = then("communication") + here(bucket_bytes(case, states))
     parts["workspace"] = then("workspace") + memory.workspace_bytes + library_bytes(model, cluster.device)
     allocated = np.add.reduce(list(parts.values()))
-    step = pass_bytes(model, workload, layouts, stages, memory)
-    idle = here(np.where(which == 0, step.block + step.transient, step.logits))
+    step = pass_bytes(case)
+    idle = here(np.where(which == 0, step.inside, step.logits))
     one = np.ones_like(allocated)
     return MemoryTable(
         **parts,
@@ -146,13 +146,13 @@ def predict_memory(
         context=memory.context_bytes * one,
         spread=memory.spread * one,
         last_stage=(at == 1) & (layouts.pp > 1),
-        moment=here(which),
-        host_bytes=here(offloaded_bytes(model, workload, layouts, stages, memory)) * cluster.node.devices,
+        moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
+        host_bytes=here(offloaded_bytes(case)) * cluster.node.devices,
     )
 
 
 def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
-    """cuBLAS's workspace: 32 MiB from compute capability 9.0 on, 8 MiB before (cuBLAS manual, "workspaces").
+    """Workspace of cuBLAS: 32 MiB from compute capability 9.0 on, 8 MiB before (cuBLAS manual, "workspaces").
 
     Grouped products of experts run on four more streams with a workspace each (Transformer Engine).
     """

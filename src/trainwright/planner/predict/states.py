@@ -1,7 +1,7 @@
 """Bytes that outlive a pass: weights, gradients, the optimizer's state, frozen weights; on the first and last stage.
 
-Arrays have the shape [2, L]: the first and the last pipeline stage of each of L layouts. One of them is worst: the first
-holds the embedding and most micro batches in flight, the last the head and the logits.
+Arrays have the shape [2, L]: the first and the last pipeline stage of each of L layouts. One of them is the worst: the
+first holds the embedding and most micro batches in flight, the last the head and the logits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int
 """Bytes of one frozen element. nf4: four bits, and one fp32 scale for 64 of them (Dettmers et al., 2023, arXiv
 2305.14314, section 3); int4: GPTQ's groups of 128 with a 16-bit scale and a packed zero point."""
 NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
-"""nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (section 3, "double quantization")."""
+"""nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
 MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 """int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
+FP8_COPY_BYTES = 2.0
+"""fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +79,6 @@ class Stages:
     """Parameters of one rank but for its experts, tensor parallelism divided out."""
     experts: Numbers
     """Parameters of one rank's experts."""
-    expert_tp: Numbers
-    """Ranks that share one expert's matrices."""
     tables: Numbers
     """Of ``dense``, embedding and head."""
     layer: Numbers
@@ -93,8 +93,51 @@ class Stages:
         return self.dense + self.experts
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Case:
+    """One prediction's question: what every function of memory takes."""
+
+    model: ModelSpec
+    workload: Workload
+    layouts: Layouts
+    memory: StackMemory
+    stages: Stages
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Adapters on frozen weights."""
+        return self.workload.adapter
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an activation, and of a weight as it enters a product; fp8's products keep both in bf16."""
+        return 4.0 if self.workload.precision in ("fp32", "tf32") else 2.0
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Bytes of a block's weight where it is gathered: frozen ones as they are kept."""
+        if self.adapter is None:
+            return self.element_bytes
+        if self.adapter.frozen == "nf4" and self.memory.double_quantised:
+            return NF4_DOUBLE_BYTES
+        return FROZEN_BYTES[self.adapter.frozen]
+
+    @property
+    def sharded(self) -> Numbers:
+        """Where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
+        ranks = self.layouts.dp_shard * self.layouts.cp
+        return np.where((self.layouts.zero_stage >= 3) & (ranks > 1), 1.0, 0.0)
+
+
+def case_of(model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory) -> Case:
+    """The question with its stages counted."""
+    return Case(
+        model=model, workload=workload, layouts=layouts, memory=memory, stages=stages_of(model, layouts)
+    )  # fmt: skip
+
+
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
-    """The first and last stage of each layout."""
+    """The first and last stage of each layout; layers are divided evenly, rounded up."""
     size = sizes(model)
     single = np.where(layouts.pp == 1, 1.0, 0.0)
     each = np.ceil(model.layers / layouts.pp)
@@ -115,7 +158,6 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
         moe_layers=moe_layers,
         dense=layers * attention + dense_layers * feed_forward + moe_layers * mixture + tables,
         experts=moe_layers * experts,
-        expert_tp=expert_tp(model, layouts),
         tables=tables,
         layer=attention + np.maximum((dense_layers > 0) * feed_forward, (moe_layers > 0) * (mixture + experts)),
         has_head=last * model.makes_logits,
@@ -124,11 +166,15 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
 
 
 def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
-    """Ranks that share one expert's matrices: as many as tensor parallelism has, if data and tensor parallelism have
-    enough ranks for that beside the division of experts. Experts narrower than the model are not divided."""
+    """Ranks that share one expert's matrices.
+
+    As many as tensor parallelism has, if data and tensor parallelism have enough ranks for that beside the division of
+    experts. Experts narrower than the model are not divided.
+    """
     if model.experts is None or model.experts.ffn_width < model.width:
         return np.ones_like(layouts.tp)
-    return np.clip(np.floor(layouts.data_parallel * layouts.cp * layouts.tp / layouts.ep), 1.0, layouts.tp)
+    ranks = layouts.data_parallel * layouts.cp * layouts.tp
+    return np.clip(np.floor(ranks / layouts.ep), 1.0, layouts.tp)
 
 
 def passes_in_flight(layouts: Layouts) -> Numbers:
@@ -157,39 +203,38 @@ class StateBytes:
     update: float
 
 
-def element_bytes(workload: Workload) -> float:
-    """Bytes of an activation and of a weight as it enters a product; fp8 products keep both in bf16."""
-    return 4.0 if workload.precision in ("fp32", "tf32") else 2.0
-
-
-def state_bytes(model: ModelSpec, workload: Workload, memory: StackMemory) -> StateBytes:
+def state_bytes(case: Case) -> StateBytes:
     """Bytes for each parameter by ``Workload.states``.
 
-    ``mixed`` keeps bf16's gradients in fp32, fp16's in fp16 (Megatron-LM's ``accumulate_allreduce_grads_in_fp32``
-    follows bf16), and an fp32 master copy.
+    ``mixed`` keeps an fp32 master copy; its gradients are fp32 beside bf16 and fp16 beside fp16 (Megatron-LM's
+    ``accumulate_allreduce_grads_in_fp32`` follows bf16), unless the stack keeps both.
     """
-    size = element_bytes(workload)
+    workload, memory, size = case.workload, case.memory, case.element_bytes
+    mixed = workload.states == "mixed" and size < 4
     full = size if workload.states == "pure" else 4.0
+    weight = size if mixed else full
+    if workload.precision == "fp8" and memory.kernels == "fused":
+        weight += FP8_COPY_BYTES
+    reduced = mixed and (memory.reduced_gradients or workload.precision == "fp16")
+    gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
+    if mixed and memory.master_gradients:
+        gradient, master = (gradient, master + 4.0) if reduced else (gradient + size, master)
     moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
-    master = 4.0 if workload.states == "mixed" and size < 4 else 0.0
-    reduced = workload.states == "mixed" and (memory.reduced_gradients or workload.precision == "fp16")
-    gradient = size if reduced else full
-    if workload.states == "mixed" and memory.master_gradients:
-        master, gradient = (master + 4.0, gradient) if reduced else (master, gradient + size)
     return StateBytes(
-        weight=size if workload.states == "mixed" else full,
+        weight=weight,
         gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(model, workload),
+        optimizer=master + moment * moments_per_parameter(case.model, workload),
         update=full * memory.update_copies,
     )
 
 
 def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
-    """AdamW: two. SGD with momentum: one. Adafactor: a row and a column for each matrix, nothing here. Muon: one for the
-    blocks' matrices, AdamW's two for the rest."""
+    """AdamW: two. SGD with momentum: one. Adafactor: a row and a column for each matrix, next to nothing.
+
+    Muon: one for the blocks' matrices, AdamW's two for the rest.
+    """
     if workload.optimizer == "muon":
-        counts = parameter_counts(model)
-        return 2.0 - block_matrix_parameters(model) / sum(counts.values())
+        return 2.0 - block_matrix_parameters(model) / sum(parameter_counts(model).values())
     return {"adamw": 2.0, "sgd": 1.0, "adafactor": 0.0}[workload.optimizer]
 
 
@@ -206,79 +251,80 @@ def adapter_parameters(model: ModelSpec, adapter: Adapter) -> float:
     )
 
 
-def frozen_bytes(adapter: Adapter, memory: StackMemory) -> float:
-    """Bytes of one frozen element of a block."""
-    return NF4_DOUBLE_BYTES if adapter.frozen == "nf4" and memory.double_quantised else FROZEN_BYTES[adapter.frozen]
-
-
-def sharded(stages: Stages, layouts: Layouts, *, from_stage: int) -> Numbers:
+def shared(case: Case, *, from_stage: int) -> Numbers:
     """Parameters that one rank keeps where ranks share them from ZeRO stage ``from_stage`` on.
 
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """
+    layouts, stages = case.layouts, case.stages
     ranks = layouts.dp_shard * layouts.cp
-    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * stages.expert_tp))
+    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
     divides = layouts.zero_stage >= from_stage
     return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Kept:
-    """Bytes [2, L] of what stays: ``gradients`` are those of one whole pass."""
+    """Bytes [2, L] of what stays: ``gradients`` are those of one whole pass, ``update`` the update's temporaries."""
 
     weights: Numbers
     gradients: Numbers
     optimizer: Numbers
     update: Numbers
-    """Temporaries of the update."""
 
 
-def kept(model: ModelSpec, workload: Workload, layouts: Layouts, stages: Stages, memory: StackMemory) -> Kept:
+def kept(case: Case) -> Kept:
     """Weights, gradients and optimizer's state of one rank.
 
     With offload ``optimizer`` the state lives in host memory, with ``all`` weights and gradients too, but for what is
     gathered.
     """
-    if workload.adapter is not None:
-        return _kept_with_adapter(model, workload.adapter, layouts, stages, memory, element_bytes(workload))
-    each = state_bytes(model, workload, memory)
-    states = sharded(stages, layouts, from_stage=1)
-    on_device = np.where(layouts.has("offload", "none"), 1.0, 0.0)
-    never = np.where(layouts.has("offload", "all"), 0.0, 1.0)
+    whole = _kept_anywhere(case)
+    stays = np.where(case.layouts.has("offload", "none"), 1.0, 0.0)
+    never = np.where(case.layouts.has("offload", "all"), 0.0, 1.0)
     return Kept(
-        weights=each.weight * sharded(stages, layouts, from_stage=3) * never,
-        gradients=each.gradient * sharded(stages, layouts, from_stage=2) * never,
-        optimizer=each.optimizer * states * on_device,
-        update=each.update * states * on_device,
+        weights=whole.weights * never,
+        gradients=whole.gradients * never,
+        optimizer=whole.optimizer * stays,
+        update=whole.update * stays,
     )
 
 
-def _kept_with_adapter(
-    model: ModelSpec, adapter: Adapter, layouts: Layouts, stages: Stages, memory: StackMemory, size: float
-) -> Kept:
-    """Frozen weights, tables in the compute dtype; the adapters' own with AdamW's two moments."""
-    whole = sharded(stages, layouts, from_stage=3)
-    tables = stages.tables * whole / (stages.dense + stages.experts)
-    trained = adapter_parameters(model, adapter) / (layouts.tp * layouts.pp)
-    trained = trained / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0) * np.ones_like(whole)
-    on_device = np.where(layouts.has("offload", "none"), 1.0, 0.0)
-    never = np.where(layouts.has("offload", "all"), 0.0, 1.0)
-    frozen = (whole - tables) * frozen_bytes(adapter, memory) + tables * size
+def _kept_anywhere(case: Case) -> Kept:
+    if case.adapter is not None:
+        return _kept_with_adapter(case, case.adapter)
+    each = state_bytes(case)
+    states = shared(case, from_stage=1)
     return Kept(
-        weights=(frozen + memory.adapter_bytes * trained) * never,
-        gradients=memory.adapter_bytes * trained * never,
-        optimizer=2 * memory.adapter_bytes * trained * on_device,
-        update=memory.adapter_bytes * memory.update_copies * trained * on_device,
+        weights=each.weight * shared(case, from_stage=3),
+        gradients=each.gradient * shared(case, from_stage=2),
+        optimizer=each.optimizer * states,
+        update=each.update * states,
     )
 
 
-def offloaded_bytes(
-    model: ModelSpec, workload: Workload, layouts: Layouts, stages: Stages, memory: StackMemory
-) -> Numbers:
+def _kept_with_adapter(case: Case, adapter: Adapter) -> Kept:
+    """Frozen weights, tables in the compute dtype; the adapters' own weights with AdamW's two moments."""
+    layouts, stages = case.layouts, case.stages
+    whole = shared(case, from_stage=3)
+    tables = stages.tables * whole / stages.total
+    trained = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
+    trained = trained / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0)
+    own = case.memory.adapter_bytes * trained * np.ones_like(whole)
+    return Kept(
+        weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + own,
+        gradients=own,
+        optimizer=2 * own,
+        update=case.memory.update_copies * own,
+    )
+
+
+def offloaded_bytes(case: Case) -> Numbers:
     """Bytes [2, L] that offload moves from one device to host memory."""
-    on_device = kept(model, workload, layouts, stages, memory)
-    whole = kept(model, workload, replace(layouts, offload=np.zeros_like(layouts.offload)), stages, memory)
-    return sum(
-        (getattr(whole, name) - getattr(on_device, name) for name in ("weights", "gradients", "optimizer")),
-        start=np.zeros_like(whole.weights),
+    none = replace(case, layouts=replace(case.layouts, offload=np.zeros_like(case.layouts.offload)))
+    here, everywhere = kept(case), kept(none)
+    return (
+        (everywhere.weights - here.weights)
+        + (everywhere.gradients - here.gradients)
+        + (everywhere.optimizer - here.optimizer)
     )
