@@ -149,7 +149,7 @@ def token_bytes(model: ModelSpec, workload: Workload) -> float:
 
 def _write_bytes_per_s(found: Forecast, cluster: ClusterSpec) -> Numbers:
     """All nodes of one replica write together."""
-    nodes = np.maximum(1.0, np.floor(cluster.nodes / found.layouts.dp_replicate))
+    nodes = np.maximum(1.0, np.floor(found.layouts.devices / cluster.node.devices / found.layouts.dp_replicate))
     return np.asarray(nodes * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S))
 
 
