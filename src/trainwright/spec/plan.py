@@ -11,7 +11,8 @@ from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
-Origin = Literal["catalog", "probed", "ledger", "default", "recipe"]
+Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
+Fit = Literal["fits", "uncertain", "does not fit"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,11 +36,43 @@ class Assumption:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """What a run on a cluster asks of everything but its devices; None is unknown.
+
+    ``host_memory_bytes`` is one node's; ``checkpoint_write_s`` one checkpoint's; ``loader_bytes_per_s``,
+    ``disk_bytes``, ``power_w``, ``kwh`` (building included) and ``device_hours`` are the whole cluster's.
+    """
+
+    host_memory_bytes: float
+    host_memory_available_bytes: float | None
+    checkpoint_bytes: float
+    checkpoint_write_s: float
+    checkpoint_write_bytes_per_s: float
+    checkpoint_interval_s: float
+    loader_bytes_per_s: float
+    disk_bytes: float
+    device_hours: float
+    interruptions: float
+    power_w: float | None = None
+    kwh: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """A part of a step by the kind of work: what the step would be shorter by without it."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
     """The planner's answer for one model, workload, cluster and layout.
 
     ``phases`` are those of one training step; ``run_phases`` those of the whole run, including evaluation,
-    checkpoints and start-up, and sum to ``seconds.mid``. ``memory`` is the peak of the worst device.
+    checkpoints and start-up, and sum to ``seconds.mid``. ``memory`` is the peak of the worst device. ``shares`` are the
+    kinds of work in a step, ``exposed`` the kinds of communication that nothing hides. ``hfu`` counts recomputation.
+    ``fit`` is *uncertain* where the device's memory lies within the prediction's error.
     """
 
     fits: bool
@@ -53,6 +86,12 @@ class Estimate:
     usd: Interval | None
     bottleneck: str
     assumptions: tuple[Assumption, ...] = ()
+    fit: Fit | None = None
+    hfu: float | None = None
+    memory_interval: Interval | None = None
+    shares: tuple[Share, ...] = ()
+    exposed: tuple[Share, ...] = ()
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -123,20 +123,87 @@ class ParallelPlan:
         return math.ceil(workload.batch_sequences / (self.micro_batch_sequences * self.dp_replicate * self.dp_shard))
 
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
-        """Every reason why this layout cannot run; empty where there is none."""
-        found = []
-        ranks = self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
-        if ranks != cluster.devices:
-            found.append(f"the layout uses {ranks} devices, the cluster has {cluster.devices}")
+        """Every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
+        axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
+        found = [f"{axis} must be at least 1, seen {getattr(self, axis)}" for axis in axes if getattr(self, axis) < 1]
         if self.micro_batch_sequences < 1:
             found.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
-        for axis, dim, size in (("tp", "kv_heads", model.kv_heads), ("pp", "layers", model.layers)):
-            degree = getattr(self, axis)
-            if degree < 1 or size % degree:
-                found.append(f"{dim} ({size}) cannot be divided over {axis}={degree}")
-        if workload.batch_sequences % (self.dp_replicate * self.dp_shard):
+        if found:
+            return tuple(found)
+        ranks = self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+        if ranks != cluster.devices:
+            found.append(f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}")
+        found += self._undivided(model, workload)
+        data = self.dp_replicate * self.dp_shard
+        if workload.batch_sequences % data:
             found.append(
-                f"a batch of {workload.batch_sequences} sequences cannot be divided over "
-                f"{self.dp_replicate * self.dp_shard} data-parallel ranks"
+                f"a batch of {workload.batch_sequences} sequences cannot be divided over {data} data-parallel ranks: "
+                f"nearest batches {_multiples(workload.batch_sequences, data)} sequences"
+            )
+        elif workload.batch_sequences // data % self.micro_batch_sequences:
+            each = workload.batch_sequences // data
+            found.append(
+                f"{each} sequences of a rank cannot be divided into micro batches of {self.micro_batch_sequences}: "
+                f"nearest {_divisors_near(each, self.micro_batch_sequences)}"
             )
         return tuple(found)
+
+    def _undivided(self, model: ModelSpec, workload: Workload) -> list[str]:
+        """Sizes of the model that the axes do not divide."""
+        found = []
+        # More ranks than key heads keep copies of them.
+        if model.heads % self.tp or (model.kv_heads % self.tp and self.tp % model.kv_heads):
+            dim, size = ("heads", model.heads) if model.heads % self.tp else ("kv_heads", model.kv_heads)
+            near = _divisors_near(model.kv_heads if self.tp < model.kv_heads else model.heads, self.tp)
+            found.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
+        stages = self.pp * self.virtual_stages
+        # Embedding and head may stand for a layer each (Llama 3 405B, arXiv 2407.21783, section 3.3.2).
+        if stages > 1 and model.layers % stages and ((model.layers + 2) % stages or stages > model.layers):
+            name = (
+                f"pp={self.pp}"
+                if self.virtual_stages == 1
+                else f"pp={self.pp} with virtual_stages={self.virtual_stages}"
+            )
+            near = _divisors_near(model.layers, self.pp)
+            found.append(f"layers ({model.layers}) cannot be divided over {name}: nearest pp={near}")
+        if workload.sequence_tokens % self.cp:
+            near = _divisors_near(workload.sequence_tokens, self.cp)
+            found.append(
+                f"a sequence of {workload.sequence_tokens} tokens cannot be divided over cp={self.cp}: nearest {near}"
+            )
+        if self.ep > 1:
+            experts = 0 if model.experts is None else model.experts.count
+            owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
+            if not experts:
+                found.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
+            elif experts % self.ep:
+                found.append(
+                    f"{experts} experts cannot be divided over ep={self.ep}: nearest {_divisors_near(experts, self.ep)}"
+                )
+            elif owners % self.ep:
+                found.append(
+                    f"ep={self.ep} does not divide the {owners} ranks that it lies in: "
+                    f"nearest {_divisors_near(owners, self.ep)}"
+                )
+        return found
+
+    def _resized(self, cluster: ClusterSpec) -> str:
+        """How many ranks data parallelism would need to fill the cluster."""
+        others = self.tp * self.pp * self.cp
+        if cluster.devices % others:
+            return f": tp x pp x cp = {others} does not divide them"
+        return f": with dp_shard={cluster.devices // others} it is full" if self.dp_replicate == 1 else ""
+
+
+def _divisors_near(size: int, wanted: int) -> str:
+    """The divisors of ``size`` on both sides of ``wanted``: ``4 or 8``."""
+    found = [each for each in range(1, size + 1) if size % each == 0]
+    below = [each for each in found if each < wanted][-1:]
+    above = [each for each in found if each > wanted][:1]
+    return " or ".join(map(str, (*below, *above)))
+
+
+def _multiples(size: int, unit: int) -> str:
+    """The multiples of ``unit`` on both sides of ``size``."""
+    below = size // unit * unit
+    return " or ".join(str(each) for each in (below, below + unit) if each)

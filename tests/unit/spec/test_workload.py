@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
+from trainwright.spec.model import Experts
 from trainwright.spec.recipe import ModelSection
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -48,12 +49,31 @@ def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
     ("plan", "devices", "part"),
     [
         (ParallelPlan(), 2, "the layout uses 1 devices, the cluster has 2"),
-        (ParallelPlan(tp=3), 3, "kv_heads (4) cannot be divided over tp=3"),
-        (ParallelPlan(pp=3), 3, "layers (4) cannot be divided over pp=3"),
-        (ParallelPlan(dp_replicate=3), 3, "a batch of 8 sequences cannot be divided over 3 data-parallel ranks"),
+        (ParallelPlan(), 4, "with dp_shard=4 it is full"),
+        (ParallelPlan(tp=3), 4, "tp x pp x cp = 3 does not divide them"),
+        (ParallelPlan(tp=3), 3, "heads (4) cannot be divided over tp=3: nearest 2 or 4"),
+        (ParallelPlan(pp=4, virtual_stages=2), 4, "over pp=4 with virtual_stages=2: nearest pp=2"),
+        (ParallelPlan(cp=3), 3, "a sequence of 128 tokens cannot be divided over cp=3: nearest 2 or 4"),
+        (ParallelPlan(ep=2), 1, "ep=2 divides experts, and this model has none"),
+        (ParallelPlan(tp=0), 1, "tp must be at least 1, seen 0"),
+        (ParallelPlan(dp_replicate=3), 3, "over 3 data-parallel ranks: nearest batches 6 or 9 sequences"),
+        (ParallelPlan(micro_batch_sequences=3), 1, "8 sequences of a rank cannot be divided into micro batches of 3"),
         (ParallelPlan(micro_batch_sequences=0), 1, "micro_batch_sequences must be at least 1, seen 0"),
     ],
 )
 def test_impossible_layouts(plan, devices, part) -> None:
     assert any(part in reason for reason in plan.problems(MODEL, WORK, cluster(devices)))
     assert ParallelPlan(dp_replicate=2, tp=2).problems(MODEL, WORK, cluster(4)) == ()
+
+
+def test_more_ranks_than_key_heads_keep_copies_and_embedding_and_head_may_count_as_layers() -> None:
+    grouped = replace(MODEL, kv_heads=2)
+    assert ParallelPlan(tp=4).problems(grouped, WORK, cluster(4)) == ()
+    assert ParallelPlan(pp=3).problems(MODEL, WORK, cluster(3)) == ()
+
+
+@pytest.mark.parametrize(("ep", "part"), [(3, "8 experts cannot be divided over ep=3: nearest 2 or 4"), (4, "ranks")])
+def test_experts_are_divided_over_ranks_that_there_are(ep, part) -> None:
+    mixture = replace(MODEL, experts=Experts(count=8, active=2, ffn_width=64))
+    assert part in "; ".join(ParallelPlan(dp_shard=2, ep=ep).problems(mixture, WORK, cluster(2)))
+    assert ParallelPlan(dp_shard=2, ep=2).problems(mixture, WORK, cluster(2)) == ()
