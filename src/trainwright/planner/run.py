@@ -14,12 +14,12 @@ from trainwright.hardware.runs import RunNumbers, read_runs
 from trainwright.planner.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
 from trainwright.planner.parameters import adapter_parameters, total_parameters
 from trainwright.planner.predict.forecast import INTERVAL, Forecast
-from trainwright.planner.predict.layouts import Numbers
-from trainwright.planner.predict.states import state_bytes
+from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.planner.predict.states import case_of, state_bytes
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import ParallelPlan, Workload
 
 DAY_S = 24 * HOUR_S
 KEPT_CHECKPOINTS = 2
@@ -136,7 +136,8 @@ def checkpoint_bytes(model: ModelSpec, workload: Workload, stack: Stack) -> floa
     if workload.adapter is not None:
         # The adapters' weights and AdamW's two moments.
         return 3 * stack.memory.adapter_bytes * adapter_parameters(model, workload.adapter)
-    each = state_bytes(model, workload, stack.memory)
+    alone = Layouts.of([ParallelPlan()], [workload.recompute], workload)
+    each = state_bytes(case_of(model, workload, alone, stack.memory))
     return (each.weight + each.optimizer) * total_parameters(model)
 
 
