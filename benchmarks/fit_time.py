@@ -33,6 +33,8 @@ NOISE = 0.08
 """Log error beyond which a row counts linearly: what shapes and settings that rows do not print are worth."""
 SOURCE_ROWS = 40
 """A source with more rows than this counts as much as one with so many."""
+PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
+"""Log error of a stack that no row was fitted to, and how many rows that is worth."""
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
 
@@ -231,22 +233,101 @@ def folds(data: Data, count: int = 5) -> np.ndarray:
     return errors
 
 
+def spread(errors: np.ndarray) -> float:
+    """The standard deviation whose normal distribution has the errors' 80th percentile; widened where rows are few.
+
+    The prior is that of sources left out: what is not known of a stack is as uncertain as a stack that is not known.
+    """
+    count = len(errors)
+    own = float(np.quantile(np.abs(errors), 0.8)) / 1.2816 if count else PRIOR_SPREAD
+    return float(np.sqrt((count * own**2 + PRIOR_ROWS * PRIOR_SPREAD**2) / (count + PRIOR_ROWS)))
+
+
+def figures(errors: np.ndarray) -> tuple[float, float]:
+    """Median and 90th percentile of the error of tokens per second."""
+    size = np.abs(np.expm1(-errors))
+    return (float(np.median(size)), float(np.quantile(size, 0.9))) if len(size) else (0.0, 0.0)
+
+
+def write(fit: Fit, data: Data, held: np.ndarray, out: np.ndarray) -> None:
+    """Writes catalog/efficiency.toml and the [time] and [fit] tables of catalog/stacks."""
+    values = {name: float(np.exp(value)) for name, value in zip(fit.names, fit.values, strict=True)}
+    values |= {name: float(mean) for name, (mean, _, _) in PRIORS.items() if name not in values}
+    printed = np.array([not row.measured.derived for row in data.rows])
+    lines = [
+        "# How much of a device's datasheet real training reaches, over all software; the fields are explained in",
+        "# spec/efficiency.py. Written by benchmarks/fit_time.py from published runs; a comment gives the prior and where it",
+        "# comes from.", "[fit]", f'date = "{date.today()}"', f"rows = {printed.sum()}",
+    ]  # fmt: skip
+    for name, errors in (("fitted", fit.errors(data)), ("five_folds", held), ("source_left_out", out)):
+        median, ninety = figures(errors[printed])
+        lines.append(f"{name} = {{median = {median:.3f}, p90 = {ninety:.3f}}}")
+    plain = [name for name in values if "." not in name]
+    lines += ["", "[efficiency]", *(entry(name, name, values) for name in sorted(plain))]
+    tables = sorted({name.split(".")[0] for name in values if "." in name and not name.startswith("stack")})
+    for table in tables:
+        lines += ["", f"[efficiency.{table}]"]
+        lines += [
+            entry(name.partition(".")[2], name, values) for name in sorted(values)
+            if name.startswith(f"{table}.") and not (table in WIDTHS and abs(np.log(values[name])) < 0.005)
+        ]  # fmt: skip
+    (CATALOG / "efficiency.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for path in sorted((CATALOG / "stacks").glob("*.toml")):
+        write_stack(path, values, data, held, out, printed)
+
+
+def entry(key: str, name: str, values: dict[str, float]) -> str:
+    """A line of the catalogue: value, prior, source."""
+    mean, _, source = PRIORS.get(name, (1.0, 0.0, ""))
+    key = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
+    return f"{key} = {values[name]:.3g}" + (f"  # prior {mean:g}: {source}" if source else "")
+
+
+def write_stack(
+    path: Path, values: dict[str, float], data: Data, held: np.ndarray, out: np.ndarray, printed: np.ndarray
+) -> None:
+    """The [time] and [fit.time] tables of one stack's file; what else stands there stays."""
+    name = path.stem
+    mine = np.array([row.request.stack.name == name for row in data.rows])
+    used = mine & printed if (mine & printed).sum() >= PRIOR_ROWS or not mine.any() else mine
+    prefix = f"stack:{name}."
+    own = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    lines = ["[time]", *(f"{key} = {value:.3g}" for key, value in sorted(own.items()) if not key.startswith("tuned."))]
+    lines.append(f"spread = {spread(held[used]):.3g}")
+    tuned = {key.removeprefix("tuned."): value for key, value in own.items() if key.startswith("tuned.")}
+    if tuned:
+        lines += ["", "[time.tuned]", *(f"{key} = {value:.3g}" for key, value in sorted(tuned.items()))]
+    lines += ["", "[fit.time]", f'date = "{date.today()}"', f"rows = {used.sum()}"]
+    if used.any():
+        for title, errors in (("five_folds", held), ("source_left_out", out)):
+            median, ninety = figures(errors[used])
+            lines.append(f"{title} = {{median = {median:.3f}, p90 = {ninety:.3f}}}")
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"\n*^\[(?:time|time\.tuned|fit\.time)\]\n(?:(?!\[).*\n?)*", "\n", text, flags=re.MULTILINE).rstrip(
+        "\n"
+    )
+    path.write_text(text + "\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Fit, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="no source left out")
+    parser.add_argument("--quick", action="store_true", help="leave no source out")
     args = parser.parse_args()
     data = gather(questions(read_records(args.table))[0])
     fit = Fit(data).run(data)
     own = fit.errors(data)
     show("fitted to all rows", data, own)
     print("  ".join(f"{name}={np.exp(value):.3g}" for name, value in zip(fit.names, fit.values, strict=True)))
-    show("five folds", data, folds(data))
+    held = folds(data)
+    show("five folds", data, held)
     out = own if args.quick else left_out(data)
     if not args.quick:
         show("each source left out", data, out)
+    if args.write:
+        write(fit, data, held, out)
 
 
 if __name__ == "__main__":

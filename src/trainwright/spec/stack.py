@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from trainwright.spec.workload import Precision, States
 
@@ -102,6 +102,8 @@ class StackMemory:
     """The driver's context and the communicators' buffers, outside of it."""
     spread: float = 0.1
     """Standard deviation of the logarithm of measured over predicted peak."""
+    fit: Mapping[str, float] = field(default_factory=dict)
+    """Errors on the rows that the numbers were fitted to: rows, median, 90th percentile, and with the source left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,5 +132,5 @@ class Stack:
     time: StackTime = field(default_factory=StackTime)
     memory: StackMemory = field(default_factory=StackMemory)
     source: str = ""
-    fit: Mapping[str, float] = field(default_factory=dict)
-    """Errors on the rows that the numbers were fitted to: rows, median and 90th percentile, and source left out."""
+    fit: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of time and memory: rows, and errors on rows that were held back, and with each source left out."""
