@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from trainwright.planner.predict.collectives import Fabric
 from trainwright.planner.predict.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
-from trainwright.planner.predict.states import kept, stages_of
+from trainwright.planner.predict.memory import NEEDED_SLACK, usable_bytes
+from trainwright.planner.predict.states import case_of, kept
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -63,6 +64,12 @@ def stage_counts(model: ModelSpec) -> tuple[int, ...]:
     """
     ends = (each for each in divisors(model.layers + 2) if each <= model.layers and each > 1)
     return tuple(sorted({*divisors(model.layers), *ends}))
+
+
+def tensor_counts(model: ModelSpec) -> tuple[int, ...]:
+    """Over how many ranks heads can be divided; more ranks than key heads keep copies of them."""
+    kv = model.kv_heads
+    return tuple(each for each in divisors(model.heads) if kv % each == 0 or each % kv == 0)
 
 
 @dataclass(slots=True)
@@ -140,7 +147,7 @@ def _recomputes(table: _Table, workload: Workload) -> tuple[Recompute, ...]:
 def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> None:
     """Columns tp, pp, cp and data (ranks that see different sequences)."""
     domain, batch = float(Fabric.of(cluster).domain), workload.batch_sequences
-    table.cross("tp", divisors(model.kv_heads))
+    table.cross("tp", tensor_counts(model))
     table.keep(table["devices"] % table["tp"] == 0)
     table.keep(
         table["tp"] <= domain, "tensor parallel",
@@ -204,9 +211,9 @@ def _states(table: _Table, model: ModelSpec, workload: Workload, cluster: Cluste
     layouts = _layouts(table, workload, stack)
     for name in ("micro_batch", "virtual_stages", "recompute"):
         del table.columns[name]
-    found = kept(model, workload, layouts, stages_of(model, layouts), stack.memory)
+    found = kept(case_of(model, workload, layouts, stack.memory))
     states = np.max(found.weights + found.gradients + found.optimizer + found.update, axis=0)
-    ratio = ((1 + stack.memory.fragmentation) * states + stack.memory.context_bytes) / cluster.device.memory_bytes
+    ratio = (1 + NEEDED_SLACK) * states / usable_bytes(cluster.device)
     table.prefer(
         ratio <= 1, "states",
         lambda out: f"weights, gradients and optimizer state alone are {spread(ratio[out])} the memory",

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.efficiency import read_efficiency
 from trainwright.planner.predict.exchange import exchange
-from trainwright.planner.predict.forecast import RUN_OUT, Forecast, forecast
+from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import predict_memory
+from trainwright.planner.predict.memory import predict_memory, usable_bytes
 from trainwright.planner.predict.step import combine, rates
 from trainwright.planner.predict.work import forward_work, peak_flops_per_s
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
-from trainwright.spec.device import ClusterSpec
+from trainwright.spec.device import ClusterSpec, DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
@@ -42,7 +42,7 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Compared:
-    """Layouts [L] with their peak bytes.
+    """Layouts [L] with the bytes that they need of a device at the peak.
 
     ``step_s`` is infinite where the peak is beyond the device's memory, and where less recomputation fits too.
     """
@@ -72,10 +72,11 @@ def compare(
     stack: Stack,
     *,
     offload: Offload = "none",
+    thorough: bool = True,
 ) -> Compared:
     """Memory of every sensible layout, and the time of those that fit and can be the fastest.
 
-    Where none fits, those that are not sensible are tried too.
+    Where none fits, a ``thorough`` comparison tries those that are not sensible too.
 
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
@@ -87,7 +88,7 @@ def compare(
         )  # fmt: skip
     sensible = candidates(model, workload, devices, cluster, stack, offload=offload)
     found = _compared(sensible, model, workload, cluster, stack)
-    if found.fits.any():
+    if found.fits.any() or not thorough:
         return found
     every = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
     rest = _compared(every, model, workload, cluster, stack)
@@ -102,17 +103,16 @@ def _compared(found: Candidates, model: ModelSpec, workload: Workload, cluster: 
     if not len(layouts):
         empty = np.zeros(0)
         return Compared(layouts=layouts, memory_bytes=empty, step_s=empty, pruned=pruned)
-    limit = RUN_OUT * cluster.device.memory_bytes
-    memory = predict_memory(model, workload, layouts, cluster, stack).device_bytes
-    over = memory > limit
+    memory = predict_memory(model, workload, layouts, cluster, stack)
+    needed, over = memory.needed_bytes, ~memory.fits(cluster.device)
     step_s = np.full(len(layouts), np.inf)
     worth = np.flatnonzero(~over & ~_needless(~over, found.recomputes))
     if len(worth):
         step_s[worth] = step_seconds(model, workload, layouts.take(worth), cluster, stack)
     if over.any():
-        reason = f"states fit, but the peak is {spread(memory[over] / limit)} the memory"
+        reason = f"states fit, but the peak is {spread(needed[over] / usable_bytes(cluster.device))} the memory"
         pruned = (*pruned, Pruned(rule="activations", reason=reason, layouts=int(over.sum())))
-    return Compared(layouts=layouts, memory_bytes=memory, step_s=step_s, pruned=pruned)
+    return Compared(layouts=layouts, memory_bytes=needed, step_s=step_s, pruned=pruned)
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
@@ -137,7 +137,7 @@ def best_layouts(
     count: int = 5,
     offload: Offload = "none",
 ) -> list[Ranked]:
-    """The ``count`` best layouts on all of ``cluster``: those that fit, fastest first; if none does, those nearest to it.
+    """The ``count`` best layouts on all of ``cluster``: those that fit, fastest first, else those nearest to it.
 
     Empty where no layout divides model and batch over the devices; ``why_not`` says why.
 
@@ -148,18 +148,18 @@ def best_layouts(
     places = found.order()[:count]
     if not len(places):
         return []
-    return ranked(forecast(model, workload, found.layouts.take(places), cluster, stack))
+    return ranked(forecast(model, workload, found.layouts.take(places), cluster, stack), cluster.device)
 
 
-def ranked(found: Forecast) -> list[Ranked]:
+def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
     """Each layout of a forecast by itself, in its order."""
-    rows = []
+    rows, fits = [], found.memory.fits(device)
     for place in range(len(found.layouts)):
         parallel, recompute = parallel_plan(found.layouts, place)
         rows.append(
             Ranked(
                 parallel=parallel, recompute=recompute, devices=int(found.layouts.devices[place]),
-                fits=bool(found.fits[place]), step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
+                fits=bool(fits[place]), step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
                 high_s=float(found.high_s[place]), memory_bytes=float(found.memory.device_bytes[place]),
                 host_bytes=float(found.memory.host_bytes[place]), mfu=float(found.mfu[place]),
                 tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),

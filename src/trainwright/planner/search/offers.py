@@ -1,0 +1,91 @@
+"""What a device can be had for: rented by cloud and kind of price, or owned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.clouds import cloud
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.prices import PriceList
+from trainwright.spec.device import ClusterSpec, Price, PriceKind
+
+OWN = "own"
+PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
+_COUNT = re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)")
+"""How many devices an instance has, where its name says so: ``gpu_8x_h100``, ``1x_L4``, ``a3-highgpu-8g``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """A way to get a device: ``provider`` is a cloud's title, ``OWN``, or empty where no price is known.
+
+    At most ``devices`` can be had (None: any number), in whole instances of ``whole`` devices.
+    """
+
+    provider: str
+    kind: PriceKind | None
+    usd_per_device_hour: float | None
+    price: Price | None = None
+    devices: int | None = None
+    whole: int = 1
+
+    @property
+    def spot_provider(self) -> str | None:
+        """The cloud's short name where nodes may be taken back."""
+        return cloud(self.provider).slug if self.kind == "spot" else None
+
+
+def offers(
+    device: str,
+    prices: PriceList,
+    *,
+    node_devices: int,
+    clouds: Sequence[str] | None = None,
+    kinds: Sequence[PriceKind] = PRICE_KINDS,
+) -> tuple[Offer, ...]:
+    """The cheapest of each cloud and kind; one without a price where none is known of such kinds and clouds.
+
+    Raises:
+        RecipeError: an unknown cloud.
+    """
+    found: dict[tuple[str, str], Offer] = {}
+    for price in prices.offers(device, providers=clouds):
+        if price.kind in kinds:
+            offer = Offer(
+                provider=price.provider, kind=price.kind, usd_per_device_hour=price.usd_per_device_hour, price=price,
+                whole=instance_devices(price.instance) or node_devices,
+            )  # fmt: skip
+            found.setdefault((price.provider, price.kind), offer)
+    if found:
+        return tuple(found.values())
+    return (Offer(provider="", kind=None, usd_per_device_hour=None),)
+
+
+def instance_devices(instance: str) -> int | None:
+    """Devices of an instance type, as its name says; None where it does not."""
+    match = _COUNT.search(instance.lower())
+    return None if match is None else int(match[1])
+
+
+def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
+    """The devices of a cluster that is there already."""
+    return Offer(provider=OWN, kind=None, usd_per_device_hour=usd_per_device_hour, devices=machines.devices)
+
+
+def read_pool(text: str, *, where: str | None = None) -> tuple[ClusterSpec, ...]:
+    """``8xa100-80gb+8xh100-sxm``: clusters of unlike devices; ``4x8xa100-80gb`` is one.
+
+    Raises:
+        RecipeError: see ``hardware.nodes.cluster``; or one kind of device twice.
+    """
+    pool = tuple(cluster(part.strip(), where=where) for part in text.split("+"))
+    names = [each.device.name for each in pool]
+    if len(set(names)) < len(names):
+        raise RecipeError(
+            "one kind of device is named twice", where=where, seen=text, expected="unlike devices joined by +",
+            fix="add equal devices up: 2x8xh100-sxm",
+        )  # fmt: skip
+    return pool

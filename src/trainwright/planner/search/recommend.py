@@ -1,0 +1,327 @@
+"""What to run a training on: every device, number of nodes, cloud and kind of price, by time and dollars per run.
+
+For each device one forecast holds all layouts of all numbers of nodes: links are the same, only the degrees differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue import device as catalogue_device
+from trainwright.hardware.catalogue import device_names
+from trainwright.hardware.nodes import cluster, node_size
+from trainwright.hardware.prices import PriceList, price_list
+from trainwright.planner.predict.forecast import Forecast, forecast
+from trainwright.planner.predict.memory import usable_bytes
+from trainwright.planner.run import RunCost, RunSettings, run_cost
+from trainwright.planner.search.candidates import Pruned, parallel_plan
+from trainwright.planner.search.front import pareto_front
+from trainwright.planner.search.layouts import compare
+from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
+from trainwright.spec.device import ClusterSpec, Price, PriceKind
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import ParallelPlan, Recompute, Workload
+
+MOST_DEVICES = 16_384
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """One way to do the whole run.
+
+    ``usd`` is None where no price is known; ``front``: nothing else is both faster and cheaper.
+    """
+
+    device: str
+    devices: int
+    nodes: int
+    parallel: ParallelPlan
+    recompute: Recompute
+    provider: str
+    price_kind: PriceKind | None
+    price: Price | None
+    seconds: float
+    low_s: float
+    high_s: float
+    usd: float | None
+    usd_low: float | None
+    usd_high: float | None
+    step_s: float
+    mfu: float
+    memory_bytes: float
+    memory_available_bytes: float
+    kwh: float | None
+    interruptions: float
+    checkpoint_interval_s: float
+    front: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """As ``--on`` takes it: ``64x8xh100-sxm``."""
+        return f"{self.nodes}x{self.devices // self.nodes}x{self.device}"
+
+    @property
+    def source(self) -> str:
+        """Who has it, and how: ``Nebius spot``."""
+        kind = "" if self.price_kind is None else self.price_kind.replace("_", "-")
+        return f"{self.provider} {kind}".strip()
+
+    @property
+    def score(self) -> float:
+        """Seconds times dollars: doubling the devices pays while it takes less than 1.41 times the device-hours."""
+        return self.seconds * (0.0 if self.usd is None else self.usd)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """A class of devices, layouts or ways to buy that was left out, how many of them, and why."""
+
+    name: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goals:
+    """What the run must not exceed; None: anything."""
+
+    budget_usd: float | None = None
+    deadline_s: float | None = None
+
+    def met_by(self, option: Option) -> bool:
+        """Whether ``option`` is in time and within the budget; without a price it is never known to be the latter."""
+        in_time = self.deadline_s is None or option.seconds <= self.deadline_s
+        within = self.budget_usd is None or (option.usd is not None and option.usd <= self.budget_usd)
+        return in_time and within
+
+    def order(self, option: Option) -> tuple[float, ...]:
+        """Best first: the cheapest in time, else the fastest within the budget, else the least seconds times dollars.
+
+        What has no price comes last, by time.
+        """
+        if option.usd is None:
+            return (1.0, option.seconds)
+        if self.deadline_s is not None:
+            return (0.0, option.usd, option.seconds)
+        if self.budget_usd is not None:
+            return (0.0, option.seconds, option.usd)
+        return (0.0, option.score, option.seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """``options`` are all ways that meet the goals, best first; ``closest`` the nearest ones where none does."""
+
+    options: tuple[Option, ...]
+    closest: tuple[Option, ...]
+    refused: tuple[Refusal, ...]
+    goals: Goals
+
+    @property
+    def front(self) -> tuple[Option, ...]:
+        """The Pareto front of time against dollars, fastest first."""
+        found = [option for option in (*self.options, *self.closest) if option.front]
+        return tuple(sorted(found, key=lambda option: option.seconds))
+
+    def distinct(self, count: int) -> tuple[Option, ...]:
+        """The best ``count`` of ``options``, one for each device and kind of price."""
+        best: dict[tuple[str, str, bool], Option] = {}
+        for option in self.options or self.closest:
+            best.setdefault((option.device, option.price_kind or "", option.provider == OWN), option)
+        return tuple(best.values())[:count]
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is asked, and what was found on the way."""
+
+    model: ModelSpec
+    workload: Workload
+    stack: Stack
+    options: list[Option] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    rules: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def recommend(
+    model: ModelSpec,
+    workload: Workload,
+    stack: Stack,
+    *,
+    devices: Sequence[str] | None = None,
+    clouds: Sequence[str] | None = None,
+    have: Sequence[ClusterSpec] = (),
+    have_usd_per_device_hour: float = 0.0,
+    goals: Goals | None = None,
+    price_kinds: Sequence[PriceKind] = PRICE_KINDS,
+    most_devices: int = MOST_DEVICES,
+    prices: PriceList | None = None,
+) -> Recommendation:
+    """All ways to train ``model`` as ``workload`` says, ranked.
+
+    Args:
+        model: what is trained.
+        workload: ``total_tokens`` are trained on, in batches that layouts must divide.
+        stack: the software.
+        devices: names of the catalogue; None: all of it.
+        clouds: only prices of these.
+        have: clusters that are there already, beside what can be rented.
+        have_usd_per_device_hour: what an hour of those costs.
+        goals: a budget and a deadline.
+        price_kinds: on demand, spot (with expected interruptions), reserved.
+        most_devices: of one run.
+        prices: the price lists, unless given.
+
+    Raises:
+        RecipeError: an unknown device or cloud.
+    """
+    goals, prices = goals or Goals(), prices or price_list()
+    search = _Search(model, workload, stack)
+    for machines in have:
+        _survey(search, machines, [owned(machines, have_usd_per_device_hour)], goals, most_devices=machines.devices)
+    for name in device_names() if devices is None else [catalogue_device(name).name for name in devices]:
+        size = node_size(name)
+        machines = cluster(f"{-(-most_devices // size)}x{size}x{name}")
+        found = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
+        if clouds is not None and found[0].price is None:
+            search.refused.append(Refusal(name=name, reason="no known price in these clouds", count=1))
+            continue
+        _survey(search, machines, found, goals, most_devices=most_devices)
+    return _ranked(search, goals)
+
+
+def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
+    """Parts of a node, and whole nodes, in powers of two; the whole cluster where it is smaller than ``most_devices``.
+
+    ``finer`` adds three halves of each whole number of nodes, where a deadline lies between two powers of two.
+    """
+    size = machines.node.devices
+    parts = {1 << power for power in range(size.bit_length()) if 1 << power < size}
+    nodes = {1 << power for power in range(15)}
+    if finer:
+        nodes |= {3 << power for power in range(15)}
+    counts = parts | {size * each for each in nodes} | {machines.devices}
+    return sorted(each for each in counts if each <= min(most_devices, machines.devices))
+
+
+def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goals: Goals, *, most_devices: int) -> None:
+    """All options on one kind of device."""
+    counts = device_counts(machines, most_devices, finer=goals.deadline_s is not None)
+    try:
+        compared = compare(search.model, search.workload, counts, machines, search.stack, thorough=False)
+    except RecipeError as error:
+        search.refused.append(Refusal(name=machines.device.name, reason=error.what, count=1))
+        return
+    for each in compared.pruned:
+        search.rules[each.rule] += each.layouts
+        search.reasons.setdefault(each.rule, each.reason)
+    if not compared.fits.any():
+        reason = _too_small(compared.pruned, most_devices)
+        search.refused.append(Refusal(name=machines.device.name, reason=reason, count=1))
+        return
+    # Places of the fastest layout of each number of devices.
+    order = np.lexsort((compared.step_s, compared.layouts.devices))
+    _, firsts = np.unique(compared.layouts.devices[order], return_index=True)
+    best = order[firsts]
+    best = best[np.isfinite(compared.step_s[best])]
+    fastest = forecast(search.model, search.workload, compared.layouts.take(best), machines, search.stack)
+    for offer in found:
+        search.options += _bought(search, fastest, machines, offer)
+
+
+def _too_small(pruned: Iterable[Pruned], most_devices: int) -> str:
+    reasons = [each.reason for each in pruned if each.rule in {"states", "activations"}]
+    return reasons[-1] if reasons else f"no layout divides model and batch over up to {most_devices:,} devices"
+
+
+def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Offer) -> list[Option]:
+    """The fastest layout of each number of devices, bought so."""
+    cost = run_cost(
+        fastest, search.model, search.workload, machines, search.stack, total_tokens=search.workload.total_tokens,
+        usd_per_device_hour=offer.usd_per_device_hour, settings=RunSettings(spot_provider=offer.spot_provider),
+    )  # fmt: skip
+    places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & np.isfinite(cost.seconds))
+    endless = int(np.sum(~np.isfinite(cost.seconds)))
+    if endless:
+        reason = "interruptions come faster than work is kept"
+        search.refused.append(Refusal(name=f"{machines.device.name} {offer.kind}", reason=reason, count=endless))
+    return [_option(fastest, cost, machines, offer, int(place)) for place in places]
+
+
+def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offer, place: int) -> Option:
+    parallel, recompute = parallel_plan(fastest.layouts, place)
+    devices = int(fastest.layouts.devices[place])
+
+    def at(values: np.ndarray | None) -> float | None:
+        return None if values is None else float(values[place])
+
+    return Option(
+        device=machines.device.name, devices=devices, nodes=max(1, devices // machines.node.devices),
+        parallel=parallel, recompute=recompute, provider=offer.provider, price_kind=offer.kind, price=offer.price,
+        seconds=float(cost.seconds[place]), low_s=float(cost.low_s[place]), high_s=float(cost.high_s[place]),
+        usd=at(cost.usd), usd_low=at(cost.usd_low), usd_high=at(cost.usd_high),
+        step_s=float(fastest.step_s[place]), mfu=float(fastest.mfu[place]),
+        memory_bytes=float(fastest.memory.needed_bytes[place]), memory_available_bytes=usable_bytes(machines.device),
+        kwh=at(cost.kwh), interruptions=float(cost.parts.interruptions[place]),
+        checkpoint_interval_s=float(cost.parts.checkpoint_interval_s[place]),
+    )  # fmt: skip
+
+
+def _ranked(search: _Search, goals: Goals) -> Recommendation:
+    usd = [np.nan if option.usd is None else option.usd for option in search.options]
+    front = pareto_front([option.seconds for option in search.options], usd)
+    options = [replace(each, front=True) if on else each for each, on in zip(search.options, front, strict=True)]
+    met = sorted((option for option in options if goals.met_by(option)), key=goals.order)
+    refused = [*search.refused, *_missed(options, goals)]
+    refused += [Refusal(name=name, reason=search.reasons[name], count=count) for name, count in search.rules.items()]
+    return Recommendation(
+        options=tuple(met), closest=() if met else closest(options, goals), refused=tuple(refused), goals=goals
+    )
+
+
+def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
+    """How many ways are too late or too dear."""
+    found = []
+    late = [each.seconds for each in options if goals.deadline_s is not None and each.seconds > goals.deadline_s]
+    dear = [
+        each.usd
+        for each in options
+        if goals.budget_usd is not None and each.usd is not None and each.usd > goals.budget_usd
+    ]
+    if late and goals.deadline_s is not None:
+        reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.3g} times the deadline"
+        found.append(Refusal(name="too late", reason=reason, count=len(late)))
+    if dear and goals.budget_usd is not None:
+        reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.3g} times the budget"
+        found.append(Refusal(name="too dear", reason=reason, count=len(dear)))
+    return found
+
+
+def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
+    """Where nothing meets the goals, what comes near.
+
+    That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
+    """
+    priced = [option for option in options if option.usd is not None]
+    if not priced:
+        return tuple(sorted(options, key=lambda option: option.seconds)[:1])
+    in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]
+    within = [each for each in priced if goals.budget_usd is None or (each.usd or 0.0) <= goals.budget_usd]
+    cheapest = min(in_time, key=_dollars) if in_time else min(priced, key=_seconds)
+    fastest = min(within, key=_seconds) if within else min(priced, key=_dollars)
+    return (cheapest,) if cheapest == fastest else (cheapest, fastest)
+
+
+def _seconds(option: Option) -> tuple[float, float]:
+    return option.seconds, option.usd or 0.0
+
+
+def _dollars(option: Option) -> tuple[float, float]:
+    return option.usd or 0.0, option.seconds
