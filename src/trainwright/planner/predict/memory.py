@@ -156,7 +156,7 @@ def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
 
     Grouped products of experts run on four more streams with a workspace each (Transformer Engine).
     """
-    if device.compute_capability is None:
+    if device.kind != "cuda" or device.compute_capability is None:
         return 0.0
     one = 32.0 * (1 << 20) if float(device.compute_capability) >= 9 else 8.0 * (1 << 20)
     return one * (1 if model.experts is None else 5)
