@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.hardware.efficiency import read_efficiency
 from trainwright.planner.flops import adapter_training_flops, count_flops
 from trainwright.planner.predict.exchange import Exchange, exchange
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import MemoryTable, predict_memory
+from trainwright.planner.predict.memory import MemoryTable, predict_memory, usable_bytes
+from trainwright.planner.predict.offload import offload_s
 from trainwright.planner.predict.step import Rates, StepTable, combine, rates
 from trainwright.planner.predict.work import Work, forward_work, peak_flops_per_s
 from trainwright.spec.convnet import ConvNetSpec
@@ -22,8 +24,6 @@ from trainwright.spec.workload import Workload
 
 INTERVAL = 1.645
 """Standard deviations to either side of an interval that holds the truth nine times in ten."""
-RUN_OUT = 1.0
-"""Share of the device's memory that a predicted peak may reach."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Forecast:
     batch_tokens: int
     model_flops_per_token: float
     peak_flops_per_s: float
-    available_bytes: float
+    cluster: ClusterSpec
     spread: float
 
     @property
@@ -71,9 +71,19 @@ class Forecast:
         return np.asarray(self.tokens_per_s_per_device * self.model_flops_per_token / self.peak_flops_per_s)
 
     @property
-    def fits(self) -> np.ndarray:
+    def available_bytes(self) -> float:
+        """What a process can have of the device's memory."""
+        return usable_bytes(self.cluster.device)
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
         """Where the predicted peak is within the device's memory."""
-        return np.asarray(self.memory.device_bytes <= RUN_OUT * self.available_bytes)
+        return self.memory.fits(self.cluster.device)
+
+    @property
+    def uncertain(self) -> NDArray[np.bool_]:
+        """Where the peak is too near to the device's memory to be sure."""
+        return self.memory.uncertain(self.cluster.device)
 
 
 def forecast(
@@ -93,12 +103,14 @@ def forecast(
     work = forward_work(model, workload, layouts, cluster.device)
     sent = exchange(model, workload, layouts, cluster)
     rate = rates(model, workload, cluster, stack, general or read_efficiency())
+    step = combine(work, sent, layouts, rate)
+    moved = offload_s(model, workload, layouts, cluster, stack, step_s=step.total_s)
     return Forecast(
-        layouts=layouts, work=work, sent=sent, rates=rate, step=combine(work, sent, layouts, rate),
+        layouts=layouts, work=work, sent=sent, rates=rate, step=replace(step, update=step.update + moved),
         memory=predict_memory(model, workload, layouts, cluster, stack), batch_tokens=workload.batch_tokens,
         model_flops_per_token=model_flops_per_token(model, workload),
         peak_flops_per_s=peak_flops_per_s(cluster.device, workload.precision),
-        available_bytes=cluster.device.memory_bytes, spread=stack.time.spread,
+        cluster=cluster, spread=stack.time.spread,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from trainwright.planner.predict.exchange import exchange
 from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.memory import predict_memory, usable_bytes
+from trainwright.planner.predict.offload import offload_s
 from trainwright.planner.predict.step import combine, rates
 from trainwright.planner.predict.work import forward_work, peak_flops_per_s
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
@@ -125,7 +126,8 @@ def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
 def step_seconds(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack) -> Numbers:
     """Seconds [L] of a step: ``forecast`` without memory."""
     work, sent = forward_work(model, workload, layouts, cluster.device), exchange(model, workload, layouts, cluster)
-    return combine(work, sent, layouts, rates(model, workload, cluster, stack, read_efficiency())).total_s
+    step_s = combine(work, sent, layouts, rates(model, workload, cluster, stack, read_efficiency())).total_s
+    return step_s + offload_s(model, workload, layouts, cluster, stack, step_s=step_s)
 
 
 def best_layouts(
