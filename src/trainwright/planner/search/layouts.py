@@ -26,7 +26,7 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
-    """A layout with its forecast: seconds of a step and their range, peak bytes of the worst device."""
+    """A layout with its forecast: seconds of a step and their range, bytes that the worst device needs."""
 
     parallel: ParallelPlan
     recompute: Recompute
@@ -162,7 +162,7 @@ def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
             Ranked(
                 parallel=parallel, recompute=recompute, devices=int(found.layouts.devices[place]),
                 fits=bool(fits[place]), step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
-                high_s=float(found.high_s[place]), memory_bytes=float(found.memory.device_bytes[place]),
+                high_s=float(found.high_s[place]), memory_bytes=float(found.memory.needed_bytes[place]),
                 host_bytes=float(found.memory.host_bytes[place]), mfu=float(found.mfu[place]),
                 tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),
             )
