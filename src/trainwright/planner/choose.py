@@ -1,0 +1,238 @@
+"""Which layout a scenario is run with: the one that is asked for, or the fastest that fits among what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+from trainwright.core.units import format_bytes
+from trainwright.planner.predict.forecast import Forecast, forecast
+from trainwright.planner.predict.layouts import RECOMPUTES, SCHEDULES, Layouts
+from trainwright.planner.question import Scenario
+from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
+from trainwright.planner.search.layouts import best_layouts, why_not
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Rejected
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
+
+AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages")
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "schedule": get_args(Schedule), "offload": get_args(Offload), "recompute": get_args(Recompute),
+    "sequence_parallel": ("true", "false"), "compile": ("true", "false"),
+}  # fmt: skip
+SHOWN = 4
+"""Alternatives that are named beside the layout that was chosen."""
+
+LARGEST_MICRO_BATCH = 64
+"""Sequences, where the micro batch is left open on a layout that is given."""
+
+Wanted = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Choice:
+    """A layout with its forecast, arrays of length one, and the best of those that were not chosen."""
+
+    parallel: ParallelPlan
+    recompute: Recompute
+    found: Forecast
+    rejected: tuple[Rejected, ...] = ()
+
+
+def parse_layout(text: str, *, where: str = "--layout") -> dict[str, int | str]:
+    """``dp_shard=64,tp=8`` by name; ``auto`` fixes nothing.
+
+    Raises:
+        RecipeError: an unknown name, or a value that is none.
+    """
+    found: dict[str, int | str] = {}
+    if text.strip() == "auto":
+        return found
+    known = [*AXES, *WORDS]
+    for pair in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or name not in known:
+            expected = f"auto, or NAME=VALUE of {', '.join(known)}"
+            fix = did_you_mean(name, known)
+            raise RecipeError("unknown part of a layout", where=where, seen=repr(pair), expected=expected, fix=fix)
+        if name in found:
+            raise RecipeError(f"{name} is given twice", where=where, seen=text)
+        found[name] = _word(name, value, where) if name in WORDS else _degree(name, value, where)
+    return found
+
+
+def _word(name: str, value: str, where: str) -> str:
+    if value not in WORDS[name]:
+        expected, fix = f"one of {', '.join(WORDS[name])}", did_you_mean(value, list(WORDS[name]))
+        raise RecipeError(f"unknown {name}", where=where, seen=repr(value), expected=expected, fix=fix)
+    return value
+
+
+def _degree(name: str, value: str, where: str) -> int:
+    number = int(value) if value.isdigit() else -1
+    if name == "zero_stage" and not 0 <= number <= 3:
+        raise RecipeError("no stage of ZeRO", where=where, seen=f"zero_stage={value}", expected="0, 1, 2 or 3")
+    if name != "zero_stage" and number < 1:
+        raise RecipeError("not a number of ranks", where=where, seen=f"{name}={value}", expected="1 or more")
+    return number
+
+
+def choose(scenario: Scenario) -> Choice:
+    """The layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
+
+    Raises:
+        RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
+    """
+    wanted = dict(scenario.layout)
+    if scenario.recompute is not None:
+        wanted.setdefault("recompute", scenario.recompute)
+    if not wanted:
+        return _searched(scenario)
+    offload = str(wanted.get("offload", "none"))
+    every = candidates(
+        scenario.model, scenario.workload, [scenario.cluster.devices], scenario.cluster, scenario.stack,
+        offload=offload, wasteful=True,  # type: ignore[arg-type]  # parse_layout has checked it
+    ).layouts  # fmt: skip
+    mask = np.ones(len(every), dtype=bool)
+    for name, value in wanted.items():
+        if name in AXES:
+            mask &= getattr(every, name) == value
+        elif name == "recompute":
+            mask &= every.recompute == RECOMPUTES.index(value)
+    layouts = _with_words(every.take(mask), wanted) if mask.any() else _filled(scenario, wanted)
+    return _best(scenario, layouts)
+
+
+def _searched(scenario: Scenario) -> Choice:
+    ranked = best_layouts(scenario.model, scenario.workload, scenario.cluster, scenario.stack, count=40)
+    if not ranked:
+        reasons = "; ".join(
+            each.reason for each in why_not(scenario.model, scenario.workload, scenario.cluster, scenario.stack)
+        )
+        raise RecipeError(
+            "no layout divides this run over the cluster", where="--layout auto", seen=reasons or "no candidate",
+            fix="change --batch, --sequence or the number of devices",
+        )  # fmt: skip
+    layouts = Layouts.of([each.parallel for each in ranked], [each.recompute for each in ranked], scenario.workload)
+    return _best(scenario, layouts)
+
+
+def _best(scenario: Scenario, layouts: Layouts) -> Choice:
+    """The fastest that fits; where none does, the fastest of those whose least change would make it fit."""
+    every = forecast(scenario.model, scenario.workload, layouts, scenario.cluster, scenario.stack)
+    fits, unsure = every.fits, every.uncertain
+    # What surely fits comes before what may, unless that costs more than a tenth of the time.
+    seconds = np.where(fits, every.step_s * np.where(unsure, 1.1, 1.0), np.inf)
+    order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
+    place = int(order[0])
+    parallel, recompute = parallel_plan(layouts, place)
+    one = layouts.take(np.asarray([place]))
+    return Choice(
+        parallel=parallel, recompute=recompute,
+        found=forecast(scenario.model, scenario.workload, one, scenario.cluster, scenario.stack),
+        rejected=_alternatives(every, order) if fits[place] else (),
+    )  # fmt: skip
+
+
+def fastest_alone(model: ModelSpec, workload: Workload, machine: ClusterSpec, software: Stack) -> Forecast:
+    """The forecast [1] of the micro batch that is fastest on one device and fits; of one sequence where none does."""
+    plan = ParallelPlan(compile=software.memory.kernels == "compiled")
+    sizes = [each for each in divisors(workload.batch_sequences) if each <= LARGEST_MICRO_BATCH]
+    layouts = Layouts.of(
+        [replace(plan, micro_batch_sequences=each) for each in sizes], [workload.recompute] * len(sizes), workload
+    )
+    every = forecast(model, workload, layouts, machine, software)
+    place = int(np.argmin(np.where(every.fits, every.step_s, np.inf)))
+    return forecast(model, workload, layouts.take(np.asarray([place])), machine, software)
+
+
+def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
+    """The best layout of each other mesh, and what speaks against it."""
+    found: dict[str, Rejected] = {}
+    best = every.step_s[order[0]]
+    chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
+    for place in map(int, order[1:]):
+        parallel, recompute = parallel_plan(every.layouts, place)
+        name = mesh(parallel, recompute)
+        if name == chosen or name in found:
+            continue
+        slower = every.step_s[place] / best - 1
+        need = format_bytes(float(every.memory.needed_bytes[place]))
+        reason = f"{slower:.1%} slower" if slower >= 0 else f"{-slower:.1%} faster, but {need} may not fit"
+        found[name] = Rejected(name=name, reason=reason)
+        if len(found) == SHOWN:
+            break
+    return tuple(found.values())
+
+
+def _with_words(layouts: Layouts, wanted: Wanted) -> Layouts:
+    ones = np.ones(len(layouts))
+    changed: dict[str, Any] = {}
+    if "schedule" in wanted:
+        changed["schedule"] = ones * SCHEDULES.index(wanted["schedule"])
+    for name in ("sequence_parallel", "compile"):
+        if name in wanted:
+            changed[name] = ones * (wanted[name] == "true")
+    return replace(layouts, **changed)
+
+
+def _filled(scenario: Scenario, wanted: Wanted) -> Layouts:
+    """The layout that ``wanted`` fixes, what it leaves out as usual: ranks that are left shard, nothing else is split.
+
+    Raises:
+        RecipeError: every reason why it cannot run.
+    """
+    number = {name: int(value) for name, value in wanted.items() if name in AXES}
+    taken = int(np.prod([number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp")]))
+    rest = max(1, scenario.cluster.devices // taken)
+    piped = number.get("pp", 1) > 1
+    shard = number.get("dp_shard", rest)
+    virtual = number.get("virtual_stages", 1)
+    plan = ParallelPlan(
+        **{name: number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp", "ep")}, dp_shard=shard,
+        micro_batch_sequences=number.get("micro_batch", 1), virtual_stages=virtual,
+        zero_stage=number.get("zero_stage", 0 if shard == 1 else 1 if piped else 3),  # type: ignore[arg-type]  # 0 to 3
+        sequence_parallel=wanted.get("sequence_parallel", str(scenario.stack.sequence_parallel).lower()) == "true",
+        compile=wanted.get("compile", "true" if scenario.stack.memory.kernels == "compiled" else "false") == "true",
+        schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),  # type: ignore[arg-type]  # checked
+        offload=wanted.get("offload", "none"),  # type: ignore[arg-type]  # checked
+    )  # fmt: skip
+    problems = plan.problems(scenario.model, scenario.workload, scenario.cluster)
+    if problems:
+        raise RecipeError("this layout cannot run: " + "; ".join(problems), where="--layout")
+    given = wanted.get("recompute")
+    recomputes: Sequence[Recompute] = RECOMPUTES if given is None else (given,)  # type: ignore[assignment]  # checked
+    plans = [plan]
+    if "micro_batch" not in number:
+        per_rank = scenario.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
+        plans = [
+            replace(plan, micro_batch_sequences=each) for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH
+        ]
+    pairs = [(each, recompute) for each in plans for recompute in recomputes]
+    return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.workload)
+
+
+def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
+    """A layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
+    degrees = [
+        f"{name} {getattr(parallel, name)}"
+        for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
+        if getattr(parallel, name) > 1
+    ]
+    if parallel.dp_shard > 1 and parallel.zero_stage != 3:
+        degrees.append(f"ZeRO-{parallel.zero_stage}")
+    if parallel.virtual_stages > 1:
+        degrees.append(f"{parallel.virtual_stages} chunks a stage")
+    how = [f"micro batch {parallel.micro_batch_sequences}"]
+    if recompute != "none":
+        how.append(f"recompute {recompute}")
+    if parallel.offload != "none":
+        how.append(f"offload {parallel.offload}")
+    return f"{', '.join(degrees) or 'one device'}; {', '.join(how)}"

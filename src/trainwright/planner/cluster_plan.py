@@ -1,0 +1,238 @@
+"""A whole plan of a run on a cluster: verdict, memory, phases, time, money, and all that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trainwright.hardware.energy import energy
+from trainwright.hardware.runs import read_runs
+from trainwright.planner.choose import Choice, choose
+from trainwright.planner.flops import count_flops
+from trainwright.planner.goodput import HOUR_S
+from trainwright.planner.parameters import parameter_counts
+from trainwright.planner.predict.forecast import Forecast
+from trainwright.planner.predict.step import StepTable, combine
+from trainwright.planner.predict.work import peak_flops_per_s
+from trainwright.planner.question import Scenario
+from trainwright.planner.run import RunCost, run_cost
+from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Share
+from trainwright.spec.workload import Recompute, Workload
+
+RANK_HOST_BYTES = 4e9
+"""Of one rank's process on its host, a default without a measurement: libraries, pinned buffers, loaders."""
+
+COMPUTE: Mapping[str, tuple[str, ...]] = {
+    "matrix products of the blocks": ("products_s", "unaligned_s", "operands_s"),
+    "attention": ("attention_s", "scores_s"),
+    "memory traffic between the products": ("traffic_s", "encoder_s", "casts_s"),
+    "the output head and the loss": ("head_s", "loss_s"),
+    "launching kernels from the host": ("kernels", "expert_layers"),
+    "the optimizer's update": ("update_s",),
+}
+"""Kinds of work on a device, and the counts of ``Work`` that are theirs."""
+SENT: Mapping[str, tuple[str, ...]] = {
+    "tensor parallelism": ("tensor_s",),
+    "context parallelism": ("context_s",),
+    "expert parallelism": ("expert_s",),
+    "pipeline sends": ("pipeline_s",),
+    "sharded weights and gradients": ("gather_s", "scatter_s"),
+    "gradients once a step": ("gradients_s",),
+}
+"""Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Planned:
+    """A plan with what it was computed from, for explanations."""
+
+    plan: Plan
+    scenario: Scenario
+    choice: Choice
+    run: RunCost
+
+
+def plan_run(scenario: Scenario) -> Plan:
+    """The plan of a scenario; see ``planned``."""
+    return planned(scenario).plan
+
+
+def planned(scenario: Scenario) -> Planned:
+    """The plan of a scenario, and the forecast that it comes from.
+
+    Raises:
+        RecipeError: a layout that cannot run, a device without a rate for the precision, a link that is not known.
+    """
+    choice = choose(scenario)
+    workload = replace(scenario.workload, recompute=choice.recompute)
+    found = choice.found
+    price = scenario.price
+    run = run_cost(
+        found, scenario.model, workload, scenario.cluster, scenario.stack, total_tokens=workload.total_tokens,
+        usd_per_device_hour=None if price is None else price.usd_per_device_hour, settings=scenario.settings,
+    )  # fmt: skip
+    estimate = _estimate(scenario, workload, choice, run)
+    plan = Plan(
+        model=scenario.model, parameters=parameter_counts(scenario.model), workload=workload, cluster=scenario.cluster,
+        parallel=choice.parallel, estimate=estimate, rejected=choice.rejected,
+    )  # fmt: skip
+    return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+
+
+def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:
+    found = choice.found
+    shares = work_shares(found)
+    largest = max(shares, key=lambda share: share.seconds)
+    step_s = float(found.step_s[0])
+    low, high = found.memory.interval("device")
+    mfu = float(found.mfu[0])
+    available = found.available_bytes
+    fit = verdict(found)
+    return Estimate(
+        fits=fit != "does not fit",
+        fit=fit,
+        memory=_memory(found, available),
+        memory_available_bytes=available,
+        memory_interval=Interval(low=float(low[0]), mid=float(found.memory.device_bytes[0]), high=float(high[0])),
+        phases=_phases(found),
+        run_phases=_run_phases(found, run),
+        tokens_per_s=workload.batch_tokens / step_s,
+        mfu=mfu,
+        hfu=mfu * _recomputed_share(scenario, choice.recompute),
+        seconds=Interval(low=float(run.low_s[0]), mid=float(run.seconds[0]), high=float(run.high_s[0])),
+        usd=_interval(run.usd_low, run.usd, run.usd_high),
+        bottleneck=f"{largest.name} ({largest.seconds / step_s:.0%} of a step)",
+        shares=shares,
+        exposed=exposed(found),
+        needs=_needs(scenario, choice, run),
+        assumptions=(*scenario.assumptions, *_assumptions(scenario, workload, run)),
+    )
+
+
+def verdict(found: Forecast) -> Fit:
+    """Whether the one layout's peak is below the device's memory, above, or too near to it to say."""
+    if bool(found.uncertain[0]):
+        return "uncertain"
+    return "fits" if bool(found.fits[0]) else "does not fit"
+
+
+def _memory(found: Forecast, available_bytes: float) -> MemoryUse:
+    """The peak by class; the allocator keeps unused only what the device has left."""
+    use = found.memory.use(0)
+    unused = max(0.0, min(use.reserved_unused, available_bytes - (use.total_bytes - use.reserved_unused)))
+    return replace(use, reserved_unused=unused)
+
+
+def _phases(found: Forecast) -> PhaseTimes:
+    step = found.step
+    return PhaseTimes(
+        forward=float(step.forward[0]), backward=float(step.backward[0]), communicate=float(step.communicate[0]),
+        update=float(step.update[0]), other=float(step.host[0] + step.idle[0]),
+    )  # fmt: skip
+
+
+def _run_phases(found: Forecast, run: RunCost) -> PhaseTimes:
+    steps = _phases(found).scaled(run.steps)
+    parts = run.parts
+    lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s + parts.stragglers_s + parts.ramp_up_s
+    return replace(
+        steps, evaluate=float(parts.evaluation_s[0]), checkpoint=float(parts.checkpoints_s[0]),
+        other=steps.other + float(lost[0]),
+    )  # fmt: skip
+
+
+def work_shares(found: Forecast) -> tuple[Share, ...]:
+    """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
+    whole = combine(found.work, found.sent, found.layouts, found.rates)
+    total = float(whole.total_s[0])
+    shares = [
+        Share(name=kind, seconds=total - float(step_without(found, *COMPUTE[kind]).total_s[0])) for kind in COMPUTE
+    ]
+    shares.append(Share(name="exposed communication", seconds=float(whole.communicate[0])))
+    shares.append(Share(name="the pipeline's idle time", seconds=float(whole.idle[0])))
+    shares.append(Share(name="offload to the host", seconds=float(found.step_s[0]) - total))
+    return tuple(sorted(_real(shares, total), key=lambda share: -share.seconds))
+
+
+def exposed(found: Forecast) -> tuple[Share, ...]:
+    """Each kind of communication by what the step would be shorter by without it, but for idle time."""
+    whole = float(found.step.communicate[0])
+    zero = np.zeros_like(found.step_s)
+    shares = []
+    for kind, names in SENT.items():
+        sent = replace(found.sent, **dict.fromkeys(names, zero))
+        without = combine(found.work, sent, found.layouts, found.rates)
+        shares.append(Share(name=kind, seconds=whole - float(without.communicate[0])))
+    return tuple(_real(shares, float(found.step_s[0])))
+
+
+def step_without(found: Forecast, *counts: str) -> StepTable:
+    """The step if there were nothing of these counts of ``Work``."""
+    nothing: dict[str, Any] = dict.fromkeys(counts, np.zeros_like(found.step_s))
+    return combine(replace(found.work, **nothing), found.sent, found.layouts, found.rates)
+
+
+def _real(shares: Iterable[Share], total_s: float) -> list[Share]:
+    """Without what is not there."""
+    return [share for share in shares if share.seconds > 1e-9 * total_s]
+
+
+def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
+    """Operations that are really computed over those that the model needs."""
+    whole = count_flops(scenario.model, sequences=1, sequence_tokens=scenario.workload.sequence_tokens)
+    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[recompute]
+    return 1 + again / whole.training
+
+
+def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
+    node = scenario.cluster.node
+    writers = max(1.0, float(run.checkpoint_write_bytes_per_s[0]) / (node.disk_bytes_per_s or 1.0))
+    staged = run.checkpoint_bytes / writers
+    return Needs(
+        host_memory_bytes=float(choice.found.memory.host_bytes[0]) + staged + node.devices * RANK_HOST_BYTES,
+        host_memory_available_bytes=node.host_memory_bytes,
+        checkpoint_bytes=run.checkpoint_bytes,
+        checkpoint_write_s=float(run.checkpoint_s[0]),
+        checkpoint_write_bytes_per_s=float(run.checkpoint_write_bytes_per_s[0]),
+        checkpoint_interval_s=float(run.parts.checkpoint_interval_s[0]),
+        loader_bytes_per_s=float(run.loader_bytes_per_s[0]),
+        disk_bytes=run.disk_bytes,
+        device_hours=float(run.device_hours[0]),
+        interruptions=float(run.parts.interruptions[0]),
+        power_w=None if run.power_w is None else float(run.power_w[0]),
+        kwh=None if run.kwh is None else float(run.kwh[0]),
+    )
+
+
+def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
+    device, numbers, settings = scenario.cluster.device, read_runs(), scenario.settings
+    peak = peak_flops_per_s(device, workload.precision)
+    said = [
+        Assumption(name=f"dense {workload.precision} peak", value=peak / 1e12, unit="TFLOP/s", origin="catalog",
+                   source=device.source),
+        Assumption(name="how trained weights are kept", value=workload.states, unit="", origin="default",
+                   source=f"as {scenario.stack.name} does"),
+        Assumption(name="time between failures of a device", value=settings.device_mtbf_s / HOUR_S, unit="hours",
+                   origin="default", source="419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"),
+        Assumption(name="recovery from a failure", value=settings.recovery_s, unit="s", origin="default",
+                   source="what Llama 3's effective training time leaves (arXiv 2407.21783)"),
+        Assumption(name="overhead of long runs", value=numbers.overhead, unit="", origin="catalog",
+                   source=numbers.source),
+        Assumption(name="disk of a node", value=(scenario.cluster.node.disk_bytes_per_s or 0) / 1e9, unit="GB/s",
+                   origin="catalog" if scenario.cluster.origins.get("disk_bytes_per_s") == "catalog" else "default",
+                   source="checkpoints stop training while they are written"),
+        Assumption(name="host memory of a rank", value=RANK_HOST_BYTES / 1e9, unit="GB", origin="default",
+                   source="libraries, pinned buffers, the loader's workers"),
+    ]  # fmt: skip
+    drawn = energy(device, scenario.cluster.devices, float(run.seconds[0]))
+    return [*said, *(drawn.assumptions if drawn else ())]
+
+
+def _interval(low: np.ndarray | None, mid: np.ndarray | None, high: np.ndarray | None) -> Interval | None:
+    if low is None or mid is None or high is None:
+        return None
+    return Interval(low=float(low[0]), mid=float(mid[0]), high=float(high[0]))

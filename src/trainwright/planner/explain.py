@@ -1,0 +1,34 @@
+"""Formulas with numbers put in: what ``trainwright plan --explain memory.activations`` prints.
+
+An explanation's terms are computed by the functions that the forecast uses, and its formula comes to the forecast's own
+value, which the tests hold it to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+from trainwright.planner.cluster_plan import Planned
+from trainwright.planner.explain_memory import MEMORY
+from trainwright.planner.explain_run import RUN
+from trainwright.planner.explain_time import TIME
+from trainwright.planner.explanation import Explanation
+
+EXPLAINERS: Mapping[str, Callable[[Planned], Explanation]] = {**MEMORY, **TIME, **RUN}
+"""Everything that can be explained, by name."""
+
+
+def explain(planned: Planned, name: str) -> Explanation:
+    """The formula behind a number of the plan.
+
+    Raises:
+        RecipeError: nothing of that name; names near ones.
+    """
+    if name not in EXPLAINERS:
+        raise RecipeError(
+            "nothing to explain by that name", where="--explain", seen=repr(name),
+            expected=f"one of {', '.join(EXPLAINERS)}", fix=did_you_mean(name, EXPLAINERS),
+        )  # fmt: skip
+    return EXPLAINERS[name](planned)

@@ -1,0 +1,256 @@
+"""What a user asks of a cluster, in the user's words; and the scenario that it comes to, every default said.
+
+``Question`` holds texts and numbers as they were given, so that one of them can be varied (``planner.sweep``);
+``resolve`` makes of it what the prediction needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.clouds import cloud
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.prices import price_list
+from trainwright.hardware.stacks import DEFAULT, stack
+from trainwright.planner.parameters import total_parameters
+from trainwright.planner.run import RunSettings
+from trainwright.planner.scaling_laws import critical_batch_tokens
+from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Adapter, Method, OptimizerName, Precision, Recompute, States, Workload
+
+DEFAULT_SEQUENCE_TOKENS = 8192
+TOKENS_PER_PARAMETER = 20
+ADAPTER_TOKENS = 10_000_000
+LARGE_PARAMETERS = 1e11
+BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
+"""Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
+2407.21783, table 4)."""
+TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
+"""Matrices with adapters where none are named: all of a block (Dettmers et al., 2023, arXiv 2305.14314, section 4)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A run on a cluster, as asked; None: to be chosen.
+
+    ``on`` is a cluster in one word (``64x8xh100-sxm``), ``layout`` what is fixed of the parallel layout by name
+    (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'.
+    """
+
+    model: ModelSpec
+    on: str
+    model_name: str = ""
+    tokens: int | None = None
+    batch_tokens: int | None = None
+    sequence_tokens: int | None = None
+    precision: Precision | None = None
+    optimizer: OptimizerName = "adamw"
+    states: States | None = None
+    recompute: Recompute | None = None
+    method: Method = "full"
+    rank: int = 16
+    stack: str = DEFAULT
+    layout: Mapping[str, int | str] = field(default_factory=dict)
+    scale_up: str | None = None
+    scale_out: str | None = None
+    rails: int | None = None
+    clouds: tuple[str, ...] | None = None
+    price_kind: PriceKind = "on_demand"
+    price: float | None = None
+    fused_loss: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """What is predicted: ``workload.steps`` steps, and ``assumptions`` about all that was not given."""
+
+    model: ModelSpec
+    workload: Workload
+    cluster: ClusterSpec
+    stack: Stack
+    layout: Mapping[str, int | str]
+    recompute: Recompute | None
+    price: Price | None
+    settings: RunSettings
+    assumptions: tuple[Assumption, ...]
+
+
+def resolve(question: Question) -> Scenario:
+    """Everything that was left open chosen, and written down.
+
+    Raises:
+        RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
+    """
+    machines = cluster(
+        question.on, scale_up=question.scale_up, scale_out=question.scale_out, rails=question.rails, where="--on"
+    )
+    software = stack(question.stack, where="--stack")
+    said: list[Assumption] = []
+    workload = _workload(question, machines, software, said)
+    problems = workload.problems(question.model)
+    if problems:
+        raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
+    price = _price(question, machines.device)
+    spot = question.price_kind == "spot" and price is not None
+    said += _machine_assumptions(machines, software, price)
+    provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
+    return Scenario(
+        model=question.model, workload=workload, cluster=machines, stack=software, layout=question.layout,
+        recompute=question.recompute, price=price, settings=RunSettings(spot_provider=provider if spot else None),
+        assumptions=tuple(said),
+    )  # fmt: skip
+
+
+def _workload(question: Question, machines: ClusterSpec, software: Stack, said: list[Assumption]) -> Workload:
+    model = question.model
+    sequence = _sequence(question, said)
+    tokens = _tokens(question, said)
+    batch = _batch(question, machines, sequence, tokens, said)
+    precision = question.precision or _precision(machines.device)
+    said.append(_assumed("precision", precision, "", given=question.precision is not None,
+                         source="bf16 where the device has it, else fp16, else fp32"))  # fmt: skip
+    _positive("--rank", question.rank)
+    adapter = None
+    if question.method != "full":
+        names = tuple(name for name in TARGETS if model.gated or name != "gate")
+        adapter = Adapter(
+            rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16",
+            method="lora",
+        )  # fmt: skip
+        said.append(_assumed("adapters", ", ".join(names), "", given=False, source="all matrices of a block"))
+    return Workload(
+        sequence_tokens=sequence, batch_tokens=batch, steps=max(1, -(-tokens // batch)), precision=precision,
+        optimizer=question.optimizer, recompute=question.recompute or "none",
+        states=question.states or software.states, adapter=adapter, fused_loss=question.fused_loss,
+    )  # fmt: skip
+
+
+def _sequence(question: Question, said: list[Assumption]) -> int:
+    model = question.model
+    if model.kind == "vision":
+        said.append(_assumed("tokens of an image", float(model.context_tokens), "tokens", given=True, source="model"))
+        return model.context_tokens
+    if question.sequence_tokens is not None:
+        return _positive("--sequence", question.sequence_tokens)
+    found = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
+    source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
+    said.append(_assumed("sequence", float(found), "tokens", given=False, source=source))
+    return found
+
+
+def _tokens(question: Question, said: list[Assumption]) -> int:
+    if question.tokens is not None:
+        return _positive("--tokens", question.tokens)
+    if question.method != "full":
+        found, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
+    else:
+        found = TOKENS_PER_PARAMETER * total_parameters(question.model)
+        source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
+    said.append(_assumed("tokens", float(found), "tokens", given=False, source=source))
+    return found
+
+
+def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, said: list[Assumption]) -> int:
+    if question.batch_tokens is not None:
+        return _rounded(_positive("--batch", question.batch_tokens), sequence, said)
+    large = total_parameters(question.model) > LARGE_PARAMETERS
+    ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
+    critical = float(critical_batch_tokens(float(tokens)))
+    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
+    # Whole sequences for each device, where there are enough of them.
+    devices = machines.devices
+    if sequences >= devices:
+        sequences -= sequences % devices
+    source = (
+        f"at most the critical batch of {tokens / 1e9:,.3g} billion tokens, {critical / 1e6:,.2g} million (Zhang et "
+        f"al., 2024), and {ceiling / 2**20:.0f} Mi, Llama's"
+    )
+    said.append(_assumed("batch", float(sequences * sequence), "tokens", given=False, source=source))
+    return sequences * sequence
+
+
+def _rounded(batch: int, sequence: int, said: list[Assumption]) -> int:
+    """``4M`` tokens are no whole number of sequences; the nearest one is meant."""
+    if batch % sequence == 0:
+        return batch
+    found = max(1, round(batch / sequence)) * sequence
+    if abs(found - batch) > 0.1 * batch:
+        raise RecipeError(
+            "a batch has whole sequences", where="--batch", seen=f"{batch:,} tokens",
+            expected=f"a multiple of the sequence's {sequence:,}, such as {found:,}",
+        )  # fmt: skip
+    source = f"nearest to {batch:,} in whole sequences of {sequence:,}"
+    said.append(_assumed("batch", float(found), "tokens", given=True, source=source))
+    return found
+
+
+def _precision(device: DeviceSpec) -> Precision:
+    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
+    return next((dtype for dtype in order if device.flops_per_s.get(dtype)), "bf16")
+
+
+def _price(question: Question, device: DeviceSpec) -> Price | None:
+    if question.price is not None:
+        if not 0 < question.price < math.inf:
+            raise RecipeError("a price is above zero", where="--price", seen=str(question.price))
+        return Price(
+            usd_per_device_hour=question.price, kind=question.price_kind, provider="", region="", as_of="",
+            source="given",
+        )  # fmt: skip
+    for name in question.clouds or ():
+        cloud(name, where="--cloud")
+    return price_list().cheapest(device.name, question.price_kind, providers=question.clouds)
+
+
+def _machine_assumptions(machines: ClusterSpec, software: Stack, price: Price | None) -> list[Assumption]:
+    device, node = machines.device, machines.node
+    said = [
+        _catalogued("memory of a device", device.memory_bytes / 1e9, "GB", device.source),
+        _catalogued("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", device.source),
+    ]
+    if node.scale_up is not None and node.devices > 1:
+        said.append(_link("link inside a node", node.scale_up.name, node.scale_up.bytes_per_s,
+                          machines.origins.get("scale_up"), node.scale_up.source))  # fmt: skip
+    if machines.scale_out is not None and machines.nodes > 1:
+        said.append(_link("network, a device's share", machines.scale_out.name, machines.scale_out.bytes_per_s,
+                          machines.origins.get("scale_out"), machines.scale_out.source))  # fmt: skip
+    spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
+    said.append(Assumption(name="software", value=software.name, unit="", origin="catalog",
+                           source=f"{software.title}; {spread}"))  # fmt: skip
+    if price is not None:
+        origin: Origin = "given" if price.source == "given" else "catalog"
+        source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+        said.append(
+            Assumption(
+                name=f"price ({price.kind.replace('_', '-')})", value=price.usd_per_device_hour,
+                unit="$ per device and hour", origin=origin, source=source,
+            )
+        )  # fmt: skip
+    return said
+
+
+def _link(name: str, title: str, bytes_per_s: float, origin: str | None, source: str) -> Assumption:
+    known: Origin = "given" if origin == "given" else "default" if origin == "default" else "catalog"
+    return Assumption(
+        name=name, value=bytes_per_s / 1e9, unit="GB/s each way", origin=known, source=f"{title}; {source}"
+    )
+
+
+def _catalogued(name: str, value: float, unit: str, source: str) -> Assumption:
+    return Assumption(name=name, value=value, unit=unit, origin="catalog", source=source)
+
+
+def _assumed(name: str, value: float | str, unit: str, *, given: bool, source: str) -> Assumption:
+    return Assumption(name=name, value=value, unit=unit, origin="given" if given else "default", source=source)
+
+
+def _positive(where: str, value: int) -> int:
+    if value < 1:
+        raise RecipeError("must be at least 1", where=where, seen=str(value))
+    return value

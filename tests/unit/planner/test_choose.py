@@ -1,0 +1,89 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.stacks import read_stack
+from trainwright.planner.choose import choose, fastest_alone, mesh, parse_layout
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.planner.question import Question, resolve
+from trainwright.spec.workload import ParallelPlan, Workload
+
+
+def chosen(layout: str, *, model="llama3-8b", on="4x8xh100-sxm", **options):
+    return choose(resolve(Question(model=catalogue_model(model), on=on, layout=parse_layout(layout), **options)))
+
+
+def test_a_whole_layout_is_taken_as_it_is():
+    found = chosen("dp_shard=8,tp=4,micro_batch=2,zero_stage=3,recompute=full")
+    assert (found.parallel.dp_shard, found.parallel.tp, found.parallel.micro_batch_sequences) == (8, 4, 2)
+    assert found.recompute == "full"
+
+
+def test_what_a_layout_leaves_open_is_chosen_for_the_shortest_step_that_fits():
+    found = chosen("tp=4,pp=2,dp_shard=4,recompute=full")
+    options = [
+        ParallelPlan(tp=4, pp=2, dp_shard=4, micro_batch_sequences=each, zero_stage=stage)
+        for each in (1, 2, 4, 8) for stage in (1, 3)
+    ]  # fmt: skip
+    scenario = resolve(Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm"))
+    rows = Layouts.of(options, ["full"] * len(options), scenario.workload)
+    by_hand = forecast(scenario.model, scenario.workload, rows, scenario.cluster, scenario.stack)
+    assert float(found.found.step_s[0]) <= by_hand.step_s[by_hand.fits].min() * (1 + 1e-9)
+
+
+def test_auto_finds_a_layout_that_fits_and_names_others():
+    found = chosen("auto")
+    assert bool(found.found.fits[0])
+    assert found.rejected
+    assert all(other.name != mesh(found.parallel, found.recompute) for other in found.rejected)
+
+
+def test_layouts_that_no_search_tries_can_be_asked_for():
+    found = chosen("dp_shard=32,micro_batch=1,sequence_parallel=false,compile=true,schedule=gpipe", recompute="none")
+    assert found.parallel.compile and not found.parallel.sequence_parallel
+    assert found.parallel.schedule == "gpipe"
+    assert chosen("tp=8,dp_replicate=4,zero_stage=0").parallel.dp_replicate == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tp=3", "heads .* cannot be divided over tp=3: nearest 2 or 4"),
+        ("dp_shard=7", "the layout uses 7 devices, the cluster has 32: with dp_shard=32 it is full"),
+        ("ep=4", "ep=4 divides experts, and this model has none"),
+        ("pp=5", "layers .* cannot be divided over pp=5: nearest pp=4 or 8"),
+    ],
+)
+def test_a_layout_that_cannot_run_says_why_and_what_is_near(text, message):
+    with pytest.raises(RecipeError, match=message):
+        chosen(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tpp=3", r"unknown part of a layout .*did you mean 'tp'"), ("tp", "unknown part"),
+        ("tp=0", "not a number of ranks"), ("tp=x", "not a number of ranks"), ("zero_stage=4", "no stage of ZeRO"),
+        ("schedule=1f2b", r"unknown schedule .*did you mean '1f1b'"), ("tp=2,tp=4", "given twice"),
+    ],
+)  # fmt: skip
+def test_a_layout_that_cannot_be_read_says_why(text, message):
+    with pytest.raises(RecipeError, match=message):
+        parse_layout(text)
+
+
+def test_words_for_layouts():
+    plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
+    assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"
+    assert mesh(ParallelPlan(), "none") == "one device; micro batch 1"
+
+
+def test_alone_on_a_device_the_fastest_micro_batch_that_fits():
+    work = Workload(sequence_tokens=1024, batch_tokens=1 << 19, steps=1, precision="bf16", optimizer="adamw")
+    machine = cluster("a100-sxm-80gb")
+    found = fastest_alone(catalogue_model("gpt2"), work, machine, read_stack("trainwright"))
+    assert bool(found.fits[0])
+    one = Layouts.of([ParallelPlan(compile=bool(found.layouts.compile[0]))], ["none"], work)
+    assert found.step_s[0] <= forecast(catalogue_model("gpt2"), work, one, machine, read_stack("trainwright")).step_s[0]

@@ -1,0 +1,74 @@
+import pytest
+
+from trainwright.core.records import from_json, to_json
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.choose import parse_layout
+from trainwright.planner.cluster_plan import exposed, plan_run, planned, work_shares
+from trainwright.planner.question import Question, resolve
+from trainwright.spec.plan import Plan
+
+LARGE = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, price=2.0)
+PIPED = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, stack="megatron-core",
+                 layout=parse_layout("tp=8,pp=8"))  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
+def found(request):
+    return planned(resolve(request.param))
+
+
+def test_phases_partition_the_step_and_the_run(found):
+    estimate = found.plan.estimate
+    assert estimate.phases.total_s == pytest.approx(float(found.choice.found.step_s[0]))
+    assert estimate.run_phases.total_s == pytest.approx(estimate.seconds.mid)
+    assert estimate.tokens_per_s == pytest.approx(found.plan.workload.batch_tokens / estimate.phases.total_s)
+
+
+def test_memory_is_within_the_device_where_it_fits(found):
+    estimate = found.plan.estimate
+    assert estimate.fits and estimate.memory.total_bytes <= estimate.memory_available_bytes
+    assert estimate.memory_interval.low < estimate.memory_interval.mid < estimate.memory_interval.high
+
+
+def test_communication_by_kind_sums_to_what_is_exposed(found):
+    forecast = found.choice.found
+    assert sum(part.seconds for part in exposed(forecast)) == pytest.approx(
+        float(forecast.step.communicate[0]), rel=1e-6
+    )
+
+
+def test_the_bottleneck_is_the_largest_share(found):
+    shares = work_shares(found.choice.found)
+    assert found.plan.estimate.bottleneck.startswith(max(shares, key=lambda share: share.seconds).name)
+
+
+def test_hardware_utilisation_counts_what_is_recomputed(found):
+    estimate = found.plan.estimate
+    if found.choice.recompute == "full":
+        assert 1.2 < estimate.hfu / estimate.mfu < 1.34
+    else:
+        assert estimate.hfu == estimate.mfu
+
+
+def test_dollars_follow_time_and_price():
+    estimate = plan_run(resolve(LARGE)).estimate
+    assert estimate.usd.mid == pytest.approx(estimate.seconds.mid / 3600 * 512 * 2.0)
+    assert estimate.needs.device_hours == pytest.approx(estimate.seconds.mid / 3600 * 512)
+
+
+def test_every_assumption_says_where_it_comes_from(found):
+    for entry in found.plan.estimate.assumptions:
+        assert entry.origin == "given" or entry.source, entry.name
+    assert len({entry.name for entry in found.plan.estimate.assumptions}) == len(found.plan.estimate.assumptions)
+
+
+def test_a_plan_is_a_record():
+    plan = plan_run(resolve(PIPED))
+    assert to_json(from_json(Plan, to_json(plan), where="x")) == to_json(plan)
+
+
+def test_what_is_too_large_does_not_fit():
+    plan = plan_run(resolve(Question(model=catalogue_model("llama3-70b"), on="8xrtx-4090")))
+    assert plan.estimate.fit == "does not fit"
+    assert not plan.estimate.fits
+    assert plan.estimate.memory.total_bytes > plan.estimate.memory_available_bytes

@@ -1,0 +1,46 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.choose import parse_layout
+from trainwright.planner.cluster_plan import planned
+from trainwright.planner.explain import EXPLAINERS, explain
+from trainwright.planner.question import Question, resolve
+
+QUESTIONS = {
+    "sharded": ("llama3-70b", "64x8xh100-sxm", "auto", {"price": 2.0}),
+    "pipelined": ("llama3-70b", "64x8xh100-sxm", "tp=8,pp=8", {"stack": "megatron-core"}),
+    "small": ("gpt2", "8xa100-80gb", "auto", {}),
+    "mixture": ("mixtral-8x7b", "8x8xh100-sxm", "auto", {}),
+    "adapters": ("llama3-8b", "8xa100-80gb", "auto", {"method": "qlora"}),
+    "ours": ("llama3-8b", "8xa100-80gb", "auto", {"stack": "trainwright", "optimizer": "muon"}),
+    "offloaded": ("llama3-8b", "8xa100-80gb", "offload=all", {"stack": "deepspeed"}),
+    "vision": ("vit-b-16", "8xa100-80gb", "auto", {}),
+}
+
+
+@pytest.fixture(scope="module", params=QUESTIONS.values(), ids=QUESTIONS.keys())
+def found(request):
+    name, on, layout, more = request.param
+    return planned(resolve(Question(model=catalogue_model(name), on=on, layout=parse_layout(layout), **more)))
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "run.usd"])
+def test_every_formula_comes_to_the_forecasts_value(found, name):
+    explained = explain(found, name)
+    assert explained.evaluated() == pytest.approx(explained.value, rel=1e-6, abs=1e-12)
+    assert explained.about
+    assert all(term.meaning for term in explained.terms)
+
+
+def test_dollars_are_explained_where_a_price_is_known(found):
+    if found.scenario.price is None:
+        with pytest.raises(RecipeError, match="no price is known"):
+            explain(found, "run.usd")
+    else:
+        assert explain(found, "run.usd").evaluated() == pytest.approx(found.plan.estimate.usd.mid)
+
+
+def test_unknown_names_are_refused_with_near_ones(found):
+    with pytest.raises(RecipeError, match=r"did you mean .*memory\.activations"):
+        explain(found, "memory.activation")

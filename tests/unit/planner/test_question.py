@@ -1,0 +1,91 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.parameters import total_parameters
+from trainwright.planner.question import Question, resolve
+
+LLAMA = catalogue_model("llama3-8b")
+
+
+def asked(**options):
+    return resolve(Question(**{"model": LLAMA, "on": "8xh100-sxm", **options}))
+
+
+def said(scenario, name):
+    return next(entry for entry in scenario.assumptions if entry.name == name)
+
+
+def test_what_is_given_is_kept():
+    found = asked(tokens=10**9, batch_tokens=1 << 20, sequence_tokens=4096, precision="fp8", stack="torchtitan")
+    assert found.workload.batch_tokens == 1 << 20
+    assert found.workload.steps == -(-(10**9) // (1 << 20))
+    assert (found.workload.sequence_tokens, found.workload.precision) == (4096, "fp8")
+    assert found.stack.name == "torchtitan"
+    assert not any(entry.name in ("batch", "sequence", "tokens") for entry in found.assumptions)
+
+
+def test_what_is_not_is_chosen_and_said():
+    found = asked()
+    assert found.workload.sequence_tokens == 8192
+    assert abs(found.workload.total_tokens - 20 * total_parameters(LLAMA)) < found.workload.batch_tokens
+    assert said(found, "batch").origin == "default"
+    assert "Zhang" in said(found, "batch").source
+    assert said(found, "tokens").value == 20 * total_parameters(LLAMA)
+
+
+def test_a_short_run_has_a_small_batch_and_a_long_one_no_more_than_published_ones():
+    assert asked(tokens=10**7).workload.batch_tokens < 1 << 17
+    assert asked(tokens=15 * 10**12).workload.batch_tokens == 1 << 22
+    assert asked(model=catalogue_model("llama3.1-405b"), tokens=15 * 10**12).workload.batch_tokens == 1 << 24
+
+
+def test_a_batch_in_round_tokens_means_the_nearest_in_sequences():
+    assert asked(batch_tokens=4_000_000).workload.batch_tokens == 488 * 8192
+    with pytest.raises(RecipeError, match="whole sequences"):
+        asked(batch_tokens=1000)
+
+
+def test_a_batch_fills_devices_that_are_no_power_of_two():
+    found = asked(on="6x8xh100-sxm")
+    assert found.workload.batch_sequences % 48 == 0
+
+
+@pytest.mark.parametrize(("device", "precision"), [("h100-sxm", "bf16"), ("v100-sxm-32gb", "fp16"), ("t4", "fp16")])
+def test_precision_follows_the_device(device, precision):
+    assert asked(on=device).workload.precision == precision
+
+
+def test_adapters_are_on_all_matrices_of_a_block():
+    assert asked(method="lora").workload.adapter.frozen == "bf16"
+    qlora = asked(method="qlora", rank=64).workload
+    assert (qlora.adapter.frozen, qlora.adapter.rank) == ("nf4", 64)
+    assert set(qlora.adapter.targets) == {"query", "key", "value", "output", "gate", "up", "down"}
+
+
+def test_prices_come_from_the_list_or_from_the_user():
+    assert asked(price=2.5).price.usd_per_device_hour == 2.5
+    assert asked().price.usd_per_device_hour > 0
+    assert said(asked(), "price (on-demand)").origin == "catalog"
+    assert asked(clouds=("aws",), price_kind="spot").settings.spot_provider == "aws"
+    assert asked().settings.spot_provider is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on": "8xh10"}, r"unknown device .*did you mean"),
+        ({"on": "0xh100-sxm"}, "not a number of devices"),
+        ({"tokens": 0}, "--tokens: must be at least 1"),
+        ({"sequence_tokens": -1}, "--sequence: must be at least 1"),
+        ({"sequence_tokens": 1 << 20, "batch_tokens": 1 << 20}, "exceeds the model's context"),
+        ({"stack": "torchtitn"}, r"unknown software stack .*did you mean"),
+        ({"scale_out": "400"}, "cannot read a rate"),
+        ({"clouds": ("awz",)}, "unknown cloud"),
+        ({"price": -1.0}, "a price is above zero"),
+        ({"rank": 0}, "--rank: must be at least 1"),
+    ],
+)
+def test_bad_questions_are_refused_in_one_line(options, message):
+    with pytest.raises(RecipeError, match=message):
+        asked(**options)
