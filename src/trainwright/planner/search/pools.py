@@ -1,0 +1,206 @@
+"""Two kinds of devices, one run: use both, and how, or leave one of them idle.
+
+Three ways are compared by seconds of a step: each cluster alone; both, the batch divided by speed (each side holds the
+whole model, gradients cross between them once a step); both, the layers divided by speed (activations cross).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import format_seconds
+from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.predict.collectives import OUT_EFFICIENCY
+from trainwright.planner.search.layouts import Ranked, best_layouts
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Workload
+
+Kind = Literal["alone", "batch", "layers"]
+BATCH_PARTS = 32
+"""Into how many equal parts the batch is cut between two sides: an uneven share must still divide over its ranks."""
+NEARBY = 3
+"""Divisions tried on each side of the one that equal speeds would give."""
+WORTH = 1.05
+"""Speed-up below which a second kind of device is not worth its trouble."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One cluster's part: ``share`` of the batch or of the layers, and its layout."""
+
+    cluster: ClusterSpec
+    share: float
+    best: Ranked
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """How a step is made, and its seconds, of which ``exchange_s`` pass between the sides."""
+
+    kind: Kind
+    sides: tuple[Side, ...]
+    step_s: float
+    exchange_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """``8 h100-sxm alone``, ``batch 34 % on 8 a100-sxm-80gb, 66 % on 8 h100-sxm``."""
+        parts = [f"{each.cluster.devices:,} {each.cluster.device.name}" for each in self.sides]
+        if self.kind == "alone":
+            return f"{parts[0]} alone"
+        shares = (f"{each.share:.0%} on {part}" for each, part in zip(self.sides, parts, strict=True))
+        return f"{self.kind} {', '.join(shares)}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pool:
+    """All ways that fit, fastest first; ``verdict`` says which to take and why."""
+
+    ways: tuple[Way, ...]
+    verdict: str
+
+
+def judge(model: ModelSpec, workload: Workload, pool: Sequence[ClusterSpec], stack: Stack) -> Pool:
+    """Whether to use both clusters of ``pool`` together.
+
+    Raises:
+        RecipeError: not two clusters, or one whose device has no rate for the workload's precision.
+    """
+    if len(pool) != 2:
+        raise RecipeError("a pool has two kinds of devices", seen=str(len(pool)), expected="A+B")
+    one, other = pool
+    alone = [way for each in pool if (way := _alone(model, workload, each, stack)) is not None]
+    ways = [*alone, *_by_batch(model, workload, one, other, stack), *_by_layers(model, workload, one, other, stack)]
+    best = {(way.kind, way.sides[0].cluster.device.name): way for way in sorted(ways, key=lambda way: -way.step_s)}
+    found = tuple(sorted(best.values(), key=lambda way: way.step_s))
+    return Pool(ways=found, verdict=_verdict(found))
+
+
+def _alone(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Way | None:
+    best = _fastest(model, workload, cluster, stack)
+    return None if best is None else Way(kind="alone", sides=(Side(cluster=cluster, share=1.0, best=best),),
+                                         step_s=best.step_s)  # fmt: skip
+
+
+def _fastest(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Ranked | None:
+    found = best_layouts(model, workload, cluster, stack, count=1)
+    return found[0] if found and found[0].fits else None
+
+
+def _by_batch(
+    model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack
+) -> Iterator[Way]:
+    """Divisions of the batch near the one by speed."""
+    parts = min(BATCH_PARTS, workload.batch_sequences)
+    unit = workload.batch_sequences // parts * workload.sequence_tokens
+    exchange_s = _gradients_s(model, workload, one, other)
+    for part in _near(_speed_share(model, workload, one, other, stack), parts):
+        first = replace(workload, batch_tokens=part * unit)
+        second = replace(workload, batch_tokens=workload.batch_tokens - part * unit)
+        sides = [_fastest(model, first, one, stack), _fastest(model, second, other, stack)]
+        if sides[0] is not None and sides[1] is not None:
+            share = first.batch_tokens / workload.batch_tokens
+            yield Way(
+                kind="batch",
+                sides=(
+                    Side(cluster=one, share=share, best=sides[0]),
+                    Side(cluster=other, share=1 - share, best=sides[1]),
+                ),
+                step_s=max(sides[0].step_s, sides[1].step_s) + exchange_s,
+                exchange_s=exchange_s,
+            )
+
+
+def _by_layers(
+    model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack
+) -> Iterator[Way]:
+    """Divisions of equal layers near the one by speed: a pipeline of two stages, each laid out as its devices like.
+
+    Both sides are counted with embedding and head, of which each has one.
+    """
+    if model.layers < 2 or model.moe_layers not in {0, model.layers} or model.windowed_layers not in {0, model.layers}:
+        return
+    for layers in _near(_speed_share(model, workload, one, other, stack), model.layers):
+        models = (replace(model, layers=layers), replace(model, layers=model.layers - layers))
+        if model.window_layers is not None:
+            models = (replace(models[0], window_layers=layers), replace(models[1], window_layers=models[1].layers))
+        first, second = _fastest(models[0], workload, one, stack), _fastest(models[1], workload, other, stack)
+        if first is None or second is None:
+            continue
+        # What flows from one side to the other at once is the larger side's micro batch over all of its ranks.
+        flow = max(
+            each.parallel.micro_batch_sequences * each.parallel.dp_replicate * each.parallel.dp_shard
+            for each in (first, second)
+        )
+        count = max(1.0, workload.batch_sequences / flow)
+        # Activations go forth and gradients back, behind the work of other micro batches but for the first and last.
+        sent_s = _crossing_s(2 * _element_bytes(workload) * workload.batch_tokens * model.width, one, other)
+        slow, fast = max(first.step_s, second.step_s), min(first.step_s, second.step_s)
+        share = layers / model.layers
+        yield Way(
+            kind="layers",
+            sides=(
+                Side(cluster=one, share=share, best=first), Side(cluster=other, share=1 - share, best=second),
+            ),
+            step_s=max(slow, sent_s) + (fast + sent_s) / count,
+            exchange_s=sent_s,
+        )  # fmt: skip
+
+
+def _speed_share(model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> float:
+    """The first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
+    speeds = []
+    for each in (one, other):
+        found = best_layouts(model, workload, each, stack, count=1)
+        speeds.append(1.0 / found[0].step_s if found else 0.0)
+    return speeds[0] / sum(speeds) if sum(speeds) else 0.5
+
+
+def _near(share: float, parts: int) -> list[int]:
+    """Numbers of ``parts`` around ``share`` of them, neither none nor all."""
+    middle = round(share * parts)
+    return [each for each in range(middle - NEARBY, middle + NEARBY + 1) if 0 < each < parts]
+
+
+def _gradients_s(model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec) -> float:
+    """Each side sends its sum and gets the other's: an all-reduce of two, spread over all network ports."""
+    adapter = workload.adapter
+    trained = total_parameters(model) if adapter is None else adapter_parameters(model, adapter)
+    return _crossing_s((_element_bytes(workload) if workload.states == "pure" else 4.0) * trained, one, other)
+
+
+def _crossing_s(size_bytes: float, one: ClusterSpec, other: ClusterSpec) -> float:
+    """Seconds for bytes that each side sends to the other, at the pace of the slower side's ports together."""
+    rates = [0.0 if each.scale_out is None else each.devices * each.scale_out.bytes_per_s for each in (one, other)]
+    return size_bytes / (OUT_EFFICIENCY * min(rates)) if min(rates) else float(np.inf)
+
+
+def _element_bytes(workload: Workload) -> float:
+    return 4.0 if workload.precision in {"fp32", "tf32"} else 2.0
+
+
+def _verdict(ways: tuple[Way, ...]) -> str:
+    """Which way to take, with the numbers that speak for it."""
+    alone = [way for way in ways if way.kind == "alone"]
+    both = [way for way in ways if way.kind != "alone" and np.isfinite(way.step_s)]
+    if not ways:
+        return "neither alone nor together: the run does not fit"
+    if not alone:
+        return f"use both, {both[0].name}: neither has the memory alone"
+    best = alone[0]
+    if not both:
+        return f"use {best.name}: the other side has no part that fits"
+    gain = best.step_s / both[0].step_s
+    how = f"{both[0].name}: a step of {format_seconds(both[0].step_s)}, {format_seconds(best.step_s)} on {best.name}"
+    if gain >= WORTH:
+        return f"use both, {how}: {gain:.2f} times as fast"
+    passed = f"{format_seconds(both[0].exchange_s)} of it pass between them"
+    outcome = "slower" if gain < 1 else f"hardly faster ({gain:.2f} times)"
+    return f"use {best.name}: both would be {outcome}, {how}; {passed}"
