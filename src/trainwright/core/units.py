@@ -87,6 +87,25 @@ def parse_count(value: int | float | str) -> int:
     return _whole(number * _DECIMAL[unit.lower()], value, expected=expected)
 
 
+def parse_usd(value: int | float | str) -> float:
+    """Dollars from ``$50k``, ``50k$``, ``1.2M``, ``$1,234.50`` or a plain number.
+
+    Raises:
+        RecipeError: no number, or another currency.
+    """
+    expected = "an amount such as '$50k', '50k$', '1.2M' or a number of dollars"
+    text = str(value).strip()
+    for sign in ("$", "usd"):
+        text = text.lower().removeprefix(sign).removesuffix(sign).strip()
+    try:
+        number, unit = _split(value if isinstance(value, bool) else text, expected=expected)
+    except RecipeError as error:
+        raise RecipeError(error.what, seen=repr(value), expected=expected) from error
+    if unit not in _DECIMAL:
+        raise RecipeError("unknown unit of money", seen=repr(value), expected=expected)
+    return float(number * _DECIMAL[unit])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duration:
     """How long to train: an amount in exactly one unit, so that tokens are never taken for steps."""

@@ -15,6 +15,7 @@ from trainwright.core.units import (
     parse_count,
     parse_duration,
     parse_seconds,
+    parse_usd,
 )
 
 
@@ -191,3 +192,26 @@ def test_counts_are_printed_short(value, text):
 )
 def test_money(usd, text):
     assert format_usd(usd) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "usd"),
+    [
+        ("50k$", 50_000.0),
+        ("$50k", 50_000.0),
+        ("$ 1.2M", 1_200_000.0),
+        ("1,234.50", 1234.5),
+        ("$0.5", 0.5),
+        ("3 USD", 3.0),
+        ("2b", 2e9),
+        (75, 75.0),
+    ],
+)
+def test_amounts_of_money(text, usd):
+    assert parse_usd(text) == usd
+
+
+@pytest.mark.parametrize("text", ["", "$", "50 EUR", "-3", "many", True])
+def test_what_is_no_amount_of_money_says_what_would_be(text):
+    with pytest.raises(RecipeError, match=r"such as '\$50k'"):
+        parse_usd(text)
