@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -82,9 +83,10 @@ class Option:
 class Refusal:
     """A class of devices, layouts or ways to buy that was left out, how many of them, and why."""
 
+    kind: Literal["device", "layout", "price", "goal"]
     name: str
     reason: str
-    count: int
+    count: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,10 +193,21 @@ def recommend(
         machines = cluster(f"{-(-most_devices // size)}x{size}x{name}")
         found = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
         if clouds is not None and found[0].price is None:
-            search.refused.append(Refusal(name=name, reason="no known price in these clouds", count=1))
+            search.refused.append(Refusal(kind="price", name=name, reason="no known price in these clouds"))
             continue
         _survey(search, machines, found, goals, most_devices=most_devices)
     return _ranked(search, goals)
+
+
+def divisible(sequences: int, *, within: float = 0.05) -> int:
+    """The number near ``sequences`` that most powers of two divide, so that a batch suits many numbers of ranks."""
+    least, most = int(np.ceil(sequences * (1 - within))), int(sequences * (1 + within))
+    for power in range(sequences.bit_length(), -1, -1):
+        unit = 1 << power
+        nearest = [each for each in (sequences // unit * unit, -(-sequences // unit) * unit) if least <= each <= most]
+        if nearest:
+            return min(nearest, key=lambda each: abs(each - sequences))
+    return sequences
 
 
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
@@ -217,14 +230,14 @@ def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goal
     try:
         compared = compare(search.model, search.workload, counts, machines, search.stack, thorough=False)
     except RecipeError as error:
-        search.refused.append(Refusal(name=machines.device.name, reason=error.what, count=1))
+        search.refused.append(Refusal(kind="device", name=machines.device.name, reason=error.what))
         return
     for each in compared.pruned:
         search.rules[each.rule] += each.layouts
         search.reasons.setdefault(each.rule, each.reason)
     if not compared.fits.any():
         reason = _too_small(compared.pruned, most_devices)
-        search.refused.append(Refusal(name=machines.device.name, reason=reason, count=1))
+        search.refused.append(Refusal(kind="device", name=machines.device.name, reason=reason))
         return
     # Places of the fastest layout of each number of devices.
     order = np.lexsort((compared.step_s, compared.layouts.devices))
@@ -251,7 +264,9 @@ def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Of
     endless = int(np.sum(~np.isfinite(cost.seconds)))
     if endless:
         reason = "interruptions come faster than work is kept"
-        search.refused.append(Refusal(name=f"{machines.device.name} {offer.kind}", reason=reason, count=endless))
+        search.refused.append(
+            Refusal(kind="price", name=f"{machines.device.name} {offer.kind}", reason=reason, count=endless)
+        )
     return [_option(fastest, cost, machines, offer, int(place)) for place in places]
 
 
@@ -280,7 +295,10 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
     options = [replace(each, front=True) if on else each for each, on in zip(search.options, front, strict=True)]
     met = sorted((option for option in options if goals.met_by(option)), key=goals.order)
     refused = [*search.refused, *_missed(options, goals)]
-    refused += [Refusal(name=name, reason=search.reasons[name], count=count) for name, count in search.rules.items()]
+    refused += [
+        Refusal(kind="layout", name=name, reason=search.reasons[name], count=count)
+        for name, count in search.rules.items()
+    ]
     return Recommendation(
         options=tuple(met), closest=() if met else closest(options, goals), refused=tuple(refused), goals=goals
     )
@@ -297,10 +315,10 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
     ]
     if late and goals.deadline_s is not None:
         reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.3g} times the deadline"
-        found.append(Refusal(name="too late", reason=reason, count=len(late)))
+        found.append(Refusal(kind="goal", name="too late", reason=reason, count=len(late)))
     if dear and goals.budget_usd is not None:
         reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.3g} times the budget"
-        found.append(Refusal(name="too dear", reason=reason, count=len(dear)))
+        found.append(Refusal(kind="goal", name="too dear", reason=reason, count=len(dear)))
     return found
 
 
