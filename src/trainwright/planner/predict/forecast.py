@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trainwright.hardware.efficiency import read_efficiency
 from trainwright.planner.flops import adapter_training_flops, count_flops
+from trainwright.planner.predict.convnet import convnet_exchange, convnet_memory, convnet_work
 from trainwright.planner.predict.exchange import Exchange, exchange
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.memory import MemoryTable, predict_memory, usable_bytes
@@ -87,7 +88,7 @@ class Forecast:
 
 
 def forecast(
-    model: ModelSpec,
+    model: ModelSpec | ConvNetSpec,
     workload: Workload,
     layouts: Layouts,
     cluster: ClusterSpec,
@@ -95,19 +96,27 @@ def forecast(
     *,
     general: Efficiency | None = None,
 ) -> Forecast:
-    """Time and memory of each layout.
+    """Time and memory of each layout; images of a convolutional network are sequences.
 
     Raises:
-        RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
+        RecipeError: the device has no rate for the workload's precision, there is no link that the layouts need, or
+            they are not for a convolutional network.
     """
-    work = forward_work(model, workload, layouts, cluster.device)
-    sent = exchange(model, workload, layouts, cluster)
     rate = rates(model, workload, cluster, stack, general or read_efficiency())
-    step = combine(work, sent, layouts, rate)
-    moved = offload_s(model, workload, layouts, cluster, stack, step_s=step.total_s)
+    if isinstance(model, ConvNetSpec):
+        work = convnet_work(model, workload, layouts, cluster.device)
+        sent = convnet_exchange(model, workload, layouts, cluster)
+        memory = convnet_memory(model, workload, layouts, cluster, stack)
+        step = combine(work, sent, layouts, rate)
+    else:
+        work = forward_work(model, workload, layouts, cluster.device)
+        sent = exchange(model, workload, layouts, cluster)
+        memory = predict_memory(model, workload, layouts, cluster, stack)
+        step = combine(work, sent, layouts, rate)
+        moved = offload_s(model, workload, layouts, cluster, stack, step_s=step.total_s)
+        step = replace(step, update=step.update + moved)
     return Forecast(
-        layouts=layouts, work=work, sent=sent, rates=rate, step=replace(step, update=step.update + moved),
-        memory=predict_memory(model, workload, layouts, cluster, stack), batch_tokens=workload.batch_tokens,
+        layouts=layouts, work=work, sent=sent, rates=rate, step=step, memory=memory, batch_tokens=workload.batch_tokens,
         model_flops_per_token=model_flops_per_token(model, workload),
         peak_flops_per_s=peak_flops_per_s(cluster.device, workload.precision),
         cluster=cluster, spread=stack.time.spread,

@@ -1,0 +1,160 @@
+"""A ResNet's step: autograd's own bytes, transformers' own parameters, NVIDIA's measured images per second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.stacks import stack
+from trainwright.planner.parameters import total_parameters
+from trainwright.planner.predict import convnet
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.spec.huggingface import from_huggingface
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
+
+BATCH = 256
+SHAPES = {
+    "bottleneck": {"depths": [2, 1, 2], "hidden_sizes": [32, 64, 128], "layer_type": "bottleneck"},
+    "stride first": {
+        "depths": [1, 2], "hidden_sizes": [32, 64], "layer_type": "bottleneck", "downsample_in_bottleneck": True,
+    },
+    "basic": {"depths": [1, 2], "hidden_sizes": [16, 32], "layer_type": "basic"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_saved_bytes_are_what_autograd_keeps(shape, precision):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    images, size, classes = 3, 37, 11
+    config = transformers.ResNetConfig(**shape, embedding_size=16, num_labels=classes)
+    network = transformers.ResNetForImageClassification(config)
+    owned = {t.untyped_storage().data_ptr() for t in (*network.parameters(), *network.buffers())}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in owned:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)  # the tensor is held, so that no address comes twice
+        return tensor
+
+    labels = torch.zeros(images, dtype=torch.long)
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast:
+        network(pixel_values=torch.randn(images, 3, size, size), labels=labels)
+    spec = from_huggingface({**config.to_dict(), "image_size": size, "num_labels": classes}, where="test")
+    workload = Workload(sequence_tokens=1, batch_tokens=images, steps=1, precision=precision, optimizer="sgd")
+    loss = 4 * images * classes + 8 * images + 4  # log-probabilities, labels, their weight
+    assert sum(size for size, _ in kept.values()) == convnet.saved_bytes(spec, workload, images) + loss
+
+
+# NVIDIA/DeepLearningExamples@729963d, PyTorch/Classification/ConvNets/resnet50v1.5/README.md, "Training performance
+# results": images/s of ResNet-50 v1.5. Nothing is fitted to it; its eight-device rows also wait for the loader.
+NVIDIA = [
+    ("a100-sxm-80gb", 1, "tf32", 938), ("a100-sxm-80gb", 1, "fp16", 2470), ("a100-sxm-80gb", 8, "tf32", 7248),
+    ("a100-sxm-80gb", 8, "fp16", 16621), ("v100-sxm-16gb", 1, "fp32", 367), ("v100-sxm-16gb", 1, "fp16", 1200),
+    ("v100-sxm-16gb", 8, "fp32", 2855), ("v100-sxm-16gb", 8, "fp16", 8322), ("v100-sxm-32gb", 1, "fp32", 356),
+    ("v100-sxm-32gb", 1, "fp16", 1156), ("v100-sxm-32gb", 8, "fp32", 2766), ("v100-sxm-32gb", 8, "fp16", 8056),
+]  # fmt: skip
+
+
+def test_images_per_second_as_nvidia_measured():
+    errors = []
+    for device, devices, precision, measured in NVIDIA:
+        batch = 112 if precision == "fp32" else BATCH
+        found = _forecast(f"{devices}x{device}", precision=precision, devices=devices, batch=batch)
+        errors.append(abs(found.batch_tokens / found.step_s[0] / measured - 1))
+        assert found.fits[0]  # it ran
+    assert median(errors) < 0.2 and max(errors) < 0.35
+
+
+def test_twice_the_images_take_twice_the_work_and_memory():
+    one, two = _forecast("a100-sxm-80gb", batch=128), _forecast("a100-sxm-80gb", batch=256)
+    assert two.work.products_s[0] == pytest.approx(2 * one.work.products_s[0])
+    assert two.work.traffic_s[0] == pytest.approx(2 * one.work.traffic_s[0])
+    assert two.memory.activations[0] == pytest.approx(2 * one.memory.activations[0], rel=0.01)
+
+
+def test_states_are_those_of_the_optimizer():
+    count = total_parameters(model("resnet-50"))
+    for optimizer, moments in (("sgd", 1), ("adamw", 2)):
+        found = _forecast("a100-sxm-80gb", optimizer=optimizer).memory
+        assert found.weights[0] == 4 * count and found.optimizer[0] == 4 * moments * count
+    mixed = _forecast("a100-sxm-80gb", states="mixed", precision="bf16").memory
+    assert mixed.weights[0] == 2 * count and mixed.optimizer[0] == 8 * count
+    pure = _forecast("a100-sxm-80gb", states="pure", precision="bf16").memory
+    assert pure.weights[0] == 2 * count and pure.optimizer[0] == 2 * count
+
+
+def test_a_small_batch_peaks_at_the_update():
+    found = _forecast("a100-sxm-80gb", batch=1).memory
+    assert found.moment[0] == 3 and found.activations[0] == 0
+    assert found.gradients[0] == 4 * total_parameters(model("resnet-50"))
+
+
+def test_sharding_divides_states_and_sends_weights():
+    workload = _workload(batch=8 * BATCH)
+    plans = [
+        ParallelPlan(dp_replicate=8, micro_batch_sequences=BATCH),
+        *(ParallelPlan(dp_shard=8, zero_stage=stage, micro_batch_sequences=BATCH) for stage in (1, 2, 3)),
+    ]
+    layouts = Layouts.of(plans, ["none"] * 4, workload)
+    found = forecast(model("resnet-50"), workload, layouts, cluster("8xa100-sxm-80gb"), stack("default"))
+    whole = 4 * total_parameters(model("resnet-50"))
+    assert found.memory.optimizer == pytest.approx([whole, whole / 8, whole / 8, whole / 8])
+    assert found.memory.weights == pytest.approx([whole, whole, whole, whole / 8])
+    assert found.sent.gather_s[:3] == pytest.approx(0) and found.sent.gather_s[3] > 0
+    assert found.sent.gradients_s[0] > 0 and found.sent.gradients_s[3] == 0
+    assert (found.step.communicate > 0).all()
+
+
+def test_accumulation_repeats_the_work_and_keeps_gradients():
+    once, four = _forecast("a100-sxm-80gb"), _forecast("a100-sxm-80gb", batch=4 * BATCH, micro=BATCH)
+    assert four.step.forward[0] == pytest.approx(4 * once.step.forward[0])
+    assert once.memory.gradients[0] == 0
+    assert four.memory.gradients[0] == 4 * total_parameters(model("resnet-50"))
+
+
+@pytest.mark.parametrize(
+    ("plan", "changes", "phrase"),
+    [
+        ({"tp": 2}, {}, "a convolutional network needs tp=1"),
+        ({"pp": 2}, {}, "a convolutional network needs pp=1"),
+        ({"offload": "optimizer"}, {}, "offload=none"),
+        ({}, {"optimizer": "muon"}, "muon is for matrices"),
+        ({}, {"recompute": "full"}, "recompute=none"),
+        ({}, {"adapter": Adapter(rank=8)}, "adapters stand beside a transformer's matrices"),
+    ],
+)
+def test_what_is_for_transformers_is_refused(plan, changes, phrase):
+    workload = replace(_workload(batch=BATCH), **changes)
+    layouts = Layouts.of([ParallelPlan(**plan)], [workload.recompute], workload)
+    with pytest.raises(RecipeError, match=phrase):
+        forecast(model("resnet-50"), workload, layouts, cluster("2xa100-sxm-80gb"), stack("default"))
+
+
+def test_a_device_without_a_rate_is_refused():
+    with pytest.raises(RecipeError, match="no peak rate for tf32"):
+        _forecast("v100-sxm-16gb", precision="tf32", rates=False)
+
+
+def _workload(*, batch, precision="fp16", optimizer="sgd", states="fp32"):
+    return Workload(
+        sequence_tokens=1, batch_tokens=batch, steps=1, precision=precision, optimizer=optimizer, states=states
+    )
+
+
+def _forecast(on, *, devices=1, batch=BATCH, micro=None, rates=True, **changes):
+    machines = cluster(on)
+    if not rates:
+        bare = replace(machines.device, flops_per_s={})
+        machines = replace(machines, node=replace(machines.node, device=bare))
+    workload = _workload(batch=devices * batch, **changes)
+    plan = ParallelPlan(dp_replicate=devices, micro_batch_sequences=micro or batch)
+    return forecast(model("resnet-50"), workload, Layouts.of([plan], ["none"], workload), machines, stack("default"))
