@@ -102,8 +102,6 @@ class StackMemory:
     """The driver's context and the communicators' buffers, outside of it."""
     spread: float = 0.1
     """Standard deviation of the logarithm of measured over predicted peak."""
-    fit: Mapping[str, float] = field(default_factory=dict)
-    """Errors on the rows that the numbers were fitted to: rows, median, 90th percentile, and with the source left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from trainwright.core.errors import DataError
 from trainwright.spec.stack import MemoryKind
@@ -65,7 +66,7 @@ class Measured:
     """What a row says was measured; None where it does not say.
 
     ``tokens_per_s`` is per device, ``derived`` where it follows from the printed step time and batch. ``memory_bytes``
-    is one device's peak by ``memory_kind``.
+    is one device's peak by ``memory_kind``, on the pipeline stage ``memory_stage``.
     """
 
     tokens_per_s: float | None
@@ -73,6 +74,7 @@ class Measured:
     memory_bytes: float | None
     memory_kind: MemoryKind | None
     out_of_memory: bool
+    memory_stage: Literal["worst", "last"] = "worst"
 
 
 def read_records(path: Path) -> list[Record]:
@@ -133,6 +135,7 @@ def measured(record: Record, *, devices: int, batch_tokens: int | None, reports:
         memory_bytes=memory * GIB if memory else None,
         memory_kind=memory_kind(record, reports) if memory else None,
         out_of_memory=record.text("oom") == "yes",
+        memory_stage="last" if "last rank" in record.text("notes").lower() else "worst",
     )
 
 

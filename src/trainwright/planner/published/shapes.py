@@ -12,7 +12,16 @@ from typing import Literal, NamedTuple
 from trainwright.planner.published.rows import Record
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, MomentDtype, OptimizerName, ParallelPlan, Precision, States, Workload
+from trainwright.spec.workload import (
+    Adapter,
+    MomentDtype,
+    Offload,
+    OptimizerName,
+    ParallelPlan,
+    Precision,
+    States,
+    Workload,
+)
 
 GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
@@ -268,8 +277,15 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
         ep=record.whole("ep", 1), micro_batch_sequences=record.whole("micro_batch", _micro_batch(record, pp)),
         compile=record.text("compile") not in ("", "no"), zero_stage=ZERO_STAGES.get(axes.kind, 3),
         sequence_parallel=_sequence_parallel(record, stack), schedule="interleaved" if virtual > 1 else "1f1b",
-        virtual_stages=virtual, offload="optimizer" if record.text("cpu_offload") == "yes" else "none",
+        virtual_stages=virtual, offload=_offload(record, axes),
     ), devices  # fmt: skip
+
+
+def _offload(record: Record, axes: Axes) -> Offload:
+    """FSDP moves weights, gradients and the optimizer's state at once; others the state alone."""
+    if record.text("cpu_offload") != "yes":
+        return "none"
+    return "all" if axes.kind.startswith("fsdp") else "optimizer"
 
 
 def _micro_batch(record: Record, pp: int) -> int:

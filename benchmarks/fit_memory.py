@@ -1,0 +1,216 @@
+"""Fits what stacks keep in memory to published peaks, and says how well it holds elsewhere.
+
+    python benchmarks/fit_memory.py runs.csv            # errors on the rows, with each source left out, and of verdicts
+    python benchmarks/fit_memory.py runs.csv --write    # the same, and writes the [memory] tables of catalog/stacks
+
+Of a stack's ``[memory]`` table three numbers are fitted: ``activations`` (prior 1), ``fragmentation`` (prior that of
+the default stack; only where peaks are reserved or the device's) and ``spread``; the other fields follow from its code.
+The fit minimises the mean absolute logarithm of predicted over measured bytes, with ``PRIOR_ROWS`` rows' weight on the
+priors. With a source left out, stacks that no other source runs fall back to their priors; ``as default`` predicts a
+source by the default stack's whole table, as if its framework were unknown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+import trainwright
+from trainwright.hardware.stacks import DEFAULT, read_stack
+from trainwright.planner.predict.memory import INTERVAL_DEVIATIONS, MemoryTable, predict_memory, usable_bytes
+from trainwright.planner.published.question import Row, questions
+from trainwright.planner.published.rows import read_records
+from trainwright.spec.stack import Stack, StackMemory
+
+STACKS = Path(trainwright.__file__).parent / "catalog" / "stacks"
+ACTIVATIONS = np.round(np.arange(0.6, 1.61, 0.05), 2)
+FRAGMENTATIONS = np.round(np.arange(0.0, 0.31, 0.01), 2)
+PRIOR_ROWS = 4.0
+"""The priors count as much as so many rows whose error is the distance from the prior."""
+COVERED = 0.85
+"""Share of rows that the interval is made wide enough for."""
+SPREAD_ROWS = 5.0
+"""The default stack's spread counts as much as so many rows."""
+
+Stacks = Callable[[Row], Stack]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A stack's three numbers."""
+
+    activations: float
+    fragmentation: float
+    spread: float
+
+    def on(self, memory: StackMemory) -> StackMemory:
+        """The table with these numbers."""
+        return replace(
+            memory, activations=self.activations, fragmentation=self.fragmentation, spread=self.spread
+        )  # fmt: skip
+
+
+def predict(row: Row, stack: Stack) -> MemoryTable:
+    """The peak of a row under a stack."""
+    ask = row.request
+    return predict_memory(
+        ask.model, ask.workload, ask.layouts(), ask.cluster, stack, stage=row.measured.memory_stage
+    )  # fmt: skip
+
+
+def log_error(row: Row, stack: Stack) -> float:
+    """Logarithm of predicted over measured bytes."""
+    peak = predict(row, stack).reported(row.measured.memory_kind)[0]
+    return float(np.log(peak / row.measured.memory_bytes))
+
+
+def fit(rows: list[Row], memory: StackMemory) -> Fitted:
+    """The three numbers for the rows of one stack."""
+    prior = read_stack(DEFAULT).memory
+    base = rows[0].request.stack
+    best, least = (1.0, prior.fragmentation), np.inf
+    for activations in ACTIVATIONS:
+        stack = replace(base, memory=replace(memory, activations=float(activations), fragmentation=0.0))
+        tables = [predict(row, stack) for row in rows]
+        plain = np.array([table.reported(row.measured.memory_kind)[0] for table, row in zip(tables, rows, strict=True)])
+        unused = np.array([
+            0.0 if row.measured.memory_kind == "allocated" else table.allocated_bytes[0]
+            for table, row in zip(tables, rows, strict=True)
+        ])  # fmt: skip
+        measured = np.array([row.measured.memory_bytes for row in rows])
+        for fragmentation in FRAGMENTATIONS if unused.any() else [memory.fragmentation]:
+            error = np.abs(np.log((plain + fragmentation * unused) / measured)).sum()
+            error += PRIOR_ROWS * (abs(np.log(activations)) + abs(fragmentation - prior.fragmentation))
+            if error < least:
+                best, least = (float(activations), float(fragmentation)), error
+    chosen = replace(base, memory=replace(memory, activations=best[0], fragmentation=best[1]))
+    errors = np.abs([log_error(row, chosen) for row in rows])
+    own = np.quantile(errors, COVERED) / INTERVAL_DEVIATIONS
+    spread = np.sqrt((len(rows) * own**2 + SPREAD_ROWS * prior.spread**2) / (len(rows) + SPREAD_ROWS))
+    return Fitted(best[0], best[1], round(float(spread), 3))
+
+
+def fit_all(rows: Iterable[Row]) -> dict[str, Fitted]:
+    """Every stack that has rows."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.request.stack.name].append(row)
+    return {name: fit(group, group[0].request.stack.memory) for name, group in sorted(groups.items())}
+
+
+def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
+    """Each row's stack with the numbers fitted to it, or with the default's."""
+    prior = read_stack(DEFAULT).memory
+    unknown = Fitted(1.0, prior.fragmentation, prior.spread)
+
+    def stack(row: Row) -> Stack:
+        own = row.request.stack
+        return replace(own, memory=numbers.get(own.name, unknown).on(own.memory))
+
+    return stack
+
+
+def show(title: str, rows: list[Row], stacks: Stacks) -> None:
+    """Error, bias and coverage of the interval, in all and by source."""
+    errors = np.array([log_error(row, stacks(row)) for row in rows])
+    inside = np.array([
+        abs(error) <= INTERVAL_DEVIATIONS * stacks(row).memory.spread for error, row in zip(errors, rows, strict=True)
+    ])  # fmt: skip
+    sources = np.array([row.source.split("@")[0][:34] for row in rows])
+    for name in ("all", *sorted(set(sources))):
+        mask = np.ones(len(rows), bool) if name == "all" else sources == name
+        size = np.abs(np.expm1(errors[mask]))
+        print(
+            f"{title if name == 'all' else '  ' + name:36} n {mask.sum():4d}  median {np.median(size):6.1%}  "
+            f"p90 {np.quantile(size, 0.9):6.1%}  bias {np.expm1(np.median(errors[mask])):+6.1%}  "
+            f"in interval {inside[mask].mean():4.0%}"
+        )
+
+
+def left_out(rows: list[Row]) -> Stacks:
+    """For each row, its stack with numbers fitted without its source."""
+    owners = sorted({row.source for row in rows})
+    found = {owner: with_numbers(fit_all(row for row in rows if row.source != owner)) for owner in owners}
+    return lambda row: found[row.source](row)
+
+
+def show_verdicts(rows: list[Row], stacks: Stacks) -> None:
+    """How often "fits" and "does not fit" are right, with and without those near the edge."""
+    ran, failed, sure = [], [], []
+    for row in rows:
+        device = row.request.cluster.device
+        table = predict(row, stacks(row))
+        fits, near = bool(table.fits(device)[0]), bool(table.uncertain(device)[0])
+        (failed if row.measured.out_of_memory else ran).append((fits, near))
+        if row.measured.out_of_memory and fits:
+            sure.append(f"{row.id} {table.needed_bytes[0] / usable_bytes(device):.2f}")
+    right = sum(fits for fits, _ in ran) + sum(not fits for fits, _ in failed)
+    print(
+        f"verdicts: {right / len(rows):.1%} right of {len(rows)}; false alarms {np.mean([not f for f, _ in ran]):.1%}, "
+        f"certain ones {np.mean([not f and not n for f, n in ran]):.1%}; out of memory found "
+        f"{sum(not f for f, _ in failed)} of {len(failed)}, or uncertain {sum(f and n for f, n in failed)}; "
+        f"uncertain {np.mean([n for _, n in ran + failed]):.1%} of all; missed: {', '.join(sure) or 'none'}"
+    )
+
+
+def write(numbers: dict[str, Fitted], rows: list[Row], outside: Stacks) -> None:
+    """Put the numbers and their errors into the stacks' files."""
+    inside = with_numbers(numbers)
+    for name, fitted in numbers.items():
+        mine = [row for row in rows if row.request.stack.name == name]
+        path = STACKS / f"{name}.toml"
+        text = re.sub(r"\n\[fit\.memory\]\n(?:[^\[\n].*\n)*", "", path.read_text(encoding="utf-8"))
+        values = {key: getattr(fitted, key) for key in ("activations", "fragmentation", "spread")}
+        for key in values:
+            text = re.sub(rf"(?ms)(^\[memory\]\n[^\[]*?)^{key} = [^\n]*\n", r"\1", text, count=1)
+        lines = "".join(f"{key} = {value:g}\n" for key, value in values.items())
+        text = re.sub(
+            r"(?m)^\[memory\]\n((?:[^\[\n].*\n)*)", lambda found, lines=lines: found[0] + lines, text, count=1
+        )
+        text += f'\n[fit.memory]\ndate = "{datetime.now(tz=UTC).date()}"\nrows = {len(mine)}\n'
+        text += f"on_these = {errors_of(mine, inside)}\nsource_left_out = {errors_of(mine, outside)}\n"
+        path.write_text(re.sub(r"\n{3,}", "\n\n", text), encoding="utf-8")
+
+
+def errors_of(rows: list[Row], stacks: Stacks) -> str:
+    """Median and 90th percentile as an inline table."""
+    size = np.abs(np.expm1([log_error(row, stacks(row)) for row in rows]))
+    return f"{{median = {np.median(size):.3f}, p90 = {np.quantile(size, 0.9):.3f}}}"
+
+
+def main() -> None:
+    """Fit, validate, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    everything = questions(read_records(args.table))[0]
+    rows = [row for row in everything if row.measured.memory_bytes]
+    numbers = fit_all(rows)
+    for name, fitted in numbers.items():
+        print(f"{name:22} {fitted}")
+    outside = left_out(rows)
+    show("fitted to all rows", rows, with_numbers(numbers))
+    show("each source left out", rows, outside)
+    default = read_stack(DEFAULT)
+    show("as default", rows, lambda row: default)
+    show_verdicts(everything, with_numbers({**{row.request.stack.name: _given(row) for row in everything}, **numbers}))
+    if args.write:
+        write(numbers, rows, outside)
+
+
+def _given(row: Row) -> Fitted:
+    """What the catalogue says of a stack without measured peaks."""
+    memory = row.request.stack.memory
+    return Fitted(memory.activations, memory.fragmentation, memory.spread)
+
+
+if __name__ == "__main__":
+    main()
