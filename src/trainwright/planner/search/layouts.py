@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,22 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
+UNSURE = 1.1
+"""How much longer a step may take that surely has the memory it needs."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranked:
-    """A layout with its forecast: seconds of a step and their range, bytes that the worst device needs."""
+    """A layout with its forecast: seconds of a step and their range, bytes that the worst device needs.
+
+    ``unsure``: the device's memory lies within the error of the prediction.
+    """
 
     parallel: ParallelPlan
     recompute: Recompute
     devices: int
     fits: bool
+    unsure: bool
     step_s: float
     low_s: float
     high_s: float
@@ -51,6 +58,8 @@ class Compared:
     layouts: Layouts
     memory_bytes: Numbers
     step_s: Numbers
+    unsure: NDArray[np.bool_]
+    """Where the device's memory lies within the error of the prediction."""
     pruned: tuple[Pruned, ...]
 
     @property
@@ -58,10 +67,15 @@ class Compared:
         """Where the peak is within the device's memory, with as little recomputation as that takes."""
         return np.isfinite(self.step_s)
 
+    @property
+    def rank_s(self) -> Numbers:
+        """``step_s``, longer where memory is unsure: what surely fits comes first unless it is that much slower."""
+        return self.step_s * np.where(self.unsure, UNSURE, 1.0)
+
     def order(self) -> NDArray[np.intp]:
-        """Places of those that fit, fastest first; of all, those nearest to fitting first, if none does."""
+        """Places of those that fit, best first; of all, those nearest to fitting first, if none does."""
         if self.fits.any():
-            return np.argsort(self.step_s, kind="stable")[: int(self.fits.sum())]
+            return np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
         return np.argsort(self.memory_bytes, kind="stable")
 
 
@@ -93,17 +107,14 @@ def compare(
         return found
     every = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
     rest = _compared(every, model, workload, cluster, stack)
-    return Compared(
-        layouts=rest.layouts, memory_bytes=rest.memory_bytes, step_s=rest.step_s,
-        pruned=rest.pruned if rest.fits.any() else found.pruned,
-    )  # fmt: skip
+    return rest if rest.fits.any() else replace(rest, pruned=found.pruned)
 
 
 def _compared(found: Candidates, model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Compared:
     layouts, pruned = found.layouts, found.pruned
     if not len(layouts):
         empty = np.zeros(0)
-        return Compared(layouts=layouts, memory_bytes=empty, step_s=empty, pruned=pruned)
+        return Compared(layouts=layouts, memory_bytes=empty, step_s=empty, unsure=empty > 0, pruned=pruned)
     memory = predict_memory(model, workload, layouts, cluster, stack)
     needed, over = memory.needed_bytes, ~memory.fits(cluster.device)
     step_s = np.full(len(layouts), np.inf)
@@ -113,7 +124,9 @@ def _compared(found: Candidates, model: ModelSpec, workload: Workload, cluster: 
     if over.any():
         reason = f"states fit, but the peak is {spread(needed[over] / usable_bytes(cluster.device))} the memory"
         pruned = (*pruned, Pruned(rule="activations", reason=reason, layouts=int(over.sum())))
-    return Compared(layouts=layouts, memory_bytes=needed, step_s=step_s, pruned=pruned)
+    return Compared(
+        layouts=layouts, memory_bytes=needed, step_s=step_s, unsure=memory.uncertain(cluster.device), pruned=pruned
+    )
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
@@ -155,13 +168,14 @@ def best_layouts(
 
 def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
     """Each layout of a forecast by itself, in its order."""
-    rows, fits = [], found.memory.fits(device)
+    rows, fits, unsure = [], found.memory.fits(device), found.memory.uncertain(device)
     for place in range(len(found.layouts)):
         parallel, recompute = parallel_plan(found.layouts, place)
         rows.append(
             Ranked(
                 parallel=parallel, recompute=recompute, devices=int(found.layouts.devices[place]),
-                fits=bool(fits[place]), step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
+                fits=bool(fits[place]), unsure=bool(unsure[place]),
+                step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
                 high_s=float(found.high_s[place]), memory_bytes=float(found.memory.needed_bytes[place]),
                 host_bytes=float(found.memory.host_bytes[place]), mfu=float(found.mfu[place]),
                 tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),

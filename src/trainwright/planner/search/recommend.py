@@ -36,7 +36,8 @@ MOST_DEVICES = 16_384
 class Option:
     """One way to do the whole run.
 
-    ``usd`` is None where no price is known; ``front``: nothing else is both faster and cheaper.
+    ``usd`` is None where no price is known; ``front``: nothing else is both faster and cheaper; ``unsure``: what is
+    needed of the device's memory is so near to all of it that the prediction's error decides.
     """
 
     device: str
@@ -60,6 +61,7 @@ class Option:
     kwh: float | None
     interruptions: float
     checkpoint_interval_s: float
+    unsure: bool = False
     front: bool = False
 
     @property
@@ -240,7 +242,7 @@ def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goal
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=reason))
         return
     # Places of the fastest layout of each number of devices.
-    order = np.lexsort((compared.step_s, compared.layouts.devices))
+    order = np.lexsort((compared.rank_s, compared.layouts.devices))
     _, firsts = np.unique(compared.layouts.devices[order], return_index=True)
     best = order[firsts]
     best = best[np.isfinite(compared.step_s[best])]
@@ -286,6 +288,7 @@ def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offe
         memory_bytes=float(fastest.memory.needed_bytes[place]), memory_available_bytes=usable_bytes(machines.device),
         kwh=at(cost.kwh), interruptions=float(cost.parts.interruptions[place]),
         checkpoint_interval_s=float(cost.parts.checkpoint_interval_s[place]),
+        unsure=bool(fastest.memory.uncertain(machines.device)[place]),
     )  # fmt: skip
 
 
