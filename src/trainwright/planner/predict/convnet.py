@@ -25,12 +25,17 @@ MOMENTS_PER_PARAMETER = {"adamw": 2.0, "sgd": 1.0}
 """SGD with momentum, as ResNets are trained (He et al., 2015, section 3.4)."""
 UPDATE_ACCESSES = {"adamw": 7.0, "sgd": 5.0}
 """Gradient, weight and moments read, weight and moments written."""
-NORM_ACCESSES = 3.0
-"""Elements that a batch norm with the ReLU behind it moves for one of its input: read for the statistics, read again,
-written. The backward pass moves twice as many: both inputs twice, and the result."""
+NORM_ACCESSES = 2.0
+"""Elements that a batch norm with the ReLU behind it moves for one of its input where all is fused: read once, written
+once. Eager kernels move five forward and eight backward: statistics, norm and ReLU each read their input; that ratio to
+four forward and backward is near to transformers', which a stack's ``traffic`` states."""
 WINOGRAD = 2.25
 """Multiplications of a 3x3 convolution without stride for one that is left where libraries compute it in tiles of 2x2,
 as they do in full fp32 (Lavin and Gray, 2015, arXiv 1509.09308, section 4.1)."""
+TRANSPOSITION = 2.0
+"""Times that a tensor core's convolution moves its operands beside the product itself where channels do not come last:
+read and written once more. Recipes put them last for 16 bits, and leave PyTorch's own order for TF32. On an RTX 3090 it
+costs 0.39 ms an image of ResNet-50 (huggingface/pytorch-image-models@aa4b585, results/benchmark-train-amp-*.csv)."""
 STATISTICS_BYTES = 8
 """Mean and deviation of one channel in fp32, kept for the backward pass."""
 INDEX_BYTES = 8
@@ -125,12 +130,13 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         raise RecipeError(f"no peak rate for {workload.precision} is known", where=device.name)
     zero = np.zeros(len(layouts))
     flops, busy, exposed = zero, zero, zero
+    turned = TRANSPOSITION if workload.precision == "tf32" else 0.0
     for c in convolutions(model):
         own = images * c.forward_flops / (WINOGRAD if workload.precision == "fp32" and _tiled(c) else 1)
         flops = flops + own
         busy = busy + own / tile_share(images * c.size**2, c.outputs, device.sm_count or 1)
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
-        exposed = exposed + np.maximum(0.0, moved - own / peak)
+        exposed = exposed + np.maximum(0.0, moved - own / peak) + turned * moved
     layers, stem = convolutions(model), convolutions(model)[0]
     blocks = sum(model.depths)
     between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + _sums(model) + outputs_of(stem)
