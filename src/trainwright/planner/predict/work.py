@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainwright.core.errors import RecipeError
 from trainwright.planner.flops import count_flops
 from trainwright.planner.parameters import BLOCK_PARTS, Matrix, adapter_parameters, matrices, total_parameters
 from trainwright.planner.predict.layouts import Layouts, Numbers
@@ -92,8 +93,17 @@ def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
 
 
 def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Work:
-    """All that one device computes and moves in its own memory."""
+    """All that one device computes and moves in its own memory.
+
+    Raises:
+        RecipeError: the device's peak for the workload's precision is not known.
+    """
     peak = peak_flops_per_s(device, workload.precision)
+    if not peak:
+        raise RecipeError(
+            f"no peak rate for {workload.precision} is known", where=device.name,
+            expected=f"a rate for {' or '.join(FALLBACK[workload.precision])} in its file",
+        )  # fmt: skip
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)

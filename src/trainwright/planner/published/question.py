@@ -21,6 +21,7 @@ class Row:
 
     id: str
     source: str
+    line: int
     framework: str
     device: str
     model_class: str
@@ -72,7 +73,7 @@ def question(record: Record) -> Row:
     workload = workload_of(record, stack, parallel)
     cluster = cluster_of(record, devices)
     return Row(
-        id=record.text("id"), source=record.text("source_repo_or_paper"), framework=framework,
+        id=record.text("id"), source=record.text("source_repo_or_paper"), line=record.line, framework=framework,
         device=cluster.device.name, model_class=_model_class(record),
         request=Request(model=model, workload=workload, parallel=parallel, cluster=cluster, stack=stack),
         measured=measured(record, devices=devices, batch_tokens=workload.batch_tokens, reports=stack.memory.reports),

@@ -1,0 +1,258 @@
+"""Predicts published rows and says how far off the planner is: by source, framework, device and model class.
+
+Errors are of the predicted value against the measured one: ``|predicted / measured - 1|``. Bias is the median of
+``predicted / measured - 1``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainwright.core.errors import TrainwrightError
+from trainwright.hardware.efficiency import read_efficiency
+from trainwright.planner.predict.exchange import exchange
+from trainwright.planner.predict.forecast import INTERVAL
+from trainwright.planner.predict.memory import predict_memory
+from trainwright.planner.predict.step import combine, rates
+from trainwright.planner.predict.work import forward_work
+from trainwright.planner.published.question import Refused, Row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """A prediction with the range that should hold the measured value."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A row beside its prediction; ``tokens_per_s`` is per device.
+
+    ``verdict`` is ``fits``, ``uncertain`` or ``does not fit``.
+    """
+
+    row: Row
+    tokens_per_s: Range
+    memory_bytes: Range
+    verdict: str
+
+    @property
+    def speed_ratio(self) -> float | None:
+        """Predicted over measured tokens per second."""
+        measured = self.row.measured.tokens_per_s
+        return None if not measured else self.tokens_per_s.mid / measured
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Predicted over measured peak memory."""
+        measured = self.row.measured.memory_bytes
+        return None if not measured else self.memory_bytes.mid / measured
+
+
+def judge(row: Row) -> Judged:
+    """Predict one row.
+
+    Raises:
+        RecipeError: the device has no rate for the row's precision, or no link that the layout needs.
+    """
+    ask, layouts = row.request, row.request.layouts()
+    work = forward_work(ask.model, ask.workload, layouts, ask.cluster.device)
+    sent = exchange(ask.model, ask.workload, layouts, ask.cluster)
+    step = combine(work, sent, layouts, rates(ask.model, ask.workload, ask.cluster, ask.stack, read_efficiency()))
+    speed = ask.workload.batch_tokens / float(step.total_s[0]) / float(layouts.devices[0])
+    width = float(np.exp(INTERVAL * ask.stack.time.spread))
+    memory = predict_memory(
+        ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=row.measured.memory_stage
+    )
+    worst = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
+    kind = row.measured.memory_kind or ask.stack.memory.reports
+    low, high = memory.interval(kind)
+    fits = bool(worst.fits(ask.cluster.device)[0])
+    verdict = "uncertain" if worst.uncertain(ask.cluster.device)[0] else "fits" if fits else "does not fit"
+    return Judged(
+        row=row, tokens_per_s=Range(low=speed / width, mid=speed, high=speed * width),
+        memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])), verdict=verdict,
+    )  # fmt: skip
+
+
+def judge_all(rows: Iterable[Row]) -> tuple[list[Judged], list[Refused]]:
+    """Predict every row; one that cannot be predicted is refused with the reason."""
+    judged: list[Judged] = []
+    refused: list[Refused] = []
+    for row in rows:
+        try:
+            judged.append(judge(row))
+        except TrainwrightError as error:
+            refused.append(Refused(id=row.id, source=row.source, line=row.line, reason=str(error)))
+    return judged, refused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Errors:
+    """Errors of many rows; ``held`` is the share of measured values inside the predicted range."""
+
+    rows: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+    held: float
+
+
+def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
+    """Statistics of predicted over measured; None of no rows."""
+    if not ratios:
+        return None
+    ratio = np.asarray(ratios)
+    size = np.abs(ratio - 1)
+    return Errors(
+        rows=len(ratio), median=float(np.median(size)), mean=float(size.mean()), p90=float(np.quantile(size, 0.9)),
+        bias=float(np.median(ratio) - 1), held=float(np.mean(held)),
+    )  # fmt: skip
+
+
+def speed_errors(judged: Iterable[Judged]) -> Errors | None:
+    """Errors of tokens per second, over rows that were measured."""
+    known = [(each.speed_ratio, each.row.measured.tokens_per_s or 0.0, each.tokens_per_s) for each in judged]
+    found = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
+    return errors([ratio for ratio, _ in found], [inside for _, inside in found])
+
+
+def memory_errors(judged: Iterable[Judged]) -> Errors | None:
+    """Errors of peak memory, over rows that were measured."""
+    known = [(each.memory_ratio, each.row.measured.memory_bytes or 0.0, each.memory_bytes) for each in judged]
+    found = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
+    return errors([ratio for ratio, _ in found], [inside for _, inside in found])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdicts:
+    """How often "fits" was right; rows that ran fit, whatever they measured, and rows that ran out did not.
+
+    ``right`` leaves out rows called uncertain. ``false_alarms`` is the share of rows that ran and were refused,
+    ``found`` the share of rows that ran out of memory and were refused, or called uncertain in ``found_or_uncertain``.
+    """
+
+    ran: int
+    ran_out: int
+    uncertain: int
+    right: float
+    false_alarms: float
+    found: float
+    found_or_uncertain: float
+
+
+def verdicts(judged: Iterable[Judged]) -> Verdicts | None:
+    """Statistics of the verdicts, over rows that report memory, or that they ran out of it."""
+    known = [each for each in judged if each.row.measured.memory_bytes or each.row.measured.out_of_memory]
+    out = Counter(each.verdict for each in known if each.row.measured.out_of_memory)
+    ran = Counter(each.verdict for each in known if not each.row.measured.out_of_memory)
+    sure = len(known) - out["uncertain"] - ran["uncertain"]
+    if not known:
+        return None
+    return Verdicts(
+        ran=ran.total(), ran_out=out.total(), uncertain=out["uncertain"] + ran["uncertain"],
+        right=(out["does not fit"] + ran["fits"]) / sure if sure else 0.0,
+        false_alarms=ran["does not fit"] / ran.total() if ran else 0.0,
+        found=out["does not fit"] / out.total() if out else 0.0,
+        found_or_uncertain=(out["does not fit"] + out["uncertain"]) / out.total() if out else 0.0,
+    )  # fmt: skip
+
+
+GROUPS: Mapping[str, Callable[[Judged], str]] = {
+    "source": lambda each: each.row.source, "framework": lambda each: each.row.framework,
+    "device": lambda each: each.row.device, "model class": lambda each: each.row.model_class,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """One value of one grouping."""
+
+    by: str
+    name: str
+    speed: Errors | None
+    memory: Errors | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """All of it; ``derived`` is throughput of rows that print a step time only."""
+
+    rows: int
+    predicted: int
+    refused: tuple[Refused, ...]
+    speed: Errors | None
+    derived: Errors | None
+    memory: Errors | None
+    verdicts: Verdicts | None
+    groups: tuple[Group, ...]
+    worst_speed: tuple[Judged, ...]
+    worst_memory: tuple[Judged, ...]
+
+    @property
+    def coverage(self) -> float:
+        """Share of rows that could be predicted."""
+        return self.predicted / self.rows if self.rows else 0.0
+
+
+def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int = 10) -> Report:
+    """Put the statistics together. Derived rows stand apart from printed ones, in all but their own line."""
+    printed = [each for each in judged if not each.row.measured.derived]
+    groups = []
+    for by, name in GROUPS.items():
+        for value in sorted({name(each) for each in judged}):
+            chosen = [each for each in judged if name(each) == value]
+            groups.append(
+                Group(
+                    by=by, name=value, speed=speed_errors(each for each in chosen if not each.row.measured.derived),
+                    memory=memory_errors(chosen),
+                )  # fmt: skip
+            )
+    return Report(
+        rows=len(judged) + len(refused), predicted=len(judged), refused=tuple(refused), speed=speed_errors(printed),
+        derived=speed_errors(each for each in judged if each.row.measured.derived), memory=memory_errors(judged),
+        verdicts=verdicts(judged), groups=tuple(groups),
+        worst_speed=_worst(printed, lambda each: each.speed_ratio, worst),
+        worst_memory=_worst(judged, lambda each: each.memory_ratio, worst),
+    )  # fmt: skip
+
+
+def _worst(judged: Iterable[Judged], ratio: Callable[[Judged], float | None], count: int) -> tuple[Judged, ...]:
+    def distance(each: Judged) -> float:
+        return abs(float(np.log(ratio(each) or 1.0)))
+
+    return tuple(sorted((each for each in judged if ratio(each)), key=distance, reverse=True)[:count])
+
+
+def calibrated(judged: Sequence[Judged], references: Sequence[Judged]) -> list[Judged]:
+    """Predictions scaled by one reference run of the same source, framework and device, where there is one.
+
+    The run's ratio of measured to predicted holds for others that differ in shape, batch and layout.
+    """
+    known = {_key(each): each for each in references}
+    found = []
+    for each in judged:
+        reference = known.get(_key(each))
+        if reference is None or reference.row.id == each.row.id:
+            continue
+        speed, memory = 1 / (reference.speed_ratio or 1.0), 1 / (reference.memory_ratio or 1.0)
+        found.append(
+            replace(each, tokens_per_s=_scaled(each.tokens_per_s, speed), memory_bytes=_scaled(each.memory_bytes, memory))
+        )
+    return found
+
+
+def _key(each: Judged) -> tuple[str, str, str, str]:
+    return each.row.source, each.row.framework, each.row.device, each.row.request.workload.precision
+
+
+def _scaled(span: Range, factor: float) -> Range:
+    return Range(low=span.low * factor, mid=span.mid * factor, high=span.high * factor)
