@@ -32,6 +32,7 @@ COMMANDS = {
     "run": Command("trainwright.cli.run", "do all that a recipe says, from corpus to served model"),
     "doctor": Command("trainwright.cli.doctor", "look at this machine and measure what it can do"),
     "plan": Command("trainwright.cli.plan", "say whether it fits, how long it takes and what it costs"),
+    "recommend": Command("trainwright.cli.recommend", "say what to train on: devices, clouds, prices, layouts"),
     "data": Command("trainwright.cli.data", "turn a corpus into token shards"),
     "train": Command("trainwright.cli.train", "train the model"),
     "evaluate": Command("trainwright.cli.evaluate", "measure the trained model"),

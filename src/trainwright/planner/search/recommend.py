@@ -30,6 +30,8 @@ from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
 MOST_DEVICES = 16_384
+ENDLESS = 10.0
+"""Wall-clock over the steps' own time beyond which a run is no way to train."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,8 +264,9 @@ def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Of
         fastest, search.model, search.workload, machines, search.stack, total_tokens=search.workload.total_tokens,
         usd_per_device_hour=offer.usd_per_device_hour, settings=RunSettings(spot_provider=offer.spot_provider),
     )  # fmt: skip
-    places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & np.isfinite(cost.seconds))
-    endless = int(np.sum(~np.isfinite(cost.seconds)))
+    ends = cost.seconds < ENDLESS * cost.parts.steps_s + cost.parts.start_s
+    places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & ends)
+    endless = int(np.sum(~ends))
     if endless:
         reason = "interruptions come faster than work is kept"
         search.refused.append(

@@ -1,0 +1,366 @@
+"""Say what to train a model on: every device, number of nodes, cloud and kind of price, ranked by time and dollars.
+
+With a deadline the cheapest that meets it comes first, with a budget alone the fastest within it, with neither the
+least time times dollars. Exit code 1: nothing meets them; what comes closest is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_usd,
+    parse_count,
+    parse_seconds,
+    parse_usd,
+)
+
+if TYPE_CHECKING:
+    from trainwright.planner.question import Scenario
+    from trainwright.planner.search.changes import Change
+    from trainwright.planner.search.pools import Pool
+    from trainwright.planner.search.recommend import Option, Recommendation, Refusal
+    from trainwright.spec.device import ClusterSpec
+    from trainwright.spec.plan import Assumption
+
+T = TypeVar("T")
+ROWS = 10
+UNPRICED_ROWS = 5
+REFUSED_ROWS = 12
+CHANGE_ROWS = 8
+ANY_DEVICE = "h100-sxm"
+"""What defaults of a run are resolved on where the user has nothing: they do not depend on it but by its precision."""
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the command's arguments."""
+    from trainwright.spec.device import PriceKind
+    from trainwright.spec.workload import Method, OptimizerName, Precision
+
+    parser.add_argument(
+        "--model", required=True, metavar="MODEL", help="a name, a config.json, or layers=...,width=..."
+    )
+    parser.add_argument("--tokens", metavar="N", help="tokens to train on, for example 15T")
+    parser.add_argument("--budget", metavar="USD", help="dollars that the run may cost, for example 50k$")
+    parser.add_argument("--deadline", metavar="TIME", help="how long it may take, for example 14d")
+    parser.add_argument("--have", metavar="CLUSTER", help="what is there already: 4x8xa100-80gb, or 8xa100-80gb+8xh100")
+    parser.add_argument("--have-price", metavar="USD", default="0", help="what an hour of a device of it costs")
+    parser.add_argument("--cloud", metavar="NAMES", help="only these clouds, for example aws,gcp")
+    parser.add_argument("--devices", metavar="NAMES", help="only these devices, for example h100-sxm,a100-80gb")
+    kinds = ",".join(get_args(PriceKind))
+    parser.add_argument("--price-kinds", metavar="KINDS", default=kinds, help=f"only these (default: {kinds})")
+    parser.add_argument("--most-devices", metavar="N", default="16384", help="the largest cluster (default: 16384)")
+    parser.add_argument("--stack", metavar="NAME", default="default", help="the training software")
+    parser.add_argument("--sequence", metavar="N", help="tokens of a sequence")
+    parser.add_argument("--batch", metavar="N", help="tokens of a batch; rounded to what divides over many ranks")
+    parser.add_argument("--precision", choices=get_args(Precision), help="what products are computed in")
+    parser.add_argument("--optimizer", choices=get_args(OptimizerName), default="adamw", help="the optimizer")
+    parser.add_argument("--method", choices=get_args(Method), default="full", help="train all weights, or adapters")
+    parser.add_argument("--draw", metavar="FILE", type=Path, help="time against dollars as FILE.svg or FILE.png")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, print and draw."""
+    from trainwright.planner.search.changes import changes
+    from trainwright.planner.search.pools import judge
+    from trainwright.planner.search.recommend import Goals, recommend
+
+    output = Output.of(args)
+    pool = _pool(args)
+    scenario = _scenario(args, pool)
+    goals = Goals(budget_usd=_read(args.budget, parse_usd, "--budget"),
+                  deadline_s=_read(args.deadline, parse_seconds, "--deadline"))  # fmt: skip
+    found = recommend(
+        scenario.model, scenario.workload, scenario.stack, devices=_names(args.devices), clouds=_names(args.cloud),
+        have=pool, have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
+        price_kinds=_kinds(args.price_kinds), most_devices=_read(args.most_devices, parse_count, "--most-devices") or 1,
+    )  # fmt: skip
+    judged = judge(scenario.model, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
+    tight = _tight(args, pool, found)
+    mended = {
+        f"{each.nodes}x{each.node.devices}x{each.device.name}": changes(
+            scenario.model, scenario.workload, each, scenario.stack
+        )
+        for each in tight
+    }
+    payload = {
+        "workload": scenario.workload, "goals": goals, "options": found.options, "front": found.front,
+        "closest": found.closest, "refused": found.refused, "pool": judged, "changes": mended,
+        "assumptions": _assumptions(scenario),
+    }  # fmt: skip
+    output.result(payload, lambda: _show(args, output, scenario, found, judged=judged, mended=mended))
+    if args.draw is not None:
+        _draw(args, output, found)
+    return 0 if found.options else 1
+
+
+def _read(text: str | None, parse: Callable[[str], T], where: str) -> T | None:
+    """The value of an option, if it was given; above zero but for a price."""
+    if text is None:
+        return None
+    try:
+        value = parse(text)
+    except RecipeError as error:
+        raise RecipeError(error.what, where=where, seen=error.seen, expected=error.expected) from error
+    if value == 0 and where != "--have-price":
+        raise RecipeError("must be above zero", where=where, seen=repr(text))
+    return value
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _kinds(text: str) -> list[Any]:
+    from trainwright.spec.device import PriceKind
+
+    known = get_args(PriceKind)
+    found = [name.replace("-", "_") for name in _names(text) or ()]
+    unknown = [name for name in found if name not in known]
+    if unknown or not found:
+        raise RecipeError("unknown kind of price", where="--price-kinds", seen=repr(text), expected=", ".join(known))
+    return found
+
+
+def _pool(args: argparse.Namespace) -> tuple[ClusterSpec, ...]:
+    from trainwright.planner.search.offers import read_pool
+
+    return () if args.have is None else read_pool(args.have, where="--have")
+
+
+def _scenario(args: argparse.Namespace, pool: Sequence[ClusterSpec]) -> Scenario:
+    """The run, its defaults chosen as ``plan`` chooses them, and a batch that divides over many ranks."""
+    from trainwright.hardware.models import read_model
+    from trainwright.planner.question import Question, resolve
+    from trainwright.planner.search.recommend import divisible
+    from trainwright.spec.model import ModelSpec
+
+    model = read_model(args.model, where="--model")
+    if not isinstance(model, ModelSpec):
+        raise RecipeError(
+            "layouts are searched for transformers", where="--model", seen=repr(args.model),
+            expected="a decoder, an encoder or a vision transformer", fix="use trainwright plan --on for a ConvNet",
+        )  # fmt: skip
+    scenario = resolve(
+        Question(
+            model=model, model_name=args.model, on=pool[0].device.name if pool else ANY_DEVICE, stack=args.stack,
+            tokens=_read(args.tokens, parse_count, "--tokens"),
+            batch_tokens=_read(args.batch, parse_count, "--batch"),
+            sequence_tokens=_read(args.sequence, parse_count, "--sequence"), precision=args.precision,
+            optimizer=args.optimizer, method=args.method,
+        )
+    )  # fmt: skip
+    workload = scenario.workload
+    batch = divisible(workload.batch_sequences) * workload.sequence_tokens
+    steps = max(1, -(-workload.total_tokens // batch))
+    return replace(scenario, workload=replace(workload, batch_tokens=batch, steps=steps))
+
+
+def _tight(args: argparse.Namespace, pool: Sequence[ClusterSpec], found: Recommendation) -> list[ClusterSpec]:
+    """Clusters on which the run does not fit: those that the user has; where nothing at all fits, the one asked for."""
+    from trainwright.hardware.nodes import cluster, node_size
+    from trainwright.planner.search.offers import OWN
+
+    every = (*found.options, *found.closest)
+    own = {each.device for each in every if each.provider == OWN}
+    small = [each for each in pool if each.device.name not in own and any(
+        refusal.kind == "device" and refusal.name == each.device.name for refusal in found.refused)]  # fmt: skip
+    if small or every:
+        return small
+    names = [each.name for each in found.refused if each.kind == "device"]
+    if not names or args.devices is None:
+        return []
+    size = node_size(names[0])
+    most = _read(args.most_devices, parse_count, "--most-devices") or size
+    return [cluster(f"{most}x{names[0]}" if most < size else f"{most // size}x{size}x{names[0]}")]
+
+
+def _show(
+    args: argparse.Namespace, output: Output, scenario: Scenario, found: Recommendation, *, judged: Pool | None,
+    mended: dict[str, tuple[Change, ...]],
+) -> None:  # fmt: skip
+    work = scenario.workload
+    output.heading(_verdict(found))
+    output.line(
+        f"{args.model}: {format_count(work.total_tokens)} tokens in {work.steps:,} steps of {work.batch_sequences:,} "
+        f"sequences of {work.sequence_tokens:,}; {work.precision}, {work.optimizer}, {scenario.stack.title}"
+    )
+    columns = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
+    priced = [option for option in found.distinct(len(found.options) or ROWS) if option.usd is not None][:ROWS]
+    if priced:
+        output.line()
+        title = "best of each device and kind of price" if found.options else "closest"
+        output.table(columns, [_row(option) for option in priced], title=title)
+    front = _thinned(found.front, ROWS)
+    if len(front) > 1:
+        output.line()
+        output.table(columns, [_row(option) for option in front], title="time against cost: nothing betters these")
+    unpriced = [option for option in found.distinct(len(found.options)) if option.usd is None][:UNPRICED_ROWS]
+    if unpriced:
+        output.line()
+        output.table(columns, [_row(option) for option in unpriced], title="fastest without a known price")
+    if judged is not None:
+        _show_pool(output, judged)
+    for name, rows in mended.items():
+        _show_changes(output, name, rows)
+    if found.refused:
+        output.line()
+        output.table(("left out", "how many", "because"), _refused(found.refused))
+    output.line()
+    output.table(("rests on", "value", "origin", "source"), [_assumption(each) for each in _assumptions(scenario)])
+    output.note("* on the front of time against cost; ? so near to the memory that the prediction's error decides")
+
+
+def _verdict(found: Recommendation) -> str:
+    """One line: what to take, or what comes closest."""
+    goals = found.goals
+    wanted = " and ".join(
+        filter(None, (
+            "" if goals.budget_usd is None else f"a budget of {format_usd(goals.budget_usd)}",
+            "" if goals.deadline_s is None else f"a deadline of {format_seconds(goals.deadline_s)}",
+        ))
+    )  # fmt: skip
+    if found.options:
+        best = found.options[0]
+        for_what = f" for {wanted}" if wanted else ""
+        return f"best{for_what}: {_said(best)}"
+    if found.closest:
+        return f"nothing meets {wanted}; closest: {'; or '.join(_said(option) for option in found.closest)}"
+    return "it fits on none of these devices"
+
+
+def _said(option: Option) -> str:
+    source = f" ({option.source})" if option.source else ""
+    cost = "price unknown" if option.usd is None else format_usd(option.usd)
+    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}"
+
+
+def _row(option: Option) -> tuple[str, ...]:
+    from trainwright.planner.choose import mesh
+
+    cost = "unknown"
+    if option.usd is not None and option.usd_low is not None and option.usd_high is not None:
+        cost = f"{format_usd(option.usd)} ({format_usd(option.usd_low)} to {format_usd(option.usd_high)})"
+    marks = ("*" if option.front else "") + ("?" if option.unsure else "")
+    return (
+        marks, option.cluster, option.source or "unknown",
+        f"{format_seconds(option.seconds)} ({format_seconds(option.low_s)} to {format_seconds(option.high_s)})", cost,
+        f"{option.mfu:.0%}", f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
+        mesh(option.parallel, option.recompute),
+    )  # fmt: skip
+
+
+def _thinned(front: Sequence[Option], count: int) -> list[Option]:
+    """At most ``count`` of the front, its ends among them."""
+    if len(front) <= count:
+        return list(front)
+    return [front[round(place * (len(front) - 1) / (count - 1))] for place in range(count)]
+
+
+def _show_pool(output: Output, judged: Pool) -> None:
+    output.line()
+    output.line(judged.verdict)
+    rows = [(way.name, format_seconds(way.step_s), format_seconds(way.exchange_s)) for way in judged.ways]
+    output.table(("way to use both", "a step", "of it between them"), rows)
+
+
+def _show_changes(output: Output, name: str, rows: Sequence[Change]) -> None:
+    from trainwright.planner.choose import mesh
+
+    output.line()
+    if not rows:
+        output.line(f"no change makes it fit on {name}")
+        return
+    table = [
+        (
+            f"{each.name}{' (adapters alone are trained)' if each.trains_less else ''}", f"{each.slowdown:.2f}x",
+            mesh(each.best.parallel, each.best.recompute),
+        )
+        for each in rows[:CHANGE_ROWS]
+    ]  # fmt: skip
+    output.table(("change", "device-seconds a token", "layout"), table, title=f"what would make it fit on {name}")
+
+
+def _refused(refused: Sequence[Refusal]) -> list[tuple[str, ...]]:
+    """One row for each reason; names of a long row are counted."""
+    grouped: dict[tuple[str, str], list[Refusal]] = {}
+    for each in refused:
+        grouped.setdefault((each.kind, each.reason), []).append(each)
+    rows = []
+    for found in grouped.values():
+        names = [each.name for each in found]
+        text = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
+        count = sum(each.count for each in found)
+        noun = {"device": "device", "layout": "layout", "price": "offer", "goal": "option"}[found[0].kind]
+        rows.append((text, f"{count:,} {noun}{'' if count == 1 else 's'}", found[0].reason))
+    devices = [row for row, each in zip(rows, grouped, strict=True) if each[0] == "device"]
+    others = [row for row, each in zip(rows, grouped, strict=True) if each[0] != "device"]
+    if len(devices) > REFUSED_ROWS:
+        more = len(devices) - REFUSED_ROWS
+        devices = [*devices[:REFUSED_ROWS], (f"{more} more", "", "see --json")]
+    return [*devices, *others]
+
+
+def _assumptions(scenario: Scenario) -> list[Assumption]:
+    """What the run's defaults and the ways to buy rest on."""
+    from trainwright.planner.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+    from trainwright.spec.plan import Assumption
+
+    named = {"sequence", "tokens", "batch", "adapters", "tokens of an image", "software"}
+    said = [each for each in scenario.assumptions if each.name in named]
+    said = [
+        replace(each, value=float(scenario.workload.batch_tokens)) if each.name == "batch" else each for each in said
+    ]
+    lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]
+    lives.append(f"others {SPOT_OTHER_MTBF_S / HOUR_S:,.0f} h")
+    return [
+        *said,
+        Assumption(
+            name="failures", value=f"{DEVICE_MTBF_S / HOUR_S:,.0f}", unit="hours between them for one device",
+            origin="default", source="Llama 3's 54 days on 16,384 H100 (arXiv 2407.21783); Daly's checkpoint interval",
+        ),
+        Assumption(
+            name="spot nodes", value=", ".join(lives), unit="until one is taken back", origin="default",
+            source="what AWS, Azure and GCP publish; a guess for the others",
+        ),
+        Assumption(
+            name="availability", value="not known", unit="", origin="default",
+            source="whether a cloud has so many devices, on spot above all, no price list says",
+        ),
+        Assumption(
+            name="prices", value="per device and hour", unit="", origin="catalog",
+            source="the cheapest checked one of each cloud and kind: trainwright catalog shows their age",
+        ),
+    ]  # fmt: skip
+
+
+def _assumption(entry: Assumption) -> tuple[str, ...]:
+    value = entry.value if isinstance(entry.value, str) else format_count(entry.value)
+    return entry.name, f"{value} {entry.unit}".strip(), entry.origin, entry.source
+
+
+def _draw(args: argparse.Namespace, output: Output, found: Recommendation) -> None:
+    from trainwright.cli.pictures import ParetoPoint, pareto
+
+    points = [
+        ParetoPoint(name=_said(option).partition(",")[0], seconds=option.seconds, usd=option.usd, front=option.front)
+        for option in found.options or found.closest
+        if option.usd is not None
+    ]
+    if not points:
+        raise RecipeError("there is nothing to draw: no option has a price", where="--draw")
+    pareto(
+        points, args.draw, deadline_s=found.goals.deadline_s, budget_usd=found.goals.budget_usd,
+        title=f"{args.model}: time against cost",
+    )  # fmt: skip
+    output.note(f"drawn: {args.draw}")
