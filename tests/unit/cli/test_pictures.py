@@ -107,6 +107,11 @@ def test_a_front_of_few_points_is_numbered_whole(count):
     assert pictures.spaced(WAYS[:count]) == WAYS[:count]
 
 
+def test_one_way_is_a_picture_too(tmp_path):
+    texts = _texts(lambda path: pictures.pareto(WAYS[:1], path), tmp_path)
+    assert "24 h 00 min, $90k: 64x8xh100-sxm" in texts and "budget" not in texts
+
+
 def test_scatter_says_the_median_error_and_gathers_small_sources(tmp_path):
     points = [ScatterPoint(source=f"s{i}", measured=100.0 * 2**i, predicted=110.0 * 2**i) for i in range(12)]
     texts = _texts(lambda path: pictures.scatter([*points, points[0]], path, unit="GiB"), tmp_path)

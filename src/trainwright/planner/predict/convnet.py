@@ -15,10 +15,11 @@ from trainwright.planner.predict.collectives import Fabric, all_gather_s, all_re
 from trainwright.planner.predict.exchange import Exchange, on_own_links
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.memory import MemoryTable
+from trainwright.planner.predict.states import StateBytes
 from trainwright.planner.predict.work import Work, peak_flops_per_s, tile_share
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec, DeviceSpec
-from trainwright.spec.stack import Stack
+from trainwright.spec.stack import Stack, StackMemory
 from trainwright.spec.workload import Workload
 
 MOMENTS_PER_PARAMETER = {"adamw": 2.0, "sgd": 1.0}
@@ -197,6 +198,18 @@ def convnet_exchange(model: ConvNetSpec, workload: Workload, layouts: Layouts, c
     )  # fmt: skip
 
 
+def state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
+    """Bytes of one parameter by ``Workload.states``."""
+    size = float(element_bytes(workload))
+    full, mixed = (size if workload.states == "pure" else 4.0), workload.states == "mixed" and size < 4
+    return StateBytes(
+        weight=size if mixed else full,
+        gradient=full,
+        optimizer=full * MOMENTS_PER_PARAMETER[workload.optimizer] + 4.0 * mixed,
+        update=full * memory.update_copies,
+    )
+
+
 def convnet_memory(
     model: ConvNetSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack
 ) -> MemoryTable:
@@ -209,12 +222,11 @@ def convnet_memory(
     """
     check(workload, layouts)
     memory, size, one = stack.memory, float(element_bytes(workload)), np.ones(len(layouts))
-    mixed, pure = workload.states == "mixed" and size < 4, workload.states == "pure"
-    full = size if pure else 4.0
-    owned = {stage: _owned(model, layouts, from_stage=stage) for stage in (1, 2, 3)}
-    gradients = full * owned[2]
-    optimizer = (full * MOMENTS_PER_PARAMETER[workload.optimizer] + 4.0 * mixed) * owned[1]
-    update = full * memory.update_copies * owned[1]
+    each, owned = (
+        state_bytes(workload, memory),
+        {stage: _owned(model, layouts, from_stage=stage) for stage in (1, 2, 3)},
+    )
+    gradients, update = each.gradient * owned[2], each.update * owned[1]
     images = layouts.micro_batch
     saved = memory.activations * saved_bytes(model, workload, images)
     # Logits, their fp32 probabilities and both gradients; labels.
@@ -222,9 +234,9 @@ def convnet_memory(
     earlier = np.where((layouts.micro_batches > 1) | memory.flat_gradients, gradients, 0.0)
     late = gradients + update > earlier + saved + logits
     parts = {
-        "weights": (size if mixed else full) * owned[3],
+        "weights": each.weight * owned[3],
         "gradients": np.where(late, gradients, earlier),
-        "optimizer": optimizer,
+        "optimizer": each.optimizer * owned[1],
         "activations": np.where(late, 0.0, saved),
         "logits": np.where(late, 0.0, logits),
         "communication": memory.reduce_copies * gradients * (layouts.data_parallel > 1),
