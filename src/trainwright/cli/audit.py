@@ -1,6 +1,7 @@
 """Hold the plan against what training measured: time and memory, part by part.
 
-What it needs and is not there is made first.
+What it needs and is not there is made first. With --published FILE instead of a recipe, every row of a table of
+published runs is predicted, and the errors are counted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.cli import audit_published
 from trainwright.cli.arguments import add_recipe, add_workspace
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
@@ -21,11 +23,14 @@ def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe(parser)
     add_workspace(parser)
+    audit_published.configure(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages up to the audit and print it."""
     output = Output.of(args)
+    if args.published is not None:
+        return audit_published.run(args, output)
     artifact = make(args, output, stage="audit")
     artifact.verify()
     found = json.loads(artifact.file("audit.json").read_text(encoding="utf-8"))

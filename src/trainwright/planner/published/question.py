@@ -100,7 +100,11 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     nodes = -(-devices // per_node)
     text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
     if found := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})\b(?:Gb)?", note):
-        return cluster(text, scale_out=f"{found[2]}Gb/s", rails=int(found[1]), where=where) if nodes > 1 else cluster(text, where=where)
+        return (
+            cluster(text, scale_out=f"{found[2]}Gb/s", rails=int(found[1]), where=where)
+            if nodes > 1
+            else cluster(text, where=where)
+        )
     if found := re.search(r"(\d+) Gbps", note):
         return cluster(text, scale_out=f"{int(found[1]) // full}Gb/s", rails=full, where=where)
     if found := re.search(r"(\d+)Gb/s\D*per GPU", note):

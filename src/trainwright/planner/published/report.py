@@ -14,6 +14,7 @@ import numpy as np
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.hardware.efficiency import read_efficiency
+from trainwright.planner.calibration import Reference, correction
 from trainwright.planner.predict.exchange import exchange
 from trainwright.planner.predict.forecast import INTERVAL
 from trainwright.planner.predict.memory import predict_memory
@@ -68,9 +69,7 @@ def judge(row: Row) -> Judged:
     step = combine(work, sent, layouts, rates(ask.model, ask.workload, ask.cluster, ask.stack, read_efficiency()))
     speed = ask.workload.batch_tokens / float(step.total_s[0]) / float(layouts.devices[0])
     width = float(np.exp(INTERVAL * ask.stack.time.spread))
-    memory = predict_memory(
-        ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=row.measured.memory_stage
-    )
+    memory = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=row.measured.memory_stage)
     worst = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
     kind = row.measured.memory_kind or ask.stack.memory.reports
     low, high = memory.interval(kind)
@@ -212,7 +211,9 @@ def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int =
             chosen = [each for each in judged if name(each) == value]
             groups.append(
                 Group(
-                    by=by, name=value, speed=speed_errors(each for each in chosen if not each.row.measured.derived),
+                    by=by,
+                    name=value,
+                    speed=speed_errors(each for each in chosen if not each.row.measured.derived),
                     memory=memory_errors(chosen),
                 )  # fmt: skip
             )
@@ -232,26 +233,46 @@ def _worst(judged: Iterable[Judged], ratio: Callable[[Judged], float | None], co
     return tuple(sorted((each for each in judged if ratio(each)), key=distance, reverse=True)[:count])
 
 
-def calibrated(judged: Sequence[Judged], references: Sequence[Judged]) -> list[Judged]:
-    """Predictions scaled by one reference run of the same source, framework and device, where there is one.
+def references(judged: Iterable[Judged]) -> list[Reference]:
+    """Measured runs as something to learn from."""
+    return [
+        Reference(
+            request=each.row.request, log_speed=_miss(each.speed_ratio), log_memory=_miss(each.memory_ratio),
+        )
+        for each in judged
+    ]  # fmt: skip
 
-    The run's ratio of measured to predicted holds for others that differ in shape, batch and layout.
-    """
-    known = {_key(each): each for each in references}
+
+def _miss(ratio: float | None) -> float | None:
+    return None if ratio is None else -float(np.log(ratio))
+
+
+def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Judged]:
+    """The same rows predicted with what ``known`` runs of the same device and stack say."""
     found = []
     for each in judged:
-        reference = known.get(_key(each))
-        if reference is None or reference.row.id == each.row.id:
-            continue
-        speed, memory = 1 / (reference.speed_ratio or 1.0), 1 / (reference.memory_ratio or 1.0)
+        learnt = correction(each.row.request, known)
         found.append(
-            replace(each, tokens_per_s=_scaled(each.tokens_per_s, speed), memory_bytes=_scaled(each.memory_bytes, memory))
+            replace(
+                each,
+                tokens_per_s=_scaled(each.tokens_per_s, learnt.speed),
+                memory_bytes=_scaled(each.memory_bytes, learnt.memory),
+            )  # fmt: skip
         )
     return found
 
 
-def _key(each: Judged) -> tuple[str, str, str, str]:
-    return each.row.source, each.row.framework, each.row.device, each.row.request.workload.precision
+def calibrated_by_first(judged: Sequence[Judged]) -> list[Judged]:
+    """Every row but the first of its source, framework and device, predicted with that first one known."""
+    found: list[Judged] = []
+    for key in dict.fromkeys(map(_origin, judged)):
+        first, *others = [each for each in judged if _origin(each) == key]
+        found += calibrated(others, references([first]))
+    return found
+
+
+def _origin(each: Judged) -> tuple[str, str, str]:
+    return each.row.source, each.row.framework, each.row.device
 
 
 def _scaled(span: Range, factor: float) -> Range:

@@ -6,6 +6,7 @@ The columns are described in docs/en/published.md. A row that cannot be read is 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,37 @@ def read_records(path: Path) -> list[Record]:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError("cannot read the table", where=str(path), seen=str(error), expected="CSV in UTF-8") from None
+
+
+def read_runs(path: Path) -> list[Record]:
+    """Measured runs of one's own: a table as above, or JSON with the same names: one object, or a list of them.
+
+    Raises:
+        DataError: the file is missing, is neither, or lacks a required name.
+    """
+    if path.suffix == ".csv":
+        return read_records(path)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
+    except ValueError as error:
+        raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
+    runs = found if isinstance(found, list) else [found]
+    for run in runs:
+        missing = [name for name in REQUIRED if name not in run] if isinstance(run, dict) else ["any name"]
+        if missing:
+            raise DataError(
+                "not a measured run", where=str(path), seen=f"no {', '.join(missing)}",
+                expected=f"{', '.join(REQUIRED)}, and what was measured", fix="docs/en/published.md shows one",
+            )  # fmt: skip
+    return [
+        Record(
+            line=number, values={name: str(value) for name, value in run.items() if value is not None},
+            notes=take_apart(str(run.get("notes", ""))),
+        )
+        for number, run in enumerate(runs, start=1)
+    ]  # fmt: skip
 
 
 def take_apart(notes: str) -> dict[str, str]:

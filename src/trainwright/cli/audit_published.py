@@ -1,0 +1,159 @@
+"""``audit --published FILE``: predicts every row of a table of measured runs, and says how far off the planner is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwright.cli.output import Output
+from trainwright.core.units import format_bytes
+
+if TYPE_CHECKING:
+    import argparse
+
+    from trainwright.cli.parser import CommandParser
+    from trainwright.planner.published.report import Errors, Judged, Report
+
+FIRST = "first"
+"""``--calibrate first``: the first row of each source and device is a run that is known."""
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the arguments of this form of the command."""
+    group = parser.add_argument_group("published runs")
+    group.add_argument("--published", type=Path, metavar="FILE", help="a CSV of measured runs (docs/en/published.md)")
+    group.add_argument(
+        "--calibrate", metavar="FILE|first",
+        help="measured runs to learn from (JSON or CSV); first: the first row of each source and device",
+    )  # fmt: skip
+    group.add_argument(
+        "--worst", type=int, default=5, metavar="N", help="how many of the worst rows to show (default: 5)"
+    )
+    group.add_argument("--draw", type=Path, metavar="FILE", help="predicted against measured, as .svg or .png")
+
+
+def run(args: argparse.Namespace, output: Output) -> int:
+    """Judge the table and print."""
+    # numpy and the planner, which --help must not wait for.
+    from trainwright.planner.published.question import questions
+    from trainwright.planner.published.report import calibrated, calibrated_by_first, judge_all, references, report
+    from trainwright.planner.published.rows import read_records, read_runs
+
+    rows, refused = questions(read_records(args.published))
+    judged, more = judge_all(rows)
+    if args.calibrate == FIRST:
+        judged = calibrated_by_first(judged)
+    elif args.calibrate:
+        known, unread = questions(read_runs(Path(args.calibrate)))
+        for row in unread:
+            output.note(f"{args.calibrate}: run {row.line} is not used: {row.reason}")
+        judged = calibrated(judged, references(judge_all(known)[0]))
+    found = report(judged, [*refused, *more], worst=args.worst)
+    output.result({"published": str(args.published), "report": as_json(found)}, lambda: show(found, output))
+    if args.draw is not None:
+        draw(judged, args.draw)
+        output.note(f"drawn: {args.draw}")
+    return 0
+
+
+def as_json(found: Report) -> dict[str, Any]:
+    """Everything but the rows' own questions."""
+    return {
+        "rows": found.rows, "predicted": found.predicted, "coverage": found.coverage,
+        "refused": [asdict(row) for row in found.refused], "throughput": _plain(found.speed),
+        "throughput_derived": _plain(found.derived), "memory": _plain(found.memory),
+        "verdicts": None if found.verdicts is None else asdict(found.verdicts),
+        "groups": [
+            {"by": group.by, "name": group.name, "throughput": _plain(group.speed), "memory": _plain(group.memory)}
+            for group in found.groups
+        ],
+        "worst_throughput": [_row_json(each) for each in found.worst_speed],
+        "worst_memory": [_row_json(each) for each in found.worst_memory],
+    }  # fmt: skip
+
+
+def _plain(errors: Errors | None) -> dict[str, Any] | None:
+    return None if errors is None else asdict(errors)
+
+
+def _row_json(each: Judged) -> dict[str, Any]:
+    return {
+        "id": each.row.id, "source": each.row.source, "line": each.row.line, "verdict": each.verdict,
+        "tokens_per_s_per_device": asdict(each.tokens_per_s), "measured_tokens_per_s": each.row.measured.tokens_per_s,
+        "memory_bytes": asdict(each.memory_bytes), "measured_memory_bytes": each.row.measured.memory_bytes,
+    }  # fmt: skip
+
+
+def show(found: Report, output: Output) -> None:
+    """Totals, verdicts, groups, worst rows, refused rows."""
+    output.heading(
+        f"{found.predicted:,} of {found.rows:,} rows predicted ({found.coverage:.1%})"
+        + (f"; throughput off by {found.speed.median:.1%} in the median" if found.speed else "")
+        + (f", memory by {found.memory.median:.1%}" if found.memory else "")
+    )
+    lines = (("throughput", found.speed), ("throughput, from step times", found.derived), ("memory", found.memory))
+    output.table(
+        ("", "rows", "median", "mean", "p90", "bias", "in range"),
+        [(name, *cells(errors)) for name, errors in lines if errors is not None],
+    )
+    if found.verdicts is not None:
+        verdict = found.verdicts
+        output.line()
+        output.line(
+            f"fits or not: {verdict.right:.1%} right of those it is sure of; {verdict.uncertain} of "
+            f"{verdict.ran + verdict.ran_out} uncertain; {verdict.false_alarms:.1%} false alarms; of {verdict.ran_out} "
+            f"that ran out of memory {verdict.found:.0%} refused, {verdict.found_or_uncertain:.0%} refused or uncertain"
+        )
+    for by in dict.fromkeys(group.by for group in found.groups):
+        output.line()
+        output.table(
+            (f"by {by}", "rows", "median", "p90", "bias", "memory rows", "median", "p90", "bias"),
+            [
+                (group.name[:48], *short(group.speed), *short(group.memory))
+                for group in found.groups
+                if group.by == by and (group.speed or group.memory)
+            ],
+        )
+    output.line()
+    rate: list[tuple[object, ...]] = [
+        (each.row.id, each.row.framework, each.row.device, f"{each.tokens_per_s.mid:,.0f} tokens/s",
+         f"{each.row.measured.tokens_per_s:,.0f} tokens/s", f"{each.speed_ratio:.2f}") for each in found.worst_speed
+    ]  # fmt: skip
+    rate += [
+        (each.row.id, each.row.framework, each.row.device, format_bytes(each.memory_bytes.mid),
+         format_bytes(each.row.measured.memory_bytes or 0.0), f"{each.memory_ratio:.2f}") for each in found.worst_memory
+    ]  # fmt: skip
+    output.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rate)
+    if found.refused:
+        output.line()
+        reasons = Counter(row.reason for row in found.refused)
+        output.table(("refused rows", "because"), [(count, reason) for reason, count in reasons.most_common()])
+
+
+def cells(errors: Errors) -> tuple[str, ...]:
+    """Rows, median, mean, 90th percentile, bias, share inside the range."""
+    sizes = (errors.median, errors.mean, errors.p90)
+    return (f"{errors.rows:,}", *(f"{size:.1%}" for size in sizes), f"{errors.bias:+.1%}", f"{errors.held:.0%}")
+
+
+def short(errors: Errors | None) -> tuple[str, ...]:
+    """Rows, median, 90th percentile, bias; empty where nothing was measured."""
+    if errors is None:
+        return "", "", "", ""
+    return f"{errors.rows:,}", f"{errors.median:.1%}", f"{errors.p90:.1%}", f"{errors.bias:+.1%}"
+
+
+def draw(judged: list[Judged], path: Path) -> None:
+    """A point for each row's throughput; by class of model, which are few enough to tell apart."""
+    from trainwright.cli.pictures import ScatterPoint, scatter
+
+    points = [
+        ScatterPoint(
+            source=each.row.model_class, measured=each.row.measured.tokens_per_s, predicted=each.tokens_per_s.mid
+        )
+        for each in judged
+        if each.row.measured.tokens_per_s and not each.row.measured.derived
+    ]
+    scatter(points, path, title="Training throughput, predicted and published")

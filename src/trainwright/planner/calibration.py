@@ -1,0 +1,87 @@
+"""Learns from runs that were measured: a prediction's error is partly the same for all runs on one device and stack,
+and nearly the same for runs of like shape.
+
+The logarithm of measured over predicted is a Gaussian process over shapes (Rasmussen and Williams, 2006, chapter 2): a
+bias that all runs on that device and stack share, and a part that fades with the distance between shapes. One
+reference run moves predictions near it most, and distant ones by what the bias is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.planner.parameters import active_parameters
+from trainwright.planner.predict.layouts import RECOMPUTES
+from trainwright.planner.predict.request import Request
+
+BIAS, UNKNOWN_BIAS = 0.08, 0.25
+"""Standard deviation of what all runs share: of a stack that published runs were fitted to, and of one without."""
+SHAPE, REACH = 0.20, 2.0
+"""Standard deviation of what depends on shape, and the distance over which it fades (see ``place``)."""
+NOISE = 0.02
+"""Equal machines differ so much (median of published pairs)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """A run with the logarithms of measured over predicted tokens per second and peak memory; None: not measured."""
+
+    request: Request
+    log_speed: float | None
+    log_memory: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """Factors for a prediction; ``known`` is how much of the uncertainty the references take away, 0 to 1."""
+
+    speed: float = 1.0
+    memory: float = 1.0
+    known: float = 0.0
+
+
+def correction(request: Request, references: Sequence[Reference]) -> Correction:
+    """What measured runs on the same device and stack say about a prediction."""
+    like = [reference for reference in references if _alike(reference.request, request)]
+    bias = BIAS if request.stack.fit else UNKNOWN_BIAS
+    speed, known = _expected(request, [(each.request, each.log_speed) for each in like], bias)
+    memory, _ = _expected(request, [(each.request, each.log_memory) for each in like], bias)
+    return Correction(speed=math.exp(speed), memory=math.exp(memory), known=known)
+
+
+def place(request: Request) -> NDArray[np.float64]:
+    """Where a run lies among others: natural logarithms of sizes and degrees, and units for what it does else."""
+    work, layout, model = request.workload, request.parallel, request.model
+    tokens = layout.micro_batch_sequences * work.sequence_tokens / (layout.tp * layout.cp)
+    return np.array([
+        math.log(active_parameters(model)) / 2, math.log(work.sequence_tokens) / 2, math.log(tokens) / 2,
+        math.log(request.cluster.devices) / 2, math.log(layout.tp), math.log(layout.pp), math.log(layout.ep),
+        RECOMPUTES.index(work.recompute), 0.0 if work.adapter is None else 2.0,
+        ("fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4").index(work.precision),
+    ])  # fmt: skip
+
+
+def _alike(one: Request, other: Request) -> bool:
+    return one.cluster.device.name == other.cluster.device.name and one.stack.name == other.stack.name
+
+
+def _expected(request: Request, known: Sequence[tuple[Request, float | None]], bias: float) -> tuple[float, float]:
+    """Mean of the process at a request, and the share of its variance that is explained."""
+    runs = [(place(other), value) for other, value in known if value is not None]
+    if not runs:
+        return 0.0, 0.0
+    places, values = np.array([spot for spot, _ in runs]), np.array([value for _, value in runs])
+    among = _covariance(places[:, None], places[None], bias) + NOISE**2 * np.eye(len(runs))
+    here = _covariance(places, place(request)[None], bias)
+    weights = np.linalg.solve(among, here)
+    return float(weights @ values), float(weights @ here / (bias**2 + SHAPE**2))
+
+
+def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], bias: float) -> NDArray[np.float64]:
+    distance = np.sqrt(((one - other) ** 2).sum(axis=-1))
+    return np.asarray(bias**2 + SHAPE**2 * np.exp(-distance / REACH))
