@@ -1,12 +1,14 @@
-"""Say whether a recipe fits, how long it takes and what it costs, before anything is started.
+"""Say whether a run fits, how long it takes and what it costs, before anything is started.
 
-Rests on what the doctor measured in the recipe's workspace; without that on facts and stated defaults. Exit code 1: it
-does not fit.
+``plan RECIPE`` is about this machine: it rests on what the doctor measured in the recipe's workspace, without that on
+facts and stated defaults. ``plan --model llama3-70b --tokens 15T --on 64x8xh100-sxm`` is about any cluster,
+``plan --compute 1e21`` about the best model for a budget. Exit code 1: it does not fit.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -25,12 +27,44 @@ if TYPE_CHECKING:
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
+    from trainwright.cli.plan_question import add_question
+
     add_recipe(parser)
     add_workspace(parser)
+    add_question(parser)
+    answer = parser.add_argument_group("answers")
+    answer.add_argument(
+        "--explain", metavar="NAME", help="a formula with its numbers: memory.activations, time.forward"
+    )
+    answer.add_argument(
+        "--sweep", metavar="NAME=VALUES", help="vary one thing: nodes=1,2,4,...,64, scale_out=100Gb/s,..."
+    )
+    answer.add_argument("--draw", metavar="FILE", help="a picture of the plan or the sweep: .svg or .png")
+    budget = parser.add_argument_group("the best model for a budget")
+    budget.add_argument("--compute", metavar="FLOPS", help="a budget of FLOPs: 1e21")
+    budget.add_argument("--budget", metavar="USD", help="a budget of dollars: 10k$")
+    budget.add_argument("--params", metavar="N", help="a model of so many parameters: 7B")
+    serving = parser.add_argument_group("serving")
+    serving.add_argument("--inference", action="store_true", help="plan generation in place of training")
+    serving.add_argument("--batch-size", type=int, default=1, metavar="N", help="sequences at once (default: 1)")
+    serving.add_argument("--context", metavar="N", help="tokens of a finished sequence (default: 2048)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
+    for wanted, module in (
+        (args.compute or args.budget or args.params, "trainwright.cli.plan_scaling"),
+        (args.inference, "trainwright.cli.plan_inference"),
+        (args.on or args.model, "trainwright.cli.plan_cluster"),
+    ):
+        if wanted:
+            found: int = importlib.import_module(module).run(args)
+            return found
+    return _run_recipe(args)
+
+
+def _run_recipe(args: argparse.Namespace) -> int:
+    """The recipe on this machine."""
     # The planner brings pydantic, which --help must not wait for.
     from trainwright.core.records import to_json
     from trainwright.core.registry import load

@@ -176,7 +176,8 @@ def format_seconds(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     if minutes < 2 * 24 * 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
-    return f"{seconds / 86400:.3g} days"
+    days = float(f"{seconds / 86400:.3g}")
+    return f"{days:,.0f} days" if days >= 1000 else f"{days:.3g} days"
 
 
 def format_count(value: float) -> str:

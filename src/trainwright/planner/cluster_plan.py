@@ -10,7 +10,7 @@ import numpy as np
 
 from trainwright.hardware.energy import energy
 from trainwright.hardware.runs import read_runs
-from trainwright.planner.choose import Choice, choose
+from trainwright.planner.choose import Choice, choose, mesh
 from trainwright.planner.flops import count_flops
 from trainwright.planner.goodput import HOUR_S
 from trainwright.planner.parameters import parameter_counts
@@ -19,8 +19,9 @@ from trainwright.planner.predict.step import StepTable, combine
 from trainwright.planner.predict.work import peak_flops_per_s
 from trainwright.planner.question import Scenario
 from trainwright.planner.run import RunCost, run_cost
+from trainwright.planner.search.changes import changes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
-from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Share
+from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected, Share
 from trainwright.spec.workload import Recompute, Workload
 
 RANK_HOST_BYTES = 4e9
@@ -81,6 +82,24 @@ def planned(scenario: Scenario) -> Planned:
         parallel=choice.parallel, estimate=estimate, rejected=choice.rejected,
     )  # fmt: skip
     return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+
+
+def ways_to_fit(found: Planned) -> tuple[Rejected, ...]:
+    """What would make the run fit, least slowdown first; another layout before all else.
+
+    Raises:
+        RecipeError: see ``planned``.
+    """
+    scenario = found.scenario
+    ways = []
+    if scenario.layout or scenario.recompute is not None:
+        other = choose(replace(scenario, layout={}, recompute=None))
+        if bool(other.found.fits[0]):
+            ways.append(Rejected(name=f"--layout auto: {mesh(other.parallel, other.recompute)}", reason="fits"))
+    for change in changes(scenario.model, found.plan.workload, scenario.cluster, scenario.stack):
+        less = "; trains adapters alone" if change.trains_less else ""
+        ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
+    return tuple(ways)
 
 
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:
@@ -215,7 +234,7 @@ def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[A
         Assumption(name=f"dense {workload.precision} peak", value=peak / 1e12, unit="TFLOP/s", origin="catalog",
                    source=device.source),
         Assumption(name="how trained weights are kept", value=workload.states, unit="", origin="default",
-                   source=f"as {scenario.stack.name} does"),
+                   source=f"as software {scenario.stack.name!r} does"),
         Assumption(name="time between failures of a device", value=settings.device_mtbf_s / HOUR_S, unit="hours",
                    origin="default", source="419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"),
         Assumption(name="recovery from a failure", value=settings.recovery_s, unit="s", origin="default",

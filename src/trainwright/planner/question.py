@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.units import format_count
 from trainwright.hardware.clouds import cloud
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
@@ -168,8 +169,8 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
     if sequences >= devices:
         sequences -= sequences % devices
     source = (
-        f"at most the critical batch of {tokens / 1e9:,.3g} billion tokens, {critical / 1e6:,.2g} million (Zhang et "
-        f"al., 2024), and {ceiling / 2**20:.0f} Mi, Llama's"
+        f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
+        f"and Llama's {format_count(ceiling)}"
     )
     said.append(_assumed("batch", float(sequences * sequence), "tokens", given=False, source=source))
     return sequences * sequence

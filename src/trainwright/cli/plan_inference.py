@@ -1,0 +1,125 @@
+"""``plan --inference``: what serving a model takes and gives."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, get_args
+
+from trainwright.cli.output import Output
+from trainwright.cli.plan_cluster import amount, assumption_row, format_rate
+from trainwright.cli.plan_question import count, model_of, one_of
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+
+if TYPE_CHECKING:
+    from trainwright.planner.inference import InferenceEstimate, Serving
+    from trainwright.spec.device import ClusterSpec
+    from trainwright.spec.model import ModelSpec
+
+DEFAULT_CONTEXT = "2048"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Estimate and print."""
+    from trainwright.hardware.clouds import cloud
+    from trainwright.hardware.nodes import cluster
+    from trainwright.hardware.prices import price_list
+    from trainwright.hardware.stacks import DEFAULT, stack
+    from trainwright.planner.inference import estimate_inference
+
+    if args.model is None or args.on is None:
+        raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
+    output, model = Output.of(args), model_of(args.model)
+    machines = cluster(
+        args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on"
+    )  # fmt: skip
+    clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
+    for name in clouds or ():
+        cloud(name, where="--cloud")
+    price = args.price
+    if price is None:
+        kind: Any = one_of(args.price_kind or "on_demand", ("on_demand", "spot", "reserved"), where="--price-kind")
+        listed = price_list().cheapest(machines.device.name, kind, providers=clouds)
+        price = None if listed is None else listed.usd_per_device_hour
+    serving = _serving(args, model, machines)
+    software = stack(args.stack or DEFAULT, where="--stack")
+    found = estimate_inference(model, serving, machines, usd_per_device_hour=price, stack=software)
+    output.result({"inference": found, "serving": serving}, lambda: show(args.model, found, serving, output))
+    return 0 if found.fits else 1
+
+
+def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) -> Serving:
+    """What is served: half of the context is prompt; weights are shared by as few devices as hold them."""
+    from trainwright.hardware.stacks import DEFAULT, stack
+    from trainwright.planner.choose import parse_layout
+    from trainwright.planner.inference import Serving, WeightFormat, serving_memory
+    from trainwright.planner.predict.memory import usable_bytes
+
+    tokens = count(args.context or DEFAULT_CONTEXT, where="--context")
+    if tokens < 2:
+        raise RecipeError("a prompt and an answer are two tokens at least", where="--context", seen=args.context)
+    weights: Any = one_of(args.precision or "bf16", get_args(WeightFormat), where="--precision")
+    layout = parse_layout(args.layout or "auto")
+    if set(layout) - {"tp"}:
+        raise RecipeError("serving is laid out by tp alone", where="--layout", seen=args.layout)
+    if args.batch_size < 1:
+        raise RecipeError("must be at least 1", where="--batch-size", seen=str(args.batch_size))
+
+    def of(tp: int) -> Serving:
+        return Serving(
+            prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=args.batch_size, tp=tp, weights=weights
+        )
+
+    if layout:
+        return of(int(layout["tp"]))
+    software, limit = stack(args.stack or DEFAULT, where="--stack"), usable_bytes(machines.device)
+    wide = [tp for tp in (2**power for power in range(12)) if tp <= machines.devices and model.heads % tp == 0]
+    holding = [tp for tp in wide if serving_memory(model, of(tp), software).total_bytes <= limit]
+    return of(min(holding, default=max(wide)))
+
+
+def verdict(found: InferenceEstimate) -> str:
+    """``fits: 34 GiB of 78.8 GiB; 110 tokens/s for one, 1,760 in all``."""
+    memory = f"{format_bytes(found.memory.total_bytes)} of {format_bytes(found.memory_available_bytes)}"
+    if not found.fits:
+        largest = found.largest_batch
+        return f"does not fit: needs {memory}" + (f"; a batch of {largest} would" if largest else "")
+    one, every = format_rate(found.tokens_per_s_per_user), format_rate(found.tokens_per_s)
+    cost = found.usd_per_million_tokens
+    price = "price unknown" if cost is None else f"{format_usd(cost.mid)} for a million"
+    return f"fits: {memory}; {one} tokens/s for each sequence, {every} in all, {price}"
+
+
+def show(name: str, found: InferenceEstimate, serving: Serving, output: Output) -> None:
+    """Verdict, memory, latency, limits, and what it rests on."""
+    output.heading(verdict(found))
+    each = "a device" if serving.tp == 1 else f"{serving.tp} devices"
+    output.line(
+        f"{name} in {serving.weights}; replicas of {each}, {found.replicas:,} in all; on each a batch of "
+        f"{serving.batch:,}: {serving.prompt_tokens:,} tokens of prompt, {serving.new_tokens:,} new ones"
+    )
+    output.line()
+    memory = found.memory
+    rows = [(part, format_bytes(getattr(memory, part))) for part in ("weights", "cache", "activations", "context")]
+    output.table(("memory of a device", "size"), [*rows, ("total", format_bytes(memory.total_bytes))])
+    output.line()
+    first, step = found.first_token_s, found.step_s
+    output.table(
+        ("latency", "time", "between"),
+        [("first token, alone", format_seconds(first.mid), _between(first.low, first.high)),
+         ("each further token", format_seconds(step.mid), _between(step.low, step.high))],
+    )  # fmt: skip
+    output.line(f"mostly {found.step.bottleneck}")
+    output.line()
+    output.table(
+        ("limit", "value"),
+        [("cache of a token", amount(found.cache_bytes_per_token, "bytes")),
+         ("largest batch at this length", format_count(found.largest_batch)),
+         ("longest sequence at this batch", f"{found.largest_tokens:,} tokens")],
+    )  # fmt: skip
+    output.line()
+    output.table(("rests on", "value", "origin", "source"), [assumption_row(entry) for entry in found.assumptions])
+
+
+def _between(low: float, high: float) -> str:
+    return f"{format_seconds(low)} and {format_seconds(high)}"

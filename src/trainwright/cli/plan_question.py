@@ -1,0 +1,170 @@
+"""Arguments of ``plan`` that ask about a cluster, and the question that they come to."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from trainwright.cli.arguments import load_recipe
+from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import did_you_mean
+from trainwright.core.units import parse_count
+
+if TYPE_CHECKING:
+    from trainwright.planner.question import Question
+    from trainwright.spec.model import ModelSpec
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def add_question(parser: CommandParser) -> None:
+    """Everything that ``question_of`` reads."""
+    run = parser.add_argument_group("a run on a cluster")
+    run.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="a name (llama3-70b), a Hugging Face config.json, a recipe, or layers=32,width=4096,...",
+    )
+    run.add_argument("--on", metavar="CLUSTER", help="nodes x devices x name: 64x8xh100-sxm, 8xa100-80gb, rtx-4090")
+    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
+    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
+    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
+    run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
+    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
+    run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
+    run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
+    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
+    run.add_argument("--rank", type=int, metavar="N", help="of adapters (default: 16)")
+    run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
+    run.add_argument("--layout", metavar="LAYOUT",
+                     help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen")  # fmt: skip
+    machine = parser.add_argument_group("links and prices")
+    machine.add_argument("--scale-up", metavar="LINK", help="another link inside nodes: pcie4, nvl72, 300GB/s")
+    machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
+    machine.add_argument("--rails", type=int, metavar="N", help="network ports of a node")
+    machine.add_argument("--cloud", metavar="NAMES", help="prices of these clouds alone: aws,gcp")
+    machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
+    machine.add_argument("--price", type=float, metavar="USD", help="dollars for a device and hour")
+
+
+def question_of(args: argparse.Namespace) -> Question:
+    """The question that the arguments ask; a recipe's values stand below the arguments'.
+
+    Raises:
+        RecipeError: something is missing or unknown (with near names), or no number.
+        DataError: a model's file cannot be read.
+    """
+    from trainwright.planner.question import Question
+
+    if args.on is None:
+        raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
+    asked = given(args)
+    recipe = _recipe_arguments(args)
+    if recipe:
+        return Question(on=args.on, **{**recipe, **asked})
+    if args.model is None:
+        raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
+    return Question(on=args.on, model=model_of(args.model), model_name=args.model, **asked)
+
+
+def model_of(text: str) -> ModelSpec:
+    """The transformer that ``--model`` names.
+
+    Raises:
+        RecipeError: unknown, malformed, or a convolutional network, whose steps are not predicted.
+        DataError: a file that cannot be read.
+    """
+    from trainwright.hardware.models import read_model
+    from trainwright.spec.model import ModelSpec
+
+    found = read_model(text, where="--model")
+    if not isinstance(found, ModelSpec):
+        raise RecipeError(
+            "steps of convolutional networks are not predicted yet", where="--model", seen=repr(text),
+            expected="a transformer",
+        )  # fmt: skip
+    return found
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """Fields of the question that the arguments set."""
+    from trainwright.planner.choose import parse_layout
+    from trainwright.spec import workload as words
+    from trainwright.spec.device import PriceKind
+
+    counts = {"tokens": "tokens", "batch": "batch_tokens", "sequence": "sequence_tokens"}
+    found: dict[str, Any] = {
+        field: count(getattr(args, name), where=f"--{name}") for name, field in counts.items() if getattr(args, name)
+    }
+    choices = {
+        "precision": words.Precision, "optimizer": words.OptimizerName, "states": words.States,
+        "recompute": words.Recompute, "method": words.Method, "price_kind": PriceKind,
+    }  # fmt: skip
+    for name, literal in choices.items():
+        value = getattr(args, name)
+        if value is not None:
+            found[name] = one_of(value, get_args(literal), where=f"--{name.replace('_', '-')}")
+    plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price")
+    found |= {name: getattr(args, name) for name in plain if getattr(args, name) is not None}
+    if args.layout is not None:
+        found["layout"] = parse_layout(args.layout)
+    if args.cloud is not None:
+        found["clouds"] = tuple(name.strip() for name in args.cloud.split(",") if name.strip())
+    return found
+
+
+def _recipe_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """Model and workload of the recipe that stands among the arguments or behind ``--model``, if one does."""
+    if args.model is not None and Path(args.model).suffix in SUFFIXES:
+        args.inputs = [args.model, *args.inputs]
+    elif not args.inputs and args.preset is None:
+        return {}
+    elif args.model is not None:
+        raise RecipeError("a recipe has its model", where="--model", seen=args.model, fix="leave one of them out")
+    from trainwright.core.units import parse_duration
+    from trainwright.planner.parameters import total_parameters
+
+    recipe = load_recipe(args).value
+    section = recipe.train
+    model = recipe.model.spec(vocabulary=recipe.data.tokenizer.vocabulary)
+    tokens = parse_duration(section.duration).tokens(
+        batch_tokens=section.batch_tokens, parameters=total_parameters(model)
+    )
+    found: dict[str, Any] = {
+        "model": model, "model_name": recipe.name, "tokens": tokens, "batch_tokens": section.batch_tokens,
+        "sequence_tokens": section.sequence_tokens, "optimizer": section.optimizer.name,
+        "recompute": section.recompute, "stack": "trainwright",
+    }  # fmt: skip
+    if section.precision != "auto":
+        found["precision"] = section.precision
+    return found
+
+
+def count(text: str, *, where: str) -> int:
+    """``15T`` as a number; says which argument is wrong.
+
+    Raises:
+        RecipeError: no number, or below one.
+    """
+    try:
+        found = parse_count(text)
+    except RecipeError as error:
+        raise RecipeError(error.what, where=where, seen=error.seen, expected=error.expected) from error
+    if found < 1:
+        raise RecipeError("must be at least 1", where=where, seen=text)
+    return found
+
+
+def one_of(value: str, known: tuple[str, ...], *, where: str) -> str:
+    """``value``, where it is a known word; dashes and underscores are one.
+
+    Raises:
+        RecipeError: it is not; names a near one.
+    """
+    slug = value.replace("-", "_")
+    if slug in known:
+        return slug
+    fix = did_you_mean(value, list(known))
+    raise RecipeError("unknown value", where=where, seen=repr(value), expected=f"one of {', '.join(known)}", fix=fix)
