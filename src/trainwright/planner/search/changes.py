@@ -5,7 +5,7 @@ Layouts, micro batches and recomputation are tried by every search; a change is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -48,6 +48,8 @@ class _Variant:
     workload: Workload
     offload: Offload = "none"
     trains_less: bool = False
+    shorter: bool = False
+    """Its sequences are shorter: the longest that fit are enough to know."""
 
 
 def changes(
@@ -60,7 +62,7 @@ def changes(
     """
     unit = _unchanged_s_per_token(model, workload, cluster, stack)
     singles = list(_singles(workload, cluster, model))
-    found = [change for each in singles if (change := _tried(each, model, cluster, stack, unit)) is not None]
+    found = _those_that_fit(singles, model, cluster, stack, unit)
     for more in larger(cluster, most_devices):
         filled = _tried(_Variant(name=f"{more.devices:,} devices", workload=workload), model, more, stack, unit)
         if filled is not None:
@@ -68,12 +70,24 @@ def changes(
             break
     if all(each.trains_less or each.devices > cluster.devices for each in found):
         pairs = (_both(one, other) for one, other in product(singles, singles) if one.offload != "none")
-        found += [
-            change
-            for each in pairs
-            if each is not None and (change := _tried(each, model, cluster, stack, unit)) is not None
-        ]
+        found += _those_that_fit([each for each in pairs if each is not None], model, cluster, stack, unit)
     return tuple(sorted(found, key=lambda change: change.slowdown))
+
+
+def _those_that_fit(
+    variants: Iterable[_Variant], model: ModelSpec, cluster: ClusterSpec, stack: Stack, unit: float
+) -> list[Change]:
+    """Longest sequences come first; shorter ones are not tried once some fit."""
+    found, shortened = [], set()
+    for each in variants:
+        if each.shorter and each.offload in shortened:
+            continue
+        change = _tried(each, model, cluster, stack, unit)
+        if change is not None:
+            found.append(change)
+            if each.shorter:
+                shortened.add(each.offload)
+    return found
 
 
 def _unchanged_s_per_token(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> float:
@@ -106,7 +120,8 @@ def _singles(workload: Workload, cluster: ClusterSpec, model: ModelSpec) -> Iter
         yield _Variant(name="fused attention", workload=replace(workload, fused_attention=True))
     tokens = workload.sequence_tokens // 2
     while tokens >= LEAST_SEQUENCE_TOKENS and model.kind != "vision":
-        yield _Variant(name=f"sequences of {tokens:,} tokens", workload=replace(workload, sequence_tokens=tokens))
+        shorter = replace(workload, sequence_tokens=tokens)
+        yield _Variant(name=f"sequences of {tokens:,} tokens", workload=shorter, shorter=True)
         tokens //= 2
 
 

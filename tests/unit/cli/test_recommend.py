@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainwright.cli.main import main
+
+SMALL = ["recommend", "--model", "llama3-8b", "--tokens", "20B"]
+
+
+@pytest.fixture(autouse=True)
+def packaged_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def printed(capsys, *arguments, code=0):
+    assert main([*SMALL, *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_a_deadline_is_met_by_the_cheapest_way(capsys):
+    found = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
+    assert found["schema"] == "trainwright.recommend/1"
+    priced = [option for option in found["options"] if option["usd"] is not None]
+    assert all(option["seconds"] <= 2 * 86400 for option in found["options"])
+    assert priced[0]["usd"] == min(option["usd"] for option in priced)
+    assert found["goals"] == {"budget_usd": None, "deadline_s": 172800.0}
+
+
+def test_the_table_has_ranks_the_front_and_reasons(capsys):
+    out = printed(capsys, "--devices", "h100-sxm,l4,mi300x", "--budget", "5k$")
+    lines = out.splitlines()
+    assert lines[0].startswith("best for a budget of $5,000: ")
+    assert "20B tokens" in lines[1]
+    assert "time against cost: nothing betters these" in out
+    assert any(line.startswith("*") and "h100-sxm" in line for line in lines)
+    assert "too dear" in out and "times the budget" in out
+    assert "the prediction's error" not in out  # a note, on stderr
+    assert "spot nodes" in out and "aws 4,430 h" in out
+
+
+def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
+    out = printed(capsys, "--devices", "mi300x,h100-sxm")
+    start = out.index("fastest without a known price")
+    assert "mi300x" in out[start:] and "unknown" in out[start:]
+
+
+def test_goals_that_nothing_meets_exit_with_one(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--budget", "$5", "--deadline", "1h", code=1)
+    assert out.startswith("nothing meets a budget of $5 and a deadline of 1 h 00 min; closest: ")
+
+
+def test_what_one_has_is_compared_with_what_one_can_rent(capsys):
+    out = printed(capsys, "--have", "8xa100-80gb+8xh100-sxm", "--devices", "h100-sxm", "--cloud", "lambda")
+    assert " own " in out
+    assert "use both, " in out
+    assert "way to use both" in out
+
+
+def test_what_does_not_fit_is_told_what_would(capsys):
+    out = printed(capsys, "--have", "2xa100-sxm-40gb", "--devices", "l4", "--most-devices", "1", code=1)
+    assert out.startswith("it fits on none of these devices")
+    assert "what would make it fit on 1x2xa100-sxm-40gb" in out
+    assert "offload the optimizer's state" in out
+    assert "LoRA (adapters alone are trained)" in out
+
+
+def test_a_batch_is_rounded_to_what_divides(capsys):
+    found = json.loads(printed(capsys, "--devices", "h100-sxm", "--batch", "4M", "--sequence", "8192", "--json"))
+    assert found["workload"]["batch_tokens"] == 512 * 8192
+    assert found["workload"]["steps"] == -(-20_000_000_000 // (512 * 8192))
+
+
+def test_the_front_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "front.svg"
+    assert main([*SMALL, "--devices", "h100-sxm", "--draw", str(picture), "--quiet"]) == 0
+    assert picture.read_text(encoding="utf-8").lstrip().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--budget", "5 EUR"], "--budget: unknown unit of money"),
+        (["--budget", "0"], "--budget: must be above zero"),
+        (["--deadline", "soon"], "--deadline: cannot read a quantity"),
+        (["--deadline=-3d"], "--deadline: cannot read a quantity"),
+        (["--devices", "h1000"], "unknown device"),
+        (["--cloud", "awss"], "did you mean aws"),
+        (["--have", "8xnothing"], "--have: unknown device"),
+        (["--price-kinds", "cheap"], "--price-kinds: unknown kind of price"),
+        (["--stack", "nothing"], "--stack: unknown software stack"),
+        (["--most-devices", "many"], "--most-devices: cannot read a quantity"),
+    ],
+)
+def test_one_line_for_what_is_wrong(capsys, arguments, line):
+    assert main([*SMALL, *arguments]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_model_must_be_a_transformer(capsys):
+    assert main(["recommend", "--model", "resnet-50"]) == 2
+    assert "--model" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.models import numbers_model
+from trainwright.hardware.nodes import cluster as catalogue_cluster
+from trainwright.hardware.stacks import read_stack
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.planner.predict.memory import predict_memory, usable_bytes
+from trainwright.planner.predict.states import case_of, kept
+from trainwright.planner.search.candidates import (
+    candidates,
+    divisors,
+    parallel_plan,
+    spread,
+    stage_counts,
+    tensor_counts,
+)
+from trainwright.spec.workload import ParallelPlan, Workload
+
+STACK = read_stack("default")
+DENSE = numbers_model("layers=8,width=2048,heads=16,kv_heads=4,vocabulary=32000,context_tokens=8192")
+MIXED = replace(
+    numbers_model("layers=4,width=1024,heads=8,vocabulary=32000,experts=8,active_experts=2,expert_ffn_width=1408"),
+    context_tokens=8192,
+)
+
+
+def work(sequences, sequence_tokens=4096, **options):
+    return Workload(
+        sequence_tokens=sequence_tokens, batch_tokens=sequences * sequence_tokens, steps=1, precision="bf16",
+        optimizer="adamw", states="mixed", **options,
+    )  # fmt: skip
+
+
+def every_plan(model, workload, cluster):
+    """All that ``ParallelPlan`` calls possible, from loops over every degree."""
+    n = cluster.devices
+    degrees = divisors(n)
+    for tp, pp, cp, shard, ep, virtual in product(degrees, degrees, degrees, degrees, degrees, (1, 2, 4)):
+        if n % (tp * pp * cp * shard) or (virtual > 1 and pp == 1):
+            continue
+        for micro, zero in product(divisors(workload.batch_sequences), (0, 1, 2, 3)):
+            plan = ParallelPlan(
+                tp=tp, pp=pp, cp=cp, dp_shard=shard, dp_replicate=n // (tp * pp * cp * shard), ep=ep,
+                micro_batch_sequences=micro, zero_stage=zero, virtual_stages=virtual,
+                schedule="interleaved" if virtual > 1 else "1f1b",
+            )  # fmt: skip
+            # A pipeline that interleaves needs a multiple of its stages as micro batches.
+            if virtual > 1 and plan.accumulation(workload) % pp:
+                continue
+            if not plan.problems(model, workload, cluster):
+                yield plan
+
+
+CASES = [
+    (DENSE, work(16), "8xh100-sxm"),
+    (DENSE, work(16, 8192), "8xa100-pcie-40gb"),
+    (DENSE, work(8), "2x4xh100-sxm"),
+    (MIXED, work(16), "8xh100-sxm"),
+    (catalogue_model("llama3-8b"), work(8, 8192), "8xa100-sxm-80gb"),
+]
+
+
+@pytest.mark.parametrize(("model", "workload", "name"), CASES)
+def test_nothing_that_can_run_is_faster_than_the_best_candidate(model, workload, name):
+    cluster = catalogue_cluster(name)
+    plans = list(every_plan(model, workload, cluster))
+    pairs = [(plan, recompute) for plan in plans for recompute in ("none", "full")]
+    all_of_them = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
+    brute = forecast(model, workload, all_of_them, cluster, STACK)
+    fastest = np.min(brute.step_s[brute.memory.fits(cluster.device)])
+    left = candidates(model, workload, [cluster.devices], cluster, STACK).layouts
+    found = forecast(model, workload, left, cluster, STACK)
+    best = np.min(found.step_s[found.memory.fits(cluster.device)])
+    assert len(left) < len(all_of_them)
+    assert best <= 1.005 * fastest
+
+
+@pytest.mark.parametrize(("model", "workload", "name"), CASES)
+@pytest.mark.parametrize("wasteful", [False, True])
+def test_every_candidate_can_run(model, workload, name, wasteful):
+    cluster = catalogue_cluster(name)
+    possible = set(every_plan(model, workload, cluster))
+    left = candidates(model, workload, [cluster.devices], cluster, STACK, wasteful=wasteful).layouts
+    found = {parallel_plan(left, place)[0] for place in range(len(left))}
+    assert found
+    assert found <= possible
+
+
+def test_several_numbers_of_devices_are_the_same_as_each_alone():
+    cluster = catalogue_cluster("8x8xh100-sxm")
+    together = candidates(DENSE, work(64), [1, 8, 16, 64], cluster, STACK)
+    alone = [candidates(DENSE, work(64), [n], cluster, STACK) for n in (1, 8, 16, 64)]
+    assert len(together.layouts) == sum(len(each.layouts) for each in alone)
+    plans = {parallel_plan(each.layouts, place) for each in alone for place in range(len(each.layouts))}
+    assert {parallel_plan(together.layouts, place) for place in range(len(together.layouts))} == plans
+
+
+def test_what_is_struck_out_for_its_states_never_fits():
+    model, workload, cluster = catalogue_model("llama3-8b"), work(64, 8192), catalogue_cluster("2x8xa100-sxm-40gb")
+    left = candidates(model, workload, [16], cluster, STACK)
+    every = candidates(model, workload, [16], cluster, STACK, wasteful=True).layouts
+    # The other preferences, said again.
+    sensible = (every.cp <= 4) & (every.micro_batches >= every.pp)
+    sensible &= ~every.has("recompute", "selective")
+    every = every.take(sensible)
+    fits = predict_memory(model, workload, every, cluster, STACK).fits(cluster.device)
+    kept_fits = predict_memory(model, workload, left.layouts, cluster, STACK).fits(cluster.device)
+    assert fits.sum() == kept_fits.sum() > 0
+    assert len(left.layouts) < len(every)
+
+
+def test_the_reason_for_states_names_the_least_and_the_most():
+    model, workload, cluster = catalogue_model("llama3-70b"), work(64, 8192), catalogue_cluster("8xa100-sxm-80gb")
+    found = candidates(model, workload, [8], cluster, STACK)
+    assert len(found.layouts) == 0
+    (reason,) = [each.reason for each in found.pruned if each.rule == "states"]
+    one = Layouts.of([ParallelPlan(dp_shard=8), ParallelPlan(dp_replicate=8, zero_stage=0)], ["full"] * 2, workload)
+    states = kept(case_of(model, workload, one, STACK.memory))
+    ratio = np.max(states.weights + states.gradients + states.optimizer + states.update, axis=0)
+    ratio = ratio / usable_bytes(cluster.device)
+    assert ratio[0] > 1.4
+    assert f"to {ratio[1] * 1.02:.0f}x the memory" in reason
+
+
+def test_classes_that_are_left_out_are_counted_with_a_reason():
+    cluster = catalogue_cluster("2x8xh100-sxm")
+    model = numbers_model("layers=8,width=2048,heads=16,vocabulary=32000,context_tokens=8192")
+    found = candidates(model, work(4), [16], cluster, STACK)
+    reasons = {each.rule: each for each in found.pruned}
+    assert "16 ranks leave the nvlink4 domain of 8" in reasons["tensor parallel"].reason
+    assert "8 and 16 ranks have less than one of the batch's 4 sequences" in reasons["data parallel"].reason
+    assert "idle" in reasons["pipeline parallel"].reason
+    assert all(each.layouts > 0 for each in found.pruned)
+
+
+def test_selective_recomputation_is_tried_where_scores_are_written():
+    cluster = catalogue_cluster("8xh100-sxm")
+    whole = candidates(DENSE, work(16, fused_attention=False), [8], cluster, STACK)
+    fused = candidates(DENSE, work(16), [8], cluster, STACK)
+    assert (whole.recomputes, fused.recomputes) == (3, 2)
+    assert len(whole.layouts) == 3 * len(fused.layouts) // 2
+
+
+def test_recomputations_of_one_layout_stand_side_by_side():
+    left = candidates(DENSE, work(16), [8], catalogue_cluster("8xh100-sxm"), STACK)
+    for field in fields(left.layouts):
+        column = getattr(left.layouts, field.name).reshape(-1, left.recomputes)
+        assert np.all(column == column[:, :1]) != (field.name == "recompute")
+
+
+def test_a_layout_goes_to_a_plan_and_back():
+    workload = work(16)
+    left = candidates(DENSE, workload, [8], catalogue_cluster("8xh100-sxm"), STACK).layouts
+    pairs = [parallel_plan(left, place) for place in range(len(left))]
+    again = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
+    for field in fields(left):
+        assert np.array_equal(getattr(left, field.name), getattr(again, field.name)), field.name
+
+
+def test_llama_405b_is_cut_into_sixteen_stages():
+    model = catalogue_model("llama3.1-405b")
+    assert {1, 2, 3, 7, 14, 16, 32, 64, 126} <= set(stage_counts(model))
+    assert {5, 10, 128} & set(stage_counts(model)) == set()
+
+
+def test_key_heads_are_divided_or_copied():
+    assert tensor_counts(DENSE) == (1, 2, 4, 8, 16)
+    assert tensor_counts(replace(DENSE, heads=12, kv_heads=3)) == (1, 3, 6, 12)
+
+
+def test_numbers_that_divide():
+    assert divisors(12) == (1, 2, 3, 4, 6, 12)
+    assert spread(np.array([1.04, 17.6])) == "1.0x to 18x"
+    assert spread(np.array([1.4])) == "1.4x"

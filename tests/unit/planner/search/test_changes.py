@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.nodes import cluster as catalogue_cluster
+from trainwright.hardware.stacks import read_stack
+from trainwright.planner.search.changes import changes, larger
+from trainwright.planner.search.layouts import best_layouts
+from trainwright.spec.workload import Workload
+
+STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
+WORK = Workload(
+    sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
+)  # fmt: skip
+PAIR = catalogue_cluster("2xa100-sxm-80gb")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return changes(MODEL, WORK, PAIR, STACK)
+
+
+def named(found, name):
+    (change,) = [each for each in found if each.name == name]
+    return change
+
+
+def test_changes_come_by_slowdown_and_all_fit(found):
+    assert not best_layouts(MODEL, WORK, PAIR, STACK, count=1)[0].fits
+    assert [each.slowdown for each in found] == sorted(each.slowdown for each in found)
+    assert all(each.best.fits for each in found)
+    assert {"8-bit optimizer", "LoRA", "QLoRA", "offload the optimizer's state"} <= {each.name for each in found}
+
+
+def test_a_change_is_the_best_layout_of_the_changed_run(found):
+    (best,) = best_layouts(MODEL, replace(WORK, moments="int8"), PAIR, STACK, count=1)
+    assert named(found, "8-bit optimizer").best == best
+    (best,) = best_layouts(MODEL, WORK, PAIR, STACK, count=1, offload="optimizer")
+    assert named(found, "offload the optimizer's state").best == best
+
+
+def test_slowdown_is_in_device_seconds_for_a_token(found):
+    small, more = named(found, "8-bit optimizer"), named(found, "4 devices")
+    assert more.devices == 4
+    ratio = more.best.step_s * 4 / (small.best.step_s * 2)
+    assert more.slowdown / small.slowdown == pytest.approx(ratio)
+
+
+def test_adapters_are_marked(found):
+    assert {each.name for each in found if each.trains_less} == {"LoRA", "QLoRA"}
+
+
+def test_offload_needs_the_hosts_memory():
+    alone = catalogue_cluster("rtx-4090")
+    poor = replace(alone, node=replace(alone.node, host_memory_bytes=16 << 30))
+    rich = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
+    work = replace(WORK, sequence_tokens=2048, batch_tokens=64 * 2048)
+    offloads = [
+        {each.name for each in changes(MODEL, work, each, STACK) if each.name.startswith("offload")}
+        for each in (poor, rich)
+    ]
+    assert offloads[0] == set()
+    assert offloads[1]
+
+
+def test_shared_memory_is_not_offloaded_to():
+    names = {each.name for each in changes(MODEL, replace(WORK, precision="fp16"), catalogue_cluster("m3-max"), STACK)}
+    assert not any(name.startswith("offload") for name in names)
+
+
+def test_more_devices_fill_a_node_before_there_are_more():
+    sizes = [(each.nodes, each.node.devices) for each in larger(catalogue_cluster("2xh100-sxm"), 64)]
+    assert sizes == [(1, 4), (1, 8), (2, 8), (4, 8), (8, 8)]
+    assert [each.devices for each in larger(catalogue_cluster("3x8xh100-sxm"), 60)] == [48]
+
+
+def test_two_changes_are_tried_where_one_is_not_enough():
+    work = replace(WORK, sequence_tokens=4096, batch_tokens=64 * 4096)
+    alone = catalogue_cluster("a100-sxm-40gb")
+    alone = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
+    tight = replace(alone, node=replace(alone.node, device=replace(alone.device, memory_bytes=8 * 10**9)))
+    found = changes(MODEL, work, tight, STACK, most_devices=1)
+    names = [each.name for each in found]
+    # Of shorter sequences the longest that fit.
+    assert names == [
+        "offload weights, gradients and the optimizer's state, fused loss",
+        "offload weights, gradients and the optimizer's state, sequences of 2,048 tokens",
+    ]
+    assert changes(MODEL, work, tight, STACK, most_devices=8)[0].name == "8 devices"

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.prices import checked
+from trainwright.planner.search.offers import OWN, instance_devices, offers, owned, read_pool
+
+
+def row(usd, *, provider="Nebius", kind="on_demand", instance="gpu-h100-sxm_8gpu-128vcpu-1600gb"):
+    return {
+        "device": "h100-sxm", "provider": provider, "instance": instance, "kind": kind, "usd_per_device_hour": str(usd),
+        "region": "somewhere", "source": "a list", "as_of": "2026-11-01", "note": "",
+    }  # fmt: skip
+
+
+PRICES = checked(
+    [row(3.0), row(2.5), row(1.2, kind="spot"), row(4.0, provider="RunPod", instance="1x_H100-SXM_SECURE"),
+     row(6.9, provider="AWS", instance="p5.48xlarge"), row(2.0, provider="AWS", instance="p5.48xlarge", kind="spot")]
+)  # fmt: skip
+
+
+def test_the_cheapest_of_each_cloud_and_kind():
+    found = offers("h100-sxm", PRICES, node_devices=8)
+    assert {(each.provider, each.kind): each.usd_per_device_hour for each in found} == {
+        ("Nebius", "on_demand"): 2.5, ("Nebius", "spot"): 1.2, ("RunPod", "on_demand"): 4.0, ("AWS", "on_demand"): 6.9,
+        ("AWS", "spot"): 2.0,
+    }  # fmt: skip
+    assert {each.provider: each.whole for each in found} == {"Nebius": 8, "RunPod": 1, "AWS": 8}
+    assert {each.spot_provider for each in found} == {None, "nebius", "aws"}
+
+
+def test_clouds_and_kinds_can_be_chosen():
+    found = offers("h100-sxm", PRICES, node_devices=8, clouds=["aws"], kinds=["spot"])
+    assert [(each.provider, each.kind) for each in found] == [("AWS", "spot")]
+    with pytest.raises(RecipeError, match="unknown cloud"):
+        offers("h100-sxm", PRICES, node_devices=8, clouds=["nowhere"])
+
+
+def test_a_device_without_a_price_is_offered_at_none():
+    (found,) = offers("l4", PRICES, node_devices=8)
+    assert (found.provider, found.price, found.usd_per_device_hour) == ("", None, None)
+
+
+@pytest.mark.parametrize(
+    ("instance", "devices"),
+    [
+        ("gpu_8x_h100_sxm5", 8),
+        ("1x_A100-80GB_SECURE", 1),
+        ("gpu-h200-sxm_8gpu-128vcpu-1600gb", 8),
+        ("a3-highgpu-8g", 8),
+        ("a2-megagpu-16g", 16),
+        ("p5.48xlarge", None),
+        ("tpu-v6e-1", None),
+        ("TPU v5e", None),
+        ("", None),
+    ],
+)
+def test_names_of_instances_that_say_how_many_devices_they_have(instance, devices):
+    assert instance_devices(instance) == devices
+
+
+def test_what_one_has_costs_what_one_says():
+    found = owned(cluster("4x8xa100-80gb"), 1.5)
+    assert (found.provider, found.devices, found.usd_per_device_hour) == (OWN, 32, 1.5)
+
+
+def test_a_pool_names_unlike_clusters():
+    one, other = read_pool("2x8xa100-80gb + 8xh100-sxm", where="--have")
+    assert (one.devices, other.devices, other.device.name) == (16, 8, "h100-sxm")
+    with pytest.raises(RecipeError, match=r"--have: one kind of device is named twice.*2x8xh100"):
+        read_pool("8xh100-sxm+8xh100-sxm", where="--have")
+    with pytest.raises(RecipeError, match="unknown device"):
+        read_pool("8xh100-sxm+8xnothing")

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.nodes import cluster as catalogue_cluster
+from trainwright.hardware.prices import checked
+from trainwright.hardware.stacks import read_stack
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.planner.run import RunSettings, run_cost
+from trainwright.planner.search.layouts import best_layouts
+from trainwright.planner.search.offers import OWN
+from trainwright.planner.search.recommend import Goals, closest, device_counts, divisible, recommend
+from trainwright.spec.workload import Workload
+
+STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
+DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x")
+WORK = Workload(
+    sequence_tokens=8192, batch_tokens=256 * 8192, steps=10_000, precision="bf16", optimizer="adamw", states="mixed"
+)  # fmt: skip
+
+
+def row(device, usd, *, provider="Nebius", kind="on_demand", instance="x_8gpu-y"):
+    return {
+        "device": device, "provider": provider, "instance": instance, "kind": kind, "usd_per_device_hour": str(usd),
+        "region": "somewhere", "source": "a list", "as_of": "2026-11-01", "note": "",
+    }  # fmt: skip
+
+
+PRICES = checked(
+    [
+        row("h100-sxm", 3.0), row("h100-sxm", 1.3, kind="spot"), row("h100-sxm", 2.9, provider="AWS"),
+        row("h100-sxm", 1.4, provider="AWS", kind="spot"),
+        row("a100-sxm-80gb", 1.6, provider="RunPod", instance="1x_A100"),
+    ]
+)  # fmt: skip
+
+
+def found(**options):
+    return recommend(MODEL, WORK, STACK, **{"devices": DEVICES, "prices": PRICES, "most_devices": 512, **options})
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return found()
+
+
+def test_an_option_is_the_best_layout_of_its_cluster_at_its_price(everything):
+    for option in everything.options[::7]:
+        cluster = catalogue_cluster(option.cluster)
+        (best,) = best_layouts(MODEL, WORK, cluster, STACK, count=1)
+        assert best.step_s == pytest.approx(option.step_s)
+        layouts = Layouts.of([option.parallel], [option.recompute], WORK)
+        usd = None if option.price is None else option.price.usd_per_device_hour
+        spot = {"Nebius": "nebius", "AWS": "aws"}.get(option.provider) if option.price_kind == "spot" else None
+        run = run_cost(
+            forecast(MODEL, WORK, layouts, cluster, STACK), MODEL, WORK, cluster, STACK,
+            total_tokens=WORK.total_tokens, usd_per_device_hour=usd, settings=RunSettings(spot_provider=spot),
+        )  # fmt: skip
+        assert option.seconds == pytest.approx(run.seconds[0])
+        assert option.usd == (None if usd is None else pytest.approx(run.usd[0]))
+        assert option.devices == cluster.devices
+
+
+def test_the_front_is_what_no_priced_option_betters(everything):
+    priced = [option for option in everything.options if option.usd is not None]
+    expected = [
+        one
+        for one in priced
+        if not any(
+            other.seconds <= one.seconds
+            and other.usd <= one.usd
+            and (other.seconds, other.usd) != (one.seconds, one.usd)
+            for other in priced
+        )
+    ]
+    assert list(everything.front) == sorted(expected, key=lambda option: option.seconds)
+    assert len(everything.front) > 2
+
+
+def test_a_bigger_budget_never_gives_a_slower_best(everything):
+    amounts = sorted(option.usd for option in everything.options if option.usd is not None)
+    best = [found(goals=Goals(budget_usd=usd)).options[0] for usd in amounts[:: len(amounts) // 8]]
+    times = [option.seconds for option in best]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] < times[0]
+
+
+def test_a_later_deadline_never_gives_a_dearer_best(everything):
+    best = [found(goals=Goals(deadline_s=days * 86400)).options[0] for days in (1, 2, 4, 8, 16, 32)]
+    amounts = [option.usd for option in best]
+    assert amounts == sorted(amounts, reverse=True)
+    assert all(option.seconds <= days * 86400 for option, days in zip(best, (1, 2, 4, 8, 16, 32), strict=True))
+
+
+def test_without_goals_time_times_dollars_decides(everything):
+    priced = [option for option in everything.options if option.usd is not None]
+    assert [option.score for option in priced] == sorted(option.score for option in priced)
+    # What has no price comes last, by time, and says so.
+    unpriced = everything.options[len(priced) :]
+    assert {option.device for option in unpriced} == {"mi300x"}
+    assert all(option.source == "" and option.usd is None and not option.front for option in unpriced)
+    assert [option.seconds for option in unpriced] == sorted(option.seconds for option in unpriced)
+
+
+def test_one_row_for_each_device_and_kind_of_price(everything):
+    rows = everything.distinct(10)
+    assert [(each.device, each.price_kind) for each in rows if each.usd is not None] == list(
+        dict.fromkeys((each.device, each.price_kind) for each in everything.options if each.usd is not None)
+    )
+
+
+def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
+    goals = Goals(budget_usd=10.0, deadline_s=3600.0)
+    answer = found(goals=goals)
+    assert answer.options == ()
+    everything = found().options
+    priced = [option for option in everything if option.usd is not None]
+    # Nothing is in time, nothing is within the budget: the fastest and the cheapest.
+    assert answer.closest[0].seconds == min(option.seconds for option in priced)
+    assert answer.closest[1].usd == min(
+        option.usd for option in found(goals=Goals(deadline_s=1e9)).options if option.usd
+    )
+    missed = {refusal.name: refusal for refusal in answer.refused if refusal.kind == "goal"}
+    assert missed["too late"].count >= len(everything)
+    assert "times the budget" in missed["too dear"].reason
+
+
+def test_the_closest_within_one_goal_is_the_best_in_the_other(everything):
+    priced = [option for option in everything.options if option.usd is not None]
+    deadline = min(option.seconds for option in priced)
+    budget = min(option.usd for option in priced if option.seconds <= deadline) * 0.999
+    in_time, within = closest(priced, Goals(budget_usd=budget, deadline_s=deadline))
+    assert in_time.seconds <= deadline and in_time.usd == pytest.approx(budget / 0.999)
+    assert within.usd <= budget
+    assert within.seconds == min(option.seconds for option in priced if option.usd <= budget)
+
+
+def test_spot_is_cheaper_slower_and_checkpoints_more_often(everything):
+    def bought(kind):
+        (one,) = [each for each in everything.options if each.cluster == "32x8xh100-sxm" and each.provider == "Nebius"
+                  and each.price_kind == kind]  # fmt: skip
+        return one
+
+    spot, demand = bought("spot"), bought("on_demand")
+    assert spot.seconds > demand.seconds and spot.usd < demand.usd
+    assert spot.interruptions > demand.interruptions
+    assert spot.checkpoint_interval_s < demand.checkpoint_interval_s
+
+
+def test_what_is_there_already_costs_what_it_is_said_to():
+    answer = found(have=[catalogue_cluster("4x8xa100-80gb")])
+    own = [option for option in answer.options if option.provider == OWN]
+    assert {option.devices for option in own} <= {1, 2, 4, 8, 16, 32}
+    assert answer.options[0] == min(own, key=lambda option: option.seconds)
+    assert all(option.usd == 0 for option in own)
+    paid = found(have=[catalogue_cluster("4x8xa100-80gb")], have_usd_per_device_hour=2.0)
+    for option in paid.options:
+        if option.provider == OWN:
+            assert option.usd == pytest.approx(option.seconds / 3600 * option.devices * 2.0)
+
+
+def test_parts_of_a_node_are_rented_where_the_instance_is_that_small(everything):
+    assert min(each.devices for each in everything.options if each.provider == "RunPod") < 8
+    assert min(each.devices for each in everything.options if each.provider == "AWS") == 8
+
+
+def test_what_is_left_out_has_its_reason():
+    answer = found(devices=("h100-sxm", "gtx-1080-ti", "t4"), most_devices=8, clouds=["nebius", "aws"])
+    reasons = {refusal.name: refusal for refusal in answer.refused}
+    assert reasons["t4"].reason == "no known price in these clouds"
+    huge = recommend(catalogue_model("llama3-70b"), WORK, STACK, devices=("t4", "gtx-1080-ti"), prices=PRICES,
+                     most_devices=64)  # fmt: skip
+    reasons = {refusal.name: refusal for refusal in huge.refused}
+    assert reasons["gtx-1080-ti"].reason == "no bf16 rate is known"
+    assert "alone are" in reasons["t4"].reason and reasons["t4"].kind == "device"
+    assert huge.options == huge.closest == ()
+
+
+def test_unknown_names():
+    with pytest.raises(RecipeError, match="unknown device"):
+        found(devices=["h1000"])
+    with pytest.raises(RecipeError, match="unknown cloud"):
+        found(clouds=["cloudy"])
+
+
+def test_numbers_of_devices():
+    node = catalogue_cluster("64x8xh100-sxm")
+    assert device_counts(node, 512) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert device_counts(node, 100, finer=True) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96]
+    assert device_counts(catalogue_cluster("3x8xh100-sxm"), 24) == [1, 2, 4, 8, 16, 24]
+    assert device_counts(catalogue_cluster("2x6xmax-1550"), 12) == [1, 2, 4, 6, 12]
+
+
+@given(st.integers(1, 5000))
+def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
+    found = divisible(sequences)
+    near = [each for each in range(1, 6000) if abs(each - sequences) <= 0.05 * sequences + 1e-9]
+    most = max(each & -each for each in near)
+    assert found in near
+    assert found & -found == most
+    assert divisible(512) == 512 and divisible(488) == 512
+
+
+def test_time_and_dollars_have_ranges(everything):
+    for option in everything.options[::5]:
+        assert option.low_s < option.seconds < option.high_s
+        if option.usd is not None:
+            assert option.usd_low < option.usd < option.usd_high
+            assert option.usd_high / option.usd == pytest.approx(option.high_s / option.seconds)
+        assert 0 < option.mfu < 1
+        assert option.memory_bytes <= option.memory_available_bytes
+
+
+def test_a_price_that_doubles_doubles_the_cost_and_nothing_else():
+    dear = checked([row("h100-sxm", 6.0)])
+    cheap = checked([row("h100-sxm", 3.0)])
+    one, two = (found(devices=["h100-sxm"], prices=prices) for prices in (cheap, dear))
+    assert np.allclose([2 * option.usd for option in one.options], [option.usd for option in two.options])
+    assert [replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in one.options] == [
+        replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in two.options
+    ]
