@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trainwright.cli.parser import CommandParser
     from trainwright.planner.published.report import Errors, Judged, Report
+    from trainwright.planner.published.totals import Skipped, Total
 
 FIRST = "first"
 """``--calibrate first``: the first row of each source and device is a run that is known."""
@@ -35,8 +36,52 @@ def configure(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace, output: Output) -> int:
-    """Judge the table and print."""
-    # numpy and the planner, which --help must not wait for.
+    """Judge the table and print: measured runs, or totals of whole trainings."""
+    from trainwright.planner.published.rows import columns
+    from trainwright.planner.published.totals import REQUIRED as TOTALS
+
+    return _totals(args, output) if set(TOTALS) <= set(columns(args.published)) else _runs(args, output)
+
+
+def _totals(args: argparse.Namespace, output: Output) -> int:
+    from trainwright.planner.published.report import errors
+    from trainwright.planner.published.rows import read_records
+    from trainwright.planner.published.totals import REQUIRED, replay
+
+    totals, skipped = replay(read_records(args.published, required=REQUIRED))
+    inside = [total.low_hours <= total.reported_hours <= total.high_hours for total in totals]
+    found = errors([total.ratio for total in totals], inside)
+    payload = {
+        "device_hours": _plain(found), "trainings": [asdict(total) | {"ratio": total.ratio} for total in totals],
+        "skipped": [asdict(row) for row in skipped],
+    }  # fmt: skip
+    output.result(
+        {"published": str(args.published), "report": payload}, lambda: show_totals(totals, skipped, found, output)
+    )
+    return 0
+
+
+def show_totals(totals: list[Total], skipped: list[Skipped], found: Errors | None, output: Output) -> None:
+    """Device-hours of every training, and rows that are none."""
+    if found is not None:
+        output.heading(
+            f"{found.rows} trainings: device-hours off by {found.median:.1%} in the median, bias {found.bias:+.1%}, "
+            f"{found.held:.0%} in range"
+        )
+    output.table(
+        ("training", "device", "devices", "predicted", "between", "reported", "ratio"),
+        [
+            (total.name, total.device, f"{total.devices:,}", f"{total.hours:,.0f} h",
+             f"{total.low_hours:,.0f} to {total.high_hours:,.0f}", f"{total.reported_hours:,.0f} h", f"{total.ratio:.2f}")
+            for total in totals
+        ],
+    )  # fmt: skip
+    if skipped:
+        output.line()
+        output.table(("not replayed", "because"), [(row.name, row.reason) for row in skipped])
+
+
+def _runs(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.published.question import questions
     from trainwright.planner.published.report import calibrated, calibrated_by_first, judge_all, references, report
     from trainwright.planner.published.rows import read_records, read_runs

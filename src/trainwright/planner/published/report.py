@@ -215,7 +215,7 @@ def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int =
                     name=value,
                     speed=speed_errors(each for each in chosen if not each.row.measured.derived),
                     memory=memory_errors(chosen),
-                )  # fmt: skip
+                )
             )
     return Report(
         rows=len(judged) + len(refused), predicted=len(judged), refused=tuple(refused), speed=speed_errors(printed),
@@ -257,7 +257,7 @@ def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Jud
                 each,
                 tokens_per_s=_scaled(each.tokens_per_s, learnt.speed),
                 memory_bytes=_scaled(each.memory_bytes, learnt.memory),
-            )  # fmt: skip
+            )
         )
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -78,8 +78,8 @@ class Measured:
     memory_stage: Literal["worst", "last"] = "worst"
 
 
-def read_records(path: Path) -> list[Record]:
-    """All rows of a table of runs.
+def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Record]:
+    """All rows of a table with the ``required`` columns, by default those of a table of runs.
 
     Raises:
         DataError: the file is missing, is not UTF-8, or lacks a required column.
@@ -88,11 +88,11 @@ def read_records(path: Path) -> list[Record]:
         with path.open(encoding="utf-8", newline="") as lines:
             reader = csv.DictReader(lines)
             names = reader.fieldnames or []
-            missing = [name for name in REQUIRED if name not in names]
+            missing = [name for name in required if name not in names]
             if missing:
                 raise DataError(
                     "not a table of published runs", where=str(path), seen=f"no column {', '.join(missing)}",
-                    expected=f"columns {', '.join(REQUIRED)}, ...", fix="docs/en/published.md lists them all",
+                    expected=f"columns {', '.join(required)}, ...", fix="docs/en/published.md lists them all",
                 )  # fmt: skip
             return [
                 Record(
@@ -102,6 +102,21 @@ def read_records(path: Path) -> list[Record]:
                 )
                 for row in reader
             ]
+    except OSError as error:
+        raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError("cannot read the table", where=str(path), seen=str(error), expected="CSV in UTF-8") from None
+
+
+def columns(path: Path) -> list[str]:
+    """The names in a table's first line.
+
+    Raises:
+        DataError: the file is missing or is not UTF-8.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            return next(csv.reader(lines), [])
     except OSError as error:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
     except (UnicodeDecodeError, csv.Error) as error:
