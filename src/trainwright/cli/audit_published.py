@@ -71,8 +71,11 @@ def show_totals(totals: list[Total], skipped: list[Skipped], found: Errors | Non
     output.table(
         ("training", "device", "devices", "predicted", "between", "reported", "ratio"),
         [
-            (total.name, total.device, f"{total.devices:,}", f"{total.hours:,.0f} h",
-             f"{total.low_hours:,.0f} to {total.high_hours:,.0f}", f"{total.reported_hours:,.0f} h", f"{total.ratio:.2f}")
+            (
+                total.name, total.device, f"{total.devices:,}", f"{total.hours:,.0f} h",
+                f"{total.low_hours:,.0f} to {total.high_hours:,.0f}", f"{total.reported_hours:,.0f} h",
+                f"{total.ratio:.2f}",
+            )
             for total in totals
         ],
     )  # fmt: skip

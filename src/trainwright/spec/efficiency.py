@@ -1,4 +1,4 @@
-"""``Efficiency``: how much of a device's datasheet real training reaches, over all software; fitted to published runs."""
+"""``Efficiency``: how much of a device's datasheet training reaches, over all software; fitted to published runs."""
 
 from __future__ import annotations
 

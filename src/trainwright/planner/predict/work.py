@@ -26,7 +26,7 @@ TILE_ROWS, TILE_COLUMNS = 128, 128
 ALIGNED_ELEMENTS = 64
 """128 bytes in 16 bits: what an A100 wants sizes to be multiples of (same guide, "Tensor Core Requirements")."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
-"""Matrices that tensor parallelism splits by outputs; ``ROW_SPLIT`` by inputs; others stay whole (Shoeybi et al., 2019)."""
+"""Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "nvfp4": ("fp4", "fp8", "bf16"), "fp8": ("fp8", "bf16"), "bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16"),
@@ -45,13 +45,13 @@ class Work:
     """Arrays [L]; see the fields.
 
     ``products_s``: matrix products of the forward pass at the dense peak, ``unaligned_s`` those of them whose sizes are
-    no multiple of 128 bytes, ``head_s`` those of the output head;
-    ``operands_s`` reading and writing their operands; ``attention_s`` fused attention's visible products at the 16-bit
-    peak; ``scores_s`` memory traffic of attention that writes its scores; ``traffic_s`` everything between products;
-    ``loss_s`` moving fp32 logits once; ``encoder_s`` an encoder's dropout; ``casts_s`` moving a byte for each parameter
-    that is kept in fp32 and not sharded; ``kernels`` launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many
-    products the backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic.
-    ``layers`` is how many blocks the slowest rank has.
+    no multiple of 128 bytes, ``head_s`` those of the output head; ``operands_s`` reading and writing their operands;
+    ``attention_s`` fused attention's visible products at the 16-bit peak; ``scores_s`` memory traffic of attention that
+    writes its scores; ``traffic_s`` everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an
+    encoder's dropout; ``casts_s`` moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels``
+    launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many products the
+    backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic. ``layers`` is how
+    many blocks the slowest rank has.
     """
 
     tokens: Numbers
@@ -107,7 +107,7 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
-    shares = _products(model, workload, layouts, device, tokens, layers / model.layers)
+    shares = _products(model, workload, layouts, device)
     flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
     pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.layers
@@ -121,17 +121,18 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
         attention_s=attention * pairs / half_peak, scores_s=scores * pairs / device.bytes_per_s,
         traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
         encoder_s=size * tokens * layers * (model.width * (model.kind == "encoder")) / device.bytes_per_s,
-        loss_s=4.0 * logits / device.bytes_per_s, casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
+        loss_s=4.0 * logits / device.bytes_per_s,
+        casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
         kernels=layers * kernels(model, workload), expert_layers=layers * model.moe_layers / model.layers,
         backward_products=1.0 if workload.adapter else 2.0,
         update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
     )  # fmt: skip
 
 
-def _products(
-    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, tokens: Numbers, share: Numbers
-) -> dict[str, Numbers]:
+def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> dict[str, Numbers]:
     """Operations, operations over tile share, and operand bytes of all products of a micro batch."""
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    share = slowest_layers(model, layouts) / model.layers
     zero = np.zeros(len(layouts))
     sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else 4.0 if workload.precision in ("fp32", "tf32") else 2.0

@@ -77,7 +77,8 @@ def judge(row: Row) -> Judged:
     verdict = "uncertain" if worst.uncertain(ask.cluster.device)[0] else "fits" if fits else "does not fit"
     return Judged(
         row=row, tokens_per_s=Range(low=speed / width, mid=speed, high=speed * width),
-        memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])), verdict=verdict,
+        memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
+        verdict=verdict,
     )  # fmt: skip
 
 

@@ -234,7 +234,8 @@ def adapter_of(record: Record) -> Adapter | None:
     named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
     trained = _note_number(record, "trainable")
     return Adapter(
-        method=task.removeprefix("peft:") if task.startswith("peft:") else "lora", rank=rank, targets=named or ("query", "value"), parameters=int(trained) if trained else None,
+        method=task.removeprefix("peft:") if task.startswith("peft:") else "lora", rank=rank,
+        targets=named or ("query", "value"), parameters=int(trained) if trained else None,
         frozen="nf4" if nf4 else "int4" if "gptq" in task else "bf16",
     )  # fmt: skip
 

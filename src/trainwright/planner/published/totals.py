@@ -153,8 +153,9 @@ def model_of(record: Record) -> ModelSpec:
 
 
 def decoder_of(parameters: float, *, vocabulary: int = 50257, context_tokens: int = 2048) -> ModelSpec:
-    """A GPT of about that size: 12 L D^2 + V D parameters, as wide for its depth as GPT-3's (arXiv 2005.14165,
-    table 2.1: D / L from 64 at 125 M to 128 at 175 B).
+    """A GPT of about that size: 12 L D^2 + V D parameters.
+
+    It is as wide for its depth as GPT-3 (arXiv 2005.14165, table 2.1: D / L from 64 at 125 M to 128 at 175 B).
     """
     aspect = min(128.0, 64 * (parameters / 1.25e8) ** 0.1)
 
