@@ -166,13 +166,11 @@ def layer_bytes(case: Case, *, mixture: bool) -> dict[str, Numbers]:
 
 def block_bytes(case: Case, *, mixture: bool) -> Numbers:
     """Bytes [L] that one layer keeps in all, by the kernels that the layout's ``compile`` says."""
-    if case.memory.kernels == "own" and not mixture and case.model.latent is None:
+    if case.memory.kernels == "own":
         return own_bytes(case).block / case.layouts.tp
-    eager = replace(case, memory=replace(case.memory, kernels="eager")) if case.memory.kernels == "own" else case
     compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
-    plain = np.add.reduce(list(layer_bytes(eager, mixture=mixture).values()))
-    fused = np.add.reduce(list(layer_bytes(compiled, mixture=mixture).values()))
-    return case.memory.activations * np.where(case.layouts.compile > 0, fused, plain)
+    plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
+    return np.asarray(case.memory.activations * np.where(case.layouts.compile > 0, fused, plain))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainwright.planner.parameters import block_matrix_parameters, matrices, parameter_counts
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, Workload
 
@@ -130,10 +130,10 @@ class Case:
 
 
 def case_of(model: ModelSpec, workload: Workload, layouts: Layouts, memory: StackMemory) -> Case:
-    """The question with its stages counted."""
-    return Case(
-        model=model, workload=workload, layouts=layouts, memory=memory, stages=stages_of(model, layouts)
-    )  # fmt: skip
+    """The question with its stages counted; this trainer's own kernels count for the families that it builds."""
+    if memory.kernels == "own" and model.family not in FAMILIES:
+        memory = replace(memory, kernels="eager")
+    return Case(model=model, workload=workload, layouts=layouts, memory=memory, stages=stages_of(model, layouts))
 
 
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:

@@ -9,11 +9,11 @@ from fixtures.planned_models import LLAMA
 from trainwright.hardware.catalogue import device
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.hardware.nodes import cluster
-from trainwright.hardware.stacks import read_stack
+from trainwright.hardware.stacks import read_stack, stack_names
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.memory import library_bytes, predict_memory, usable_bytes
 from trainwright.spec.measures import MemoryUse
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 GIB = 1 << 30
 WORK = Workload(sequence_tokens=4096, batch_tokens=4096 * 64, steps=1, precision="bf16", optimizer="adamw")
@@ -129,3 +129,22 @@ def test_thousands_of_layouts_share_one_formula():
     found = table(catalogue_model("llama3-8b"), plans)
     assert found.device_bytes.shape == (1000,)
     assert np.isfinite(found.device_bytes).all()
+
+
+def test_every_model_of_the_catalogue_is_predicted_by_every_stack():
+    plans = [
+        ParallelPlan(),
+        ParallelPlan(dp_shard=8),
+        ParallelPlan(pp=2, tp=2, dp_shard=2),
+        ParallelPlan(dp_shard=8, ep=8),
+    ]
+    for name in ("bert-large", "vit-l-16", "deepseek-v3", "gpt-oss-120b", "gemma2-9b", "phi-2", "opt-125m"):
+        model = catalogue_model(name)
+        for stack in stack_names():
+            for adapter in (None, Adapter(rank=8, frozen="nf4")):
+                work = replace(WORK, sequence_tokens=512, states=read_stack(stack).states, adapter=adapter)
+                layouts = Layouts.of(plans, ["none", "full", "selective", "none"], work)
+                found = predict_memory(model, work, layouts, ONE, read_stack(stack))
+                for part in MemoryUse.names():
+                    assert (getattr(found, part) >= 0).all(), (name, stack, part)
+                assert np.isfinite(found.device_bytes).all()
