@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from trainwright.hardware.record import Machine
     from trainwright.spec.plan import Assumption, Plan, Rental
     from trainwright.spec.recipe import Recipe
+
+
+ABOUT_CLUSTERS = (
+    "tokens", "batch", "sequence", "precision", "optimizer", "states", "recompute", "method", "rank", "stack", "layout",
+    "scale_up", "scale_out", "rails", "cloud", "price_kind", "price", "explain", "sweep", "draw", "batch_size",
+    "context",
+)  # fmt: skip
+"""Arguments that a recipe on this machine has no use for."""
 
 
 def configure(parser: CommandParser) -> None:
@@ -46,7 +55,7 @@ def configure(parser: CommandParser) -> None:
     budget.add_argument("--params", metavar="N", help="a model of so many parameters: 7B")
     serving = parser.add_argument_group("serving")
     serving.add_argument("--inference", action="store_true", help="plan generation in place of training")
-    serving.add_argument("--batch-size", type=int, default=1, metavar="N", help="sequences at once (default: 1)")
+    serving.add_argument("--batch-size", type=int, metavar="N", help="sequences at once (default: 1)")
     serving.add_argument("--context", metavar="N", help="tokens of a finished sequence (default: 2048)")
 
 
@@ -60,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
         if wanted:
             found: int = importlib.import_module(module).run(args)
             return found
+    for name in ABOUT_CLUSTERS:
+        if getattr(args, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise RecipeError("this is about a cluster", where=option, fix="say which: --on 8xh100-sxm")
     return _run_recipe(args)
 
 

@@ -62,13 +62,12 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
     layout = parse_layout(args.layout or "auto")
     if set(layout) - {"tp"}:
         raise RecipeError("serving is laid out by tp alone", where="--layout", seen=args.layout)
-    if args.batch_size < 1:
-        raise RecipeError("must be at least 1", where="--batch-size", seen=str(args.batch_size))
+    batch = 1 if args.batch_size is None else args.batch_size
+    if batch < 1:
+        raise RecipeError("must be at least 1", where="--batch-size", seen=str(batch))
 
     def of(tp: int) -> Serving:
-        return Serving(
-            prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=args.batch_size, tp=tp, weights=weights
-        )
+        return Serving(prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=batch, tp=tp, weights=weights)
 
     if layout:
         return of(int(layout["tp"]))

@@ -14,6 +14,8 @@ from trainwright.core.units import format_count, format_seconds, format_usd
 if TYPE_CHECKING:
     from trainwright.planner.cluster_plan import Planned
 
+FITTED = (44e6, 16e9)
+"""Parameters of the models that the laws were fitted to (``planner.scaling_laws``)."""
 DEFAULT_ON = "8xh100-sxm"
 """Where a budget of dollars is spent, unless the user says."""
 
@@ -114,6 +116,9 @@ def show_laws(laws: list[Best], output: Output) -> None:
     for law in laws:
         output.line(f"{law.law}: {law.source}{f'; assumes {law.assumes}' if law.assumes else ''}")
     output.line("all: C = 6 N D, dense decoders on English text, each token seen once, no schedule cut short")
+    if any(not FITTED[0] <= law.parameters <= FITTED[1] for law in laws):
+        low, high = map(format_count, FITTED)
+        output.line(f"extrapolated: they were fitted to models of {low} to {high} parameters")
 
 
 def _batches(tokens: float, loss: float | None) -> list[Batch]:

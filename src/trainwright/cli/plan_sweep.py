@@ -42,6 +42,9 @@ def show(found: Sweep, output: Output) -> None:
     if found.axis != "nodes":
         return
     output.line()
+    critical = found.critical_batch_tokens
+    if critical is not None and any((point.batch_tokens or 0) > critical for point in found.points):
+        output.line(f"batches above {format_count(critical)}, the critical one, take more tokens to the same loss")
     if found.stops_at is None:
         output.line("every further device brings at least half of what a device of the smallest cluster does")
     else:

@@ -113,9 +113,7 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
     sequence = _sequence(question, said)
     tokens = _tokens(question, said)
     batch = _batch(question, machines, sequence, tokens, said)
-    precision = question.precision or _precision(machines.device)
-    said.append(_assumed("precision", precision, "", given=question.precision is not None,
-                         source="bf16 where the device has it, else fp16, else fp32"))  # fmt: skip
+    precision = _precision(question, machines.device, said)
     _positive("--rank", question.rank)
     adapter = None
     if question.method != "full":
@@ -191,9 +189,20 @@ def _rounded(batch: int, sequence: int, said: list[Assumption]) -> int:
     return found
 
 
-def _precision(device: DeviceSpec) -> Precision:
-    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
-    return next((dtype for dtype in order if device.flops_per_s.get(dtype)), "bf16")
+def _precision(question: Question, device: DeviceSpec, said: list[Assumption]) -> Precision:
+    """The precision asked for, which the device must have a rate for; else the first of three that it has."""
+    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if question.precision is None else (question.precision,)
+    known = [dtype for dtype in order if device.flops_per_s.get(dtype)]
+    if not known:
+        rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
+        raise RecipeError(
+            f"no {' or '.join(order)} rate of {device.name} is known", where="--precision",
+            expected=f"one of {rates}" if rates else "a device with published rates",
+        )  # fmt: skip
+    if question.precision is None:
+        source = "bf16 where the device has it, else fp16, else fp32"
+        said.append(_assumed("precision", known[0], "", given=False, source=source))
+    return known[0]
 
 
 def _price(question: Question, device: DeviceSpec) -> Price | None:

@@ -14,6 +14,7 @@ from trainwright.hardware.nodes import cluster
 from trainwright.planner.choose import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.cluster_plan import plan_run
 from trainwright.planner.question import Question, resolve
+from trainwright.planner.scaling_laws import critical_batch_tokens
 from trainwright.spec.plan import Interval, Plan
 
 FIELDS: Mapping[str, str] = {
@@ -62,6 +63,8 @@ class Sweep:
     axis: str
     points: tuple[Point, ...]
     stops_at: int | None = None
+    critical_batch_tokens: float | None = None
+    """Beyond this batch a run of so many tokens needs more of them (``planner.scaling_laws``)."""
 
 
 def parse_sweep(text: str, *, where: str = "--sweep") -> tuple[str, tuple[str, ...]]:
@@ -127,7 +130,8 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
         for value in values
     ]
     both = _planned([*_efficient(strong), *_efficient(weak)], axis)
-    return Sweep(axis=axis, points=both, stops_at=_stops_at(both))
+    critical = float(critical_batch_tokens(float(base.workload.total_tokens)))
+    return Sweep(axis=axis, points=both, stops_at=_stops_at(both), critical_batch_tokens=critical)
 
 
 def varied(question: Question, axis: str, value: str) -> Question:

@@ -10,7 +10,7 @@ from trainwright.hardware.models import numbers_model
 from trainwright.planner.cluster_plan import Planned, planned
 from trainwright.planner.parameters import total_parameters
 from trainwright.planner.question import Question, resolve
-from trainwright.planner.scaling_laws import DEFAULT_LAW, compute_optimal, training_flops
+from trainwright.planner.scaling_laws import DEFAULT_LAW, FLOPS_PER_PARAMETER_TOKEN, compute_optimal, training_flops
 from trainwright.spec.model import ModelSpec
 
 ASPECT = 128
@@ -62,9 +62,11 @@ def afforded(usd: float, *, on: str, law: str = DEFAULT_LAW, **question: object)
     """
     flops = 1e18 * usd
     for _ in range(ROUNDS):
-        best = compute_optimal(flops, law=law)
-        parameters, tokens = float(best.parameters), float(best.tokens)
-        found = plan_of(parameters, tokens, on=on, **question)
+        model = typical_model(float(compute_optimal(flops, law=law).parameters))
+        parameters = total_parameters(model)
+        # Models come in steps; what a step leaves of the budget goes into tokens.
+        tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
+        found = _planned(model, tokens, on=on, **question)
         cost = found.plan.estimate.usd
         if cost is None:
             fix = "give dollars for a device and hour: --price 2.50"
@@ -81,6 +83,9 @@ def plan_of(parameters: float, tokens: float, *, on: str, **question: object) ->
     Raises:
         RecipeError: see ``planned``.
     """
-    model = typical_model(parameters)
+    return _planned(typical_model(parameters), tokens, on=on, **question)
+
+
+def _planned(model: ModelSpec, tokens: float, *, on: str, **question: object) -> Planned:
     asked = Question(model=model, on=on, tokens=max(1, round(tokens)), **question)  # type: ignore[arg-type]  # fields
     return planned(resolve(asked))

@@ -135,6 +135,8 @@ class ParallelPlan:
             found.append(f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}")
         found += self._undivided(model, workload)
         data = self.dp_replicate * self.dp_shard
+        if ranks != cluster.devices:
+            return tuple(found)
         if workload.batch_sequences % data:
             found.append(
                 f"a batch of {workload.batch_sequences} sequences cannot be divided over {data} data-parallel ranks: "

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from trainwright.cli import main as cli
+from trainwright.cli.plan_cluster import amount, number
+
+ASKED = ["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", "4x8xh100-sxm"]
+
+
+def test_the_verdict_comes_first_and_everything_it_rests_on_after(capsys):
+    assert cli.main([*ASKED, "--price", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("fits: ")
+    assert "$" in out.splitlines()[0]
+    for word in ("memory of a device", "backward", "MFU", "mostly", "host memory", "a checkpoint", "loader", "rests on",
+                 "not chosen", "interruptions", "kWh"):  # fmt: skip
+        assert word in out, word
+
+
+def test_json_holds_the_whole_plan(capsys):
+    assert cli.main([*ASKED, "--layout", "tp=8,recompute=full", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["parallel"]["tp"] == 8
+    assert plan["workload"]["recompute"] == "full"
+    assert plan["estimate"]["needs"]["checkpoint_bytes"] > 0
+    assert {entry["origin"] for entry in plan["estimate"]["assumptions"]} >= {"catalog", "default"}
+
+
+def test_what_does_not_fit_says_what_would_by_slowdown(capsys):
+    assert cli.main(["plan", "--model", "llama3-70b", "--on", "8xa100-80gb"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("does not fit: needs ")
+    assert "smallest change: " in out.splitlines()[0]
+    rows = [line for line in out.splitlines() if " x the device-time" in line]
+    slowdowns = [float(line.split(" x the device-time")[0].split()[-1]) for line in rows]
+    assert rows and slowdowns == sorted(slowdowns)
+
+
+def test_a_formula_is_printed_with_its_numbers(capsys):
+    assert cli.main([*ASKED, "--explain", "memory.weights"]) == 0
+    assert capsys.readouterr().out.startswith("memory.weights = b × n = ")
+    assert cli.main([*ASKED, "--explain", "time.products", "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)["explanation"]
+    assert explained["value"] > 0 and explained["terms"]
+
+
+def test_a_plan_is_drawn(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert cli.main([*ASKED, "--draw", str(tmp_path / "p.svg")]) == 0
+    assert (tmp_path / "p.svg").stat().st_size and (tmp_path / "p-step.svg").stat().st_size
+
+
+def test_words_of_serving_are_refused(capsys):
+    assert cli.main([*ASKED, "--context", "4096"]) == 2
+    assert "this is about serving" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(512.0, "bytes", "512 bytes"), (2.0**30, "bytes", "1 GiB"), (0.5, "s", "500 ms"), (12.0, "$", "$12"),
+     (2e12, "FLOP", "2T FLOP"), (0.25, "", "0.25")],
+)  # fmt: skip
+def test_amounts(value, unit, text):
+    assert amount(value, unit) == text
+
+
+def test_numbers_have_no_exponent():
+    assert [number(value) for value in (0.5, 12.0, 50677.0, 7411000.0)] == ["0.5", "12", "50,677", "7.411M"]
