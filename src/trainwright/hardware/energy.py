@@ -50,7 +50,9 @@ def energy(
         building_kwh=machine_kwh * pue,
         heat_btu_per_hour=power_w * BTU_PER_HOUR_PER_W,
         assumptions=(
-            Assumption(name="device power", value=float(device.tdp_w), unit="W", origin="catalog", source=device.source),
+            Assumption(
+                name="device power", value=float(device.tdp_w), unit="W", origin="catalog", source=device.source
+            ),
             Assumption(
                 name="host power per device power", value=host_share, unit="", origin="default",
                 source="arXiv:2412.08602 (recall): 8.4 kW measured on a node of eight H100",

@@ -11,7 +11,6 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from trainwright.core.errors import DataError
-from trainwright.model.generate import special_ids
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,3 +111,8 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
     return value
+
+
+def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
+    """Ids of the tokenizer's special tokens: none of them is text, so any of them ends one."""
+    return frozenset(token for token, added in tokenizer.get_added_tokens_decoder().items() if added.special)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.cache import KVCache
+from trainwright.model.conventions import special_ids
 from trainwright.model.decoder import Decoder
 from trainwright.model.sampling import Sampling, sample
 from trainwright.model.text_stream import TextStream, TokenBytes
@@ -227,11 +228,6 @@ class Engine:
         if slot != last:
             self._active[slot] = moved
             self._cache.move(source=last, target=slot, tokens=moved.fed)
-
-
-def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
-    """Ids of the tokenizer's special tokens: none of them is text, so any of them ends one."""
-    return frozenset(token for token, added in tokenizer.get_added_tokens_decoder().items() if added.special)
 
 
 def complete(

@@ -1,5 +1,4 @@
-"""Learns from runs that were measured: a prediction's error is partly the same for all runs on one device and stack,
-and nearly the same for runs of like shape.
+"""Learns from runs that were measured: on one device and stack errors are alike, more so for runs of like shape.
 
 The logarithm of measured over predicted is a Gaussian process over shapes (Rasmussen and Williams, 2006, chapter 2): a
 bias that all runs on that device and stack share, and a part that fades with the distance between shapes. One

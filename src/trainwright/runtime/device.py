@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from trainwright.core.errors import MachineError
-from trainwright.hardware.machine import cpu_features
+from trainwright.hardware.processor import cpu_features
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Torch's types by our names."""

@@ -5,7 +5,8 @@ import sys
 
 import psutil
 
-from trainwright.hardware.machine import CPU_FEATURES, gather, machine_digest
+from trainwright.hardware.machine import gather, machine_digest
+from trainwright.hardware.processor import CPU_FEATURES
 
 
 def test_facts_agree_with_the_system(tmp_path):

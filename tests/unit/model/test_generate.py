@@ -7,7 +7,8 @@ import torch
 
 from trainwright.core.errors import RecipeError
 from trainwright.model import generate
-from trainwright.model.generate import Engine, complete, special_ids
+from trainwright.model.conventions import special_ids
+from trainwright.model.generate import Engine, complete
 from trainwright.model.sampling import Sampling
 from trainwright.model.text_stream import TokenBytes
 

@@ -175,7 +175,7 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     """
     width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
-    inner = (4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries
+    inner = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
     gated = 5 if model.gated else 2
     dense = (model.layers - model.moe_layers) / model.layers
     inner += gated * model.ffn_width * dense

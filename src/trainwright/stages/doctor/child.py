@@ -22,8 +22,8 @@ import torch
 import trainwright.artifact.shards
 import trainwright.model.bundle  # noqa: F401  # what training holds, loaded for its weight
 from trainwright.core.records import to_json
-from trainwright.hardware.machine import cpu_model
 from trainwright.hardware.probes import Probes
+from trainwright.hardware.processor import cpu_model
 from trainwright.model.decoder import Decoder
 from trainwright.runtime import probes as measure
 from trainwright.runtime.allocator import keep_freed_memory
