@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from trainwright.planner.predict.collectives import Fabric
 from trainwright.planner.predict.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
-from trainwright.planner.predict.memory import NEEDED_SLACK, usable_bytes
-from trainwright.planner.predict.states import case_of, kept
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -121,13 +119,12 @@ def candidates(
     """Layouts for each number of ``devices`` that can run.
 
     ``cluster`` says which links there are; it must be at least as large as the largest of ``devices``. ``wasteful``
-    keeps layouts that run, but would be bettered by others if those fitted, and those that cannot fit.
+    keeps layouts that run, but would be bettered by others if those fitted. Memory is not looked at.
     """
     counts = np.asarray(devices, dtype=np.float64)
     table = _Table({"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(offload))}, wasteful=wasteful)
     _meshes(table, model, workload, cluster)
     _sharding(table, model, cluster)
-    _states(table, model, workload, cluster, stack)
     _micro_batches(table, model, workload)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, workload)]
     table.cross("recompute", choices)
@@ -151,7 +148,7 @@ def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: Cluste
     table.keep(table["devices"] % table["tp"] == 0)
     table.keep(
         table["tp"] <= domain, "tensor parallel",
-        lambda out: f"{_listed(table['tp'][out])} ranks leave the {_link(cluster)} domain of {domain:.0f}",
+        lambda out: f"{_listed(table['tp'][out])} ranks leave the {domain:,.0f} devices that the fastest links join",
     )  # fmt: skip
     table.cross("pp", stage_counts(model))
     table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)
@@ -200,24 +197,6 @@ def _sharding(table: _Table, model: ModelSpec, cluster: ClusterSpec) -> None:
     table.keep(np.where(table["dp_shard"] == 1, stage == 0, (stage == 3) | (stage == lower)))
     table.cross("ep", (1,) if model.experts is None else divisors(model.experts.count))
     table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)
-
-
-def _states(table: _Table, model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> None:
-    """Strike out where weights, gradients and the optimizer's state do not fit without a single activation.
-
-    An update needs them all at once, whatever the micro batch and the schedule are.
-    """
-    table.columns |= dict.fromkeys(("micro_batch", "virtual_stages", "recompute"), np.ones(len(table)))
-    layouts = _layouts(table, workload, stack)
-    for name in ("micro_batch", "virtual_stages", "recompute"):
-        del table.columns[name]
-    found = kept(case_of(model, workload, layouts, stack.memory))
-    states = np.max(found.weights + found.gradients + found.optimizer + found.update, axis=0)
-    ratio = (1 + NEEDED_SLACK) * states / usable_bytes(cluster.device)
-    table.prefer(
-        ratio <= 1, "states",
-        lambda out: f"weights, gradients and optimizer state alone are {spread(ratio[out])} the memory",
-    )  # fmt: skip
 
 
 def _micro_batches(table: _Table, model: ModelSpec, workload: Workload) -> None:
@@ -286,8 +265,3 @@ def spread(ratios: Numbers) -> str:
     """``1.2x to 18x``."""
     low, high = (f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x" for value in (ratios.min(), ratios.max()))
     return low if low == high else f"{low} to {high}"
-
-
-def _link(cluster: ClusterSpec) -> str:
-    link = cluster.node.scale_up
-    return link.name if link is not None else cluster.device.name

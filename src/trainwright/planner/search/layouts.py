@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.efficiency import read_efficiency
+from trainwright.planner.predict.collectives import Fabric
 from trainwright.planner.predict.exchange import exchange
 from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import predict_memory, usable_bytes
+from trainwright.planner.predict.memory import NEEDED_SLACK, MemoryTable, library_bytes, predict_memory, usable_bytes
 from trainwright.planner.predict.offload import offload_s
+from trainwright.planner.predict.states import case_of, kept
 from trainwright.planner.predict.step import combine, rates
 from trainwright.planner.predict.work import forward_work, peak_flops_per_s
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
@@ -23,6 +25,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
+Memo = dict[tuple[float, ...], tuple[Candidates, Numbers, MemoryTable]]
+"""Candidates, what their states need, and what they need at the peak."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
 
@@ -88,10 +92,13 @@ def compare(
     *,
     offload: Offload = "none",
     thorough: bool = True,
+    memo: Memo | None = None,
 ) -> Compared:
     """Memory of every sensible layout, and the time of those that fit and can be the fastest.
 
-    Where none fits, a ``thorough`` comparison tries those that are not sensible too.
+    Where none fits, a ``thorough`` comparison tries those that are not sensible too. Comparisons of one model, workload
+    and stack on many devices can share a ``memo``: what reaches as far has the same layouts. It keeps the latest, so
+    that such devices should follow each other.
 
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
@@ -101,32 +108,54 @@ def compare(
             f"no {workload.precision} rate is known", where=cluster.device.name,
             expected=f"one of {', '.join(sorted(cluster.device.flops_per_s)) or 'none'}",
         )  # fmt: skip
-    sensible = candidates(model, workload, devices, cluster, stack, offload=offload)
-    found = _compared(sensible, model, workload, cluster, stack)
+    found = _compared(model, workload, devices, cluster, stack, offload=offload, memo=memo)
     if found.fits.any() or not thorough:
         return found
-    every = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
-    rest = _compared(every, model, workload, cluster, stack)
-    return rest if rest.fits.any() else replace(rest, pruned=found.pruned)
+    every = _compared(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
+    return every if every.fits.any() else replace(every, pruned=found.pruned)
 
 
-def _compared(found: Candidates, model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Compared:
-    layouts, pruned = found.layouts, found.pruned
-    if not len(layouts):
-        empty = np.zeros(0)
-        return Compared(layouts=layouts, memory_bytes=empty, step_s=empty, unsure=empty > 0, pruned=pruned)
-    memory = predict_memory(model, workload, layouts, cluster, stack)
-    needed, over = memory.needed_bytes, ~memory.fits(cluster.device)
-    step_s = np.full(len(layouts), np.inf)
-    worth = np.flatnonzero(~over & ~_needless(~over, found.recomputes))
+def _compared(
+    model: ModelSpec, workload: Workload, devices: Sequence[int], cluster: ClusterSpec, stack: Stack, *,
+    offload: Offload, wasteful: bool = False, memo: Memo | None = None,
+) -> Compared:  # fmt: skip
+    # What layouts there are, and what each needs, follows from these alone.
+    key = (float(Fabric.of(cluster).domain), cluster.node.devices, library_bytes(model, cluster.device), *devices)
+    memo = {} if memo is None else memo
+    if key not in memo:
+        memo.clear()
+        left = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=wasteful)
+        states = states_bytes(model, workload, left.layouts, stack)
+        memo[key] = (left, states, predict_memory(model, workload, left.layouts, cluster, stack))
+    left, states, memory = memo[key]
+    usable, fits = usable_bytes(cluster.device), memory.fits(cluster.device)
+    step_s = np.full(len(fits), np.inf)
+    worth = np.flatnonzero(fits & ~_needless(fits, left.recomputes))
     if len(worth):
-        step_s[worth] = step_seconds(model, workload, layouts.take(worth), cluster, stack)
-    if over.any():
-        reason = f"states fit, but the peak is {spread(needed[over] / usable_bytes(cluster.device))} the memory"
-        pruned = (*pruned, Pruned(rule="activations", reason=reason, layouts=int(over.sum())))
+        step_s[worth] = step_seconds(model, workload, left.layouts.take(worth), cluster, stack)
+    over = states > usable
     return Compared(
-        layouts=layouts, memory_bytes=needed, step_s=step_s, unsure=memory.uncertain(cluster.device), pruned=pruned
-    )
+        layouts=left.layouts, memory_bytes=memory.needed_bytes, step_s=step_s,
+        unsure=memory.uncertain(cluster.device),
+        pruned=(
+            *left.pruned,
+            *_too_large("states", "weights, gradients and optimizer state alone are", states[over] / usable),
+            *_too_large("activations", "states fit, but the peak is", memory.needed_bytes[~over & ~fits] / usable),
+        ),
+    )  # fmt: skip
+
+
+def states_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, stack: Stack) -> Numbers:
+    """Bytes [L] that an update needs at once, without a single activation."""
+    found = kept(case_of(model, workload, layouts, stack.memory))
+    together = found.weights + found.gradients + found.optimizer + found.update
+    return np.asarray((1 + NEEDED_SLACK) * np.max(together, axis=0))
+
+
+def _too_large(rule: str, reason: str, ratios: Numbers) -> list[Pruned]:
+    if not len(ratios):
+        return []
+    return [Pruned(rule=rule, reason=f"{reason} {spread(ratios)} the memory", layouts=len(ratios))]
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:

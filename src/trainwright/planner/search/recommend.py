@@ -18,11 +18,11 @@ from trainwright.hardware.catalogue import device_names
 from trainwright.hardware.nodes import cluster, node_size
 from trainwright.hardware.prices import PriceList, price_list
 from trainwright.planner.predict.forecast import Forecast, forecast
-from trainwright.planner.predict.memory import usable_bytes
+from trainwright.planner.predict.memory import library_bytes, usable_bytes
 from trainwright.planner.run import RunCost, RunSettings, run_cost
 from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.front import pareto_front
-from trainwright.planner.search.layouts import compare
+from trainwright.planner.search.layouts import Memo, compare
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 from trainwright.spec.model import ModelSpec
@@ -154,6 +154,7 @@ class _Search:
     refused: list[Refusal] = field(default_factory=list)
     rules: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
+    memo: Memo = field(default_factory=dict)
 
 
 def recommend(
@@ -192,15 +193,25 @@ def recommend(
     search = _Search(model, workload, stack)
     for machines in have:
         _survey(search, machines, [owned(machines, have_usd_per_device_hour)], goals, most_devices=machines.devices)
-    for name in device_names() if devices is None else [catalogue_device(name).name for name in devices]:
-        size = node_size(name)
-        machines = cluster(f"{-(-most_devices // size)}x{size}x{name}")
+    for machines in _largest(model, devices, most_devices):
+        name, size = machines.device.name, machines.node.devices
         found = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
         if clouds is not None and found[0].price is None:
             search.refused.append(Refusal(kind="price", name=name, reason="no known price in these clouds"))
             continue
         _survey(search, machines, found, goals, most_devices=most_devices)
     return _ranked(search, goals)
+
+
+def _largest(model: ModelSpec, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
+    """The largest cluster of each device, those with equal reach of their links and equal workspaces, side by side.
+
+    Raises:
+        RecipeError: an unknown device.
+    """
+    names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
+    found = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
+    return sorted(found, key=lambda each: (each.scale_up_devices, each.node.devices, library_bytes(model, each.device)))
 
 
 def divisible(sequences: int, *, within: float = 0.05) -> int:
@@ -232,7 +243,9 @@ def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goal
     """All options on one kind of device."""
     counts = device_counts(machines, most_devices, finer=goals.deadline_s is not None)
     try:
-        compared = compare(search.model, search.workload, counts, machines, search.stack, thorough=False)
+        compared = compare(
+            search.model, search.workload, counts, machines, search.stack, thorough=False, memo=search.memo
+        )
     except RecipeError as error:
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=error.what))
         return
@@ -300,7 +313,7 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
     front = pareto_front([option.seconds for option in search.options], usd)
     options = [replace(each, front=True) if on else each for each, on in zip(search.options, front, strict=True)]
     met = sorted((option for option in options if goals.met_by(option)), key=goals.order)
-    refused = [*search.refused, *_missed(options, goals)]
+    refused = [*sorted(search.refused, key=lambda each: (each.kind, each.name)), *_missed(options, goals)]
     refused += [
         Refusal(kind="layout", name=name, reason=search.reasons[name], count=count)
         for name, count in search.rules.items()

@@ -11,9 +11,10 @@ from trainwright.hardware.nodes import cluster as catalogue_cluster
 from trainwright.hardware.stacks import read_stack
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.layouts import Layouts
+from trainwright.planner.predict.memory import predict_memory, usable_bytes
 from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.layouts import UNSURE, best_layouts, compare, step_seconds, why_not
-from trainwright.spec.workload import Workload
+from trainwright.planner.search.layouts import UNSURE, best_layouts, compare, states_bytes, step_seconds, why_not
+from trainwright.spec.workload import ParallelPlan, Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 WORK = Workload(
@@ -76,6 +77,36 @@ def test_a_run_that_only_fits_wastefully_is_found():
     best = best_layouts(model, work, catalogue_cluster("8xh100-sxm"), STACK, count=1)
     assert best
     assert best[0].fits
+
+
+def test_the_reason_for_states_names_the_least_and_the_most():
+    model, small = catalogue_model("llama3-70b"), catalogue_cluster("8xa100-sxm-80gb")
+    (reason,) = [each.reason for each in why_not(model, WORK, small, STACK) if each.rule == "states"]
+    # All that is trained shared by eight, and by none.
+    both = Layouts.of([ParallelPlan(dp_shard=8), ParallelPlan(dp_replicate=8, zero_stage=0)], ["full"] * 2, WORK)
+    each = states_bytes(model, WORK, both, STACK) / usable_bytes(small.device)
+    assert each[0] > 1.4
+    assert f"to {each[1]:.0f}x the memory" in reason
+
+
+def test_states_alone_are_never_more_than_the_peak():
+    for name in ("llama3-8b", "mixtral-8x7b", "gpt2"):
+        model = catalogue_model(name)
+        work = replace(WORK, sequence_tokens=1024, batch_tokens=64 * 1024)
+        layouts = candidates(model, work, [1, 8, 16], CLUSTER, STACK, wasteful=True).layouts
+        peak = predict_memory(model, work, layouts, CLUSTER, STACK).needed_bytes
+        assert np.all(states_bytes(model, work, layouts, STACK) <= peak)
+
+
+def test_a_memo_changes_nothing_but_the_time():
+    memo = {}
+    for name in ("a100-sxm-80gb", "a800-sxm-80gb", "a100-sxm-40gb", "h100-sxm"):
+        cluster = catalogue_cluster(f"2x8x{name}")
+        shared = compare(MODEL, WORK, [8, 16], cluster, STACK, thorough=False, memo=memo)
+        alone = compare(MODEL, WORK, [8, 16], cluster, STACK, thorough=False)
+        assert np.array_equal(shared.step_s, alone.step_s)
+        assert np.array_equal(shared.memory_bytes, alone.memory_bytes)
+        assert shared.pruned == alone.pruned
 
 
 def test_reasons_for_what_needs_too_much_when_it_works():
