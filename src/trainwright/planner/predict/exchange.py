@@ -59,6 +59,9 @@ def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: Cl
         domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
         dp_replicate=layouts.dp_replicate, pp=layouts.pp,
     )  # fmt: skip
+    # Experts on more ranks than see different tokens lie on tensor-parallel neighbours too.
+    wide = layouts.ep > layouts.cp * layouts.data_parallel
+    spread = placement(domain=fabric.domain, tp=np.where(wide, 1.0, layouts.tp), ep=layouts.ep, dp_shard=layouts.ep).ep
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
@@ -76,7 +79,7 @@ def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: Cl
             all_reduce_s(fabric, hidden, groups.tp),
         ),
         context_s=layers * all_gather_s(fabric, keys, groups.cp),
-        expert_s=2 * expert_layers * all_to_all_s(fabric, routed, groups.ep),
+        expert_s=2 * expert_layers * all_to_all_s(fabric, routed, spread),
         pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
         gather_s=gather_s, scatter_s=scatter_s, gradients_s=gradients_s,
         bus=np.full(len(layouts), 0.0 if on_own_links(cluster) else np.log(cluster.node.devices)),
@@ -104,7 +107,8 @@ def _weights(
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     gradient = 2.0 if workload.states == "pure" else 4.0
     dense, experts = rank_parameters(model, layouts)
-    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
+    owners = layouts.dp_shard * layouts.cp
+    sharded = (layouts.zero_stage == 3) & (owners > 1)
     gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
@@ -118,7 +122,6 @@ def _weights(
     inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
         fabric, gradient * trained_experts, groups.experts
     )
-    owned = np.where(layouts.dp_shard > 1, layouts.dp_shard, 1.0)
-    outer = all_reduce_s(fabric, gradient * (trained + trained_experts) / owned, groups.dp_replicate)
+    outer = all_reduce_s(fabric, gradient * (trained + trained_experts) / owners, groups.dp_replicate)
     zero = np.zeros(len(layouts))
     return np.where(sharded, gather, zero), np.where(sharded, scatter, zero), np.where(sharded, outer, inner + outer)
