@@ -72,9 +72,11 @@ def show(plan: Plan, found: Planned, question: Question, output: Output) -> None
     name = question.model_name or plan.model.family
     devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
     parameters = format_count(sum(plan.parameters.values()))
+    images = work.sequence_tokens == 1
+    unit, length = ("images", "") if images else ("tokens", f", sequences of {work.sequence_tokens:,}")
     output.line(
-        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} tokens in {work.steps:,} steps of "
-        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}, sequences of {work.sequence_tokens:,}"
+        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
+        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}{length}"
     )
     chosen = "as asked" if question.layout else "chosen"
     output.line(f"layout ({chosen}): {mesh(plan.parallel, work.recompute)}")
@@ -87,7 +89,7 @@ def show(plan: Plan, found: Planned, question: Question, output: Output) -> None
         _show_time(plan, output)
     if estimate.fits and estimate.needs is not None:
         output.line()
-        output.table(("it also needs", "amount", "note"), needs_rows(estimate.needs))
+        output.table(("it also needs", "amount", "note"), needs_rows(estimate.needs, images=images))
     if plan.rejected:
         output.line()
         title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
@@ -101,10 +103,11 @@ def show(plan: Plan, found: Planned, question: Question, output: Output) -> None
 
 def _show_speed(plan: Plan, output: Output) -> None:
     found, devices = plan.estimate, plan.cluster.devices
+    unit = "images" if plan.workload.sequence_tokens == 1 else "tokens"
     hfu = "" if found.hfu is None or found.hfu == found.mfu else f", HFU {found.hfu:.1%}"
     each = "" if devices == 1 else f", {format_rate(found.tokens_per_s / devices)} a device"
     output.line(
-        f"{format_rate(found.tokens_per_s)} tokens/s{each}; MFU {found.mfu:.1%}{hfu}; mostly {found.bottleneck}"
+        f"{format_rate(found.tokens_per_s)} {unit}/s{each}; MFU {found.mfu:.1%}{hfu}; mostly {found.bottleneck}"
     )
     low, high = format_seconds(found.seconds.low), format_seconds(found.seconds.high)
     cost = "" if found.usd is None else f", {format_usd(found.usd.low)} and {format_usd(found.usd.high)}"
@@ -148,7 +151,7 @@ def _show_time(plan: Plan, output: Output) -> None:
         )
 
 
-def needs_rows(needs: Needs) -> list[tuple[str, str, str]]:
+def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, str]]:
     """What the run needs beside its devices."""
     host = needs.host_memory_available_bytes
     little = "" if host is None or needs.host_memory_bytes <= host else ": too little"
@@ -159,7 +162,7 @@ def needs_rows(needs: Needs) -> list[tuple[str, str, str]]:
         ("host memory of a node", format_bytes(needs.host_memory_bytes),
          "" if host is None else f"of {format_bytes(host)}{little}"),
         ("a checkpoint", format_bytes(needs.checkpoint_bytes), written),
-        ("disk", format_bytes(needs.disk_bytes), "two checkpoints, and each token once"),
+        ("disk", format_bytes(needs.disk_bytes), "two checkpoints" + ("" if images else ", and each token once")),
         ("loader", f"{format_bytes(needs.loader_bytes_per_s)}/s", "for all devices together"),
         ("device hours", number(needs.device_hours), f"{needs.interruptions:,.2g} interruptions expected"),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.output import Output
 from trainwright.cli.plan_cluster import amount, assumption_row, format_rate
-from trainwright.cli.plan_question import count, model_of, one_of
+from trainwright.cli.plan_question import count, one_of
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
@@ -22,14 +22,18 @@ DEFAULT_CONTEXT = "2048"
 def run(args: argparse.Namespace) -> int:
     """Estimate and print."""
     from trainwright.hardware.clouds import cloud
+    from trainwright.hardware.models import read_model
     from trainwright.hardware.nodes import cluster
     from trainwright.hardware.prices import price_list
     from trainwright.hardware.stacks import DEFAULT, stack
     from trainwright.planner.inference import estimate_inference
+    from trainwright.spec.model import ModelSpec
 
     if args.model is None or args.on is None:
         raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
-    output, model = Output.of(args), model_of(args.model)
+    output, model = Output.of(args), read_model(args.model, where="--model")
+    if not isinstance(model, ModelSpec):
+        raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
     machines = cluster(
         args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on"
     )  # fmt: skip

@@ -14,7 +14,6 @@ from trainwright.core.units import parse_count
 
 if TYPE_CHECKING:
     from trainwright.planner.question import Question
-    from trainwright.spec.model import ModelSpec
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -56,6 +55,7 @@ def question_of(args: argparse.Namespace) -> Question:
         RecipeError: something is missing or unknown (with near names), or no number.
         DataError: a model's file cannot be read.
     """
+    from trainwright.hardware.models import read_model
     from trainwright.planner.question import Question
 
     if args.on is None:
@@ -66,26 +66,7 @@ def question_of(args: argparse.Namespace) -> Question:
         return Question(on=args.on, **{**recipe, **asked})
     if args.model is None:
         raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
-    return Question(on=args.on, model=model_of(args.model), model_name=args.model, **asked)
-
-
-def model_of(text: str) -> ModelSpec:
-    """The transformer that ``--model`` names.
-
-    Raises:
-        RecipeError: unknown, malformed, or a convolutional network, whose steps are not predicted.
-        DataError: a file that cannot be read.
-    """
-    from trainwright.hardware.models import read_model
-    from trainwright.spec.model import ModelSpec
-
-    found = read_model(text, where="--model")
-    if not isinstance(found, ModelSpec):
-        raise RecipeError(
-            "steps of convolutional networks are not predicted yet", where="--model", seen=repr(text),
-            expected="a transformer",
-        )  # fmt: skip
-    return found
+    return Question(on=args.on, model=read_model(args.model, where="--model"), model_name=args.model, **asked)
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

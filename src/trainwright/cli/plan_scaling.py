@@ -185,7 +185,7 @@ def _show_run(found: Planned, output: Output) -> None:
     from trainwright.cli.plan_cluster import verdict
 
     plan = found.plan
-    model = plan.model
+    model = found.scenario.transformer
     output.line(f"on {plan.cluster.devices:,} {plan.cluster.device.name}: {verdict(plan)}")
     low, high = plan.estimate.seconds.low, plan.estimate.seconds.high
     output.line(

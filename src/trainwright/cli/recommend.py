@@ -81,15 +81,16 @@ def run(args: argparse.Namespace) -> int:
     goals = Goals(budget_usd=_read(args.budget, parse_usd, "--budget"),
                   deadline_s=_read(args.deadline, parse_seconds, "--deadline"))  # fmt: skip
     found = recommend(
-        scenario.model, scenario.workload, scenario.stack, devices=_names(args.devices), clouds=_names(args.cloud),
-        have=pool, have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
+        scenario.transformer, scenario.workload, scenario.stack, devices=_names(args.devices),
+        clouds=_names(args.cloud), have=pool,
+        have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
         price_kinds=_kinds(args.price_kinds), most_devices=_read(args.most_devices, parse_count, "--most-devices") or 1,
     )  # fmt: skip
-    judged = judge(scenario.model, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
+    judged = judge(scenario.transformer, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
     tight = _tight(args, pool, found)
     mended = {
         f"{each.nodes}x{each.node.devices}x{each.device.name}": changes(
-            scenario.model, scenario.workload, each, scenario.stack
+            scenario.transformer, scenario.workload, each, scenario.stack
         )
         for each in tight
     }

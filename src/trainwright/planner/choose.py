@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from trainwright.planner.predict.layouts import RECOMPUTES, SCHEDULES, Layouts
 from trainwright.planner.question import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
 from trainwright.planner.search.layouts import best_layouts, why_not
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Rejected
@@ -30,6 +31,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 SHOWN = 4
 """Alternatives that are named beside the layout that was chosen."""
 
+CONVNET = ("dp_replicate", "dp_shard", "micro_batch", "zero_stage", "compile", "recompute")
 LARGEST_MICRO_BATCH = 64
 """Sequences, where the micro batch is left open on a layout that is given."""
 
@@ -93,6 +95,8 @@ def choose(scenario: Scenario) -> Choice:
     wanted = dict(scenario.layout)
     if scenario.recompute is not None:
         wanted.setdefault("recompute", scenario.recompute)
+    if isinstance(scenario.model, ConvNetSpec):
+        return _best(scenario, _data_parallel(scenario, wanted))
     if not wanted:
         return _searched(scenario)
     offload = str(wanted.get("offload", "none"))
@@ -111,10 +115,10 @@ def choose(scenario: Scenario) -> Choice:
 
 
 def _searched(scenario: Scenario) -> Choice:
-    ranked = best_layouts(scenario.model, scenario.workload, scenario.cluster, scenario.stack, count=40)
+    ranked = best_layouts(scenario.transformer, scenario.workload, scenario.cluster, scenario.stack, count=40)
     if not ranked:
         reasons = "; ".join(
-            each.reason for each in why_not(scenario.model, scenario.workload, scenario.cluster, scenario.stack)
+            each.reason for each in why_not(scenario.transformer, scenario.workload, scenario.cluster, scenario.stack)
         )
         raise RecipeError(
             "no layout divides this run over the cluster", where="--layout auto", seen=reasons or "no candidate",
@@ -139,6 +143,38 @@ def _best(scenario: Scenario, layouts: Layouts) -> Choice:
         found=forecast(scenario.model, scenario.workload, one, scenario.cluster, scenario.stack),
         rejected=_alternatives(every, order) if fits[place] else (),
     )  # fmt: skip
+
+
+def _data_parallel(scenario: Scenario, wanted: Wanted) -> Layouts:
+    """What a convolutional network can be laid out as: replicas or ZeRO over all devices, and a micro batch.
+
+    Raises:
+        RecipeError: something else is wanted.
+    """
+    devices, work = scenario.cluster.devices, scenario.workload
+    foreign = [f"{name}={value}" for name, value in wanted.items() if name not in CONVNET]
+    if foreign or wanted.get("recompute", "none") != "none":
+        raise RecipeError("this layout is for transformers", where="--layout", seen=", ".join(foreign) or "recompute",
+                          expected=f"parts of {', '.join(CONVNET)}")  # fmt: skip
+    shapes = [ParallelPlan(dp_replicate=devices, zero_stage=0)]
+    stages: tuple[Literal[1, 2, 3], ...] = (1, 2, 3)
+    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in stages if devices > 1]
+    compiled = wanted.get("compile", "true" if scenario.stack.memory.kernels == "compiled" else "false") == "true"
+    plans = [
+        replace(shape, micro_batch_sequences=each, compile=compiled)
+        for shape in shapes
+        for each in divisors(work.batch_sequences // devices)
+    ]
+    fixed = {name: value for name, value in wanted.items() if name in AXES}
+    fields = {"micro_batch": "micro_batch_sequences"}
+    plans = [
+        plan for plan in plans
+        if all(getattr(plan, fields.get(name, name)) == value for name, value in fixed.items())
+    ]  # fmt: skip
+    if not plans or work.batch_sequences % devices:
+        raise RecipeError("this layout cannot run", where="--layout", seen=f"{work.batch_sequences} images a step",
+                          expected=f"a multiple of {devices} devices and of the micro batch")  # fmt: skip
+    return Layouts.of(plans, ["none"] * len(plans), work)
 
 
 def fastest_alone(model: ModelSpec, workload: Workload, machine: ClusterSpec, software: Stack) -> Forecast:
@@ -204,7 +240,7 @@ def _filled(scenario: Scenario, wanted: Wanted) -> Layouts:
         schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),  # type: ignore[arg-type]  # checked
         offload=wanted.get("offload", "none"),  # type: ignore[arg-type]  # checked
     )  # fmt: skip
-    problems = plan.problems(scenario.model, scenario.workload, scenario.cluster)
+    problems = plan.problems(scenario.transformer, scenario.workload, scenario.cluster)
     if problems:
         raise RecipeError("this layout cannot run: " + "; ".join(problems), where="--layout")
     given = wanted.get("recompute")

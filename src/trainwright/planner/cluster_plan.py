@@ -20,6 +20,7 @@ from trainwright.planner.predict.work import peak_flops_per_s
 from trainwright.planner.question import Scenario
 from trainwright.planner.run import RunCost, run_cost
 from trainwright.planner.search.changes import changes
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected, Share
 from trainwright.spec.workload import Recompute, Workload
@@ -91,6 +92,8 @@ def ways_to_fit(found: Planned) -> tuple[Rejected, ...]:
         RecipeError: see ``planned``.
     """
     scenario = found.scenario
+    if isinstance(scenario.model, ConvNetSpec):
+        return ()
     ways = []
     if scenario.layout or scenario.recompute is not None:
         other = choose(replace(scenario, layout={}, recompute=None))

@@ -22,10 +22,10 @@ class _Place:
     """The one layout at its worst stage and moment."""
 
     def __init__(self, planned: Planned) -> None:
-        self.planned = planned
+        self.planned, self.model = planned, planned.scenario.transformer
         self.table = planned.choice.found.memory
         self.case: Case = case_of(
-            planned.plan.model, planned.plan.workload, planned.choice.found.layouts, planned.scenario.stack.memory
+            self.model, planned.plan.workload, planned.choice.found.layouts, planned.scenario.stack.memory
         )
         self.states: Kept = kept(self.case)
         self.stage = int(self.table.last_stage[0])
@@ -164,7 +164,7 @@ def _logits(planned: Planned) -> Explanation:
     place = _Place(planned)
     value = float(place.table.logits[0])
     about = f"logits and their gradients, {place.when}"
-    tokens, vocabulary = place.at(micro_tokens(place.case)), planned.plan.model.vocabulary
+    tokens, vocabulary = place.at(micro_tokens(place.case)), place.model.vocabulary
     terms = [
         Term(symbol="T", value=tokens, unit="tokens", meaning="of a micro batch on a rank"),
         Term(symbol="V", value=float(vocabulary), unit="", meaning="vocabulary"),
@@ -193,7 +193,7 @@ def _workspace(planned: Planned) -> Explanation:
     terms = [
         Term(symbol="u", value=place.at(moment.workspace), unit="bytes", meaning=f"temporaries {place.when}"),
         Term(symbol="w", value=place.case.memory.workspace_bytes, unit="bytes", meaning="of the stack, fitted"),
-        Term(symbol="l", value=library_bytes(planned.plan.model, planned.plan.cluster.device), unit="bytes",
+        Term(symbol="l", value=library_bytes(place.model, planned.plan.cluster.device), unit="bytes",
              meaning="of the library of matrix products"),
     ]  # fmt: skip
     return _explanation(planned, "workspace", "temporaries and libraries", "u + w + l", terms)

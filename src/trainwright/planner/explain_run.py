@@ -62,7 +62,8 @@ def _usd(planned: Planned) -> Explanation:
 def _checkpoint(planned: Planned) -> Explanation:
     plan, run = planned.plan, planned.run
     adapter = plan.workload.adapter
-    count = total_parameters(plan.model) if adapter is None else adapter_parameters(plan.model, adapter)
+    trained = None if adapter is None else adapter_parameters(planned.scenario.transformer, adapter)
+    count = total_parameters(plan.model) if trained is None else trained
     size = checkpoint_bytes(plan.model, plan.workload, planned.scenario.stack)
     terms = (
         Term(symbol="P", value=float(count), unit="parameters", meaning="that are trained"),

@@ -19,6 +19,7 @@ from trainwright.hardware.stacks import DEFAULT, stack
 from trainwright.planner.parameters import total_parameters
 from trainwright.planner.run import RunSettings
 from trainwright.planner.scaling_laws import critical_batch_tokens
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption, Origin
@@ -32,6 +33,8 @@ LARGE_PARAMETERS = 1e11
 BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 """Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
 2407.21783, table 4)."""
+IMAGES = 90 * 1_281_167
+IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
 TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
 """Matrices with adapters where none are named: all of a block (Dettmers et al., 2023, arXiv 2305.14314, section 4)."""
 
@@ -44,7 +47,7 @@ class Question:
     (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'.
     """
 
-    model: ModelSpec
+    model: ModelSpec | ConvNetSpec
     on: str
     model_name: str = ""
     tokens: int | None = None
@@ -71,7 +74,7 @@ class Question:
 class Scenario:
     """What is predicted: ``workload.steps`` steps, and ``assumptions`` about all that was not given."""
 
-    model: ModelSpec
+    model: ModelSpec | ConvNetSpec
     workload: Workload
     cluster: ClusterSpec
     stack: Stack
@@ -80,6 +83,17 @@ class Scenario:
     price: Price | None
     settings: RunSettings
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def transformer(self) -> ModelSpec:
+        """The model, where only transformers will do.
+
+        Raises:
+            RecipeError: it is a convolutional network.
+        """
+        if isinstance(self.model, ConvNetSpec):
+            raise RecipeError("this is for transformers, not for convolutional networks", seen=self.model.family)
+        return self.model
 
 
 def resolve(question: Question) -> Scenario:
@@ -94,7 +108,7 @@ def resolve(question: Question) -> Scenario:
     software = stack(question.stack, where="--stack")
     said: list[Assumption] = []
     workload = _workload(question, machines, software, said)
-    problems = workload.problems(question.model)
+    problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
     if problems:
         raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
     price = _price(question, machines.device)
@@ -116,7 +130,9 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
     precision = _precision(question, machines.device, said)
     _positive("--rank", question.rank)
     adapter = None
-    if question.method != "full":
+    if question.method != "full" and isinstance(model, ConvNetSpec):
+        raise RecipeError("adapters stand beside a transformer's matrices", where="--method", seen=question.method)
+    if question.method != "full" and isinstance(model, ModelSpec):
         names = tuple(name for name in TARGETS if model.gated or name != "gate")
         adapter = Adapter(
             rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16",
@@ -132,6 +148,8 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
 
 def _sequence(question: Question, said: list[Assumption]) -> int:
     model = question.model
+    if isinstance(model, ConvNetSpec):
+        return 1
     if model.kind == "vision":
         said.append(_assumed("tokens of an image", float(model.context_tokens), "tokens", given=True, source="model"))
         return model.context_tokens
@@ -148,16 +166,24 @@ def _tokens(question: Question, said: list[Assumption]) -> int:
         return _positive("--tokens", question.tokens)
     if question.method != "full":
         found, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
+    elif isinstance(question.model, ConvNetSpec):
+        found, source = IMAGES, "90 epochs of ImageNet-1k (Goyal et al., 2017, arXiv 1706.02677)"
     else:
         found = TOKENS_PER_PARAMETER * total_parameters(question.model)
         source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
-    said.append(_assumed("tokens", float(found), "tokens", given=False, source=source))
+    unit = "images" if isinstance(question.model, ConvNetSpec) else "tokens"
+    said.append(_assumed(unit, float(found), "", given=False, source=source))
     return found
 
 
 def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, said: list[Assumption]) -> int:
     if question.batch_tokens is not None:
         return _rounded(_positive("--batch", question.batch_tokens), sequence, said)
+    if isinstance(question.model, ConvNetSpec):
+        found = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
+        source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
+        said.append(_assumed("batch", float(found), "images", given=False, source=source))
+        return found
     large = total_parameters(question.model) > LARGE_PARAMETERS
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
     critical = float(critical_batch_tokens(float(tokens)))

@@ -13,9 +13,11 @@ from trainwright.hardware.energy import energy
 from trainwright.hardware.runs import RunNumbers, read_runs
 from trainwright.planner.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
 from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.predict.convnet import state_bytes as convnet_state_bytes
 from trainwright.planner.predict.forecast import INTERVAL, Forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.states import case_of, state_bytes
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -73,7 +75,7 @@ class RunCost:
 
 def run_cost(
     found: Forecast,
-    model: ModelSpec,
+    model: ModelSpec | ConvNetSpec,
     workload: Workload,
     cluster: ClusterSpec,
     stack: Stack,
@@ -110,6 +112,7 @@ def run_cost(
     usd = None if usd_per_device_hour is None else np.asarray(device_hours * usd_per_device_hour)
     each = energy(cluster.device, 1, HOUR_S)
     tokens_per_s = workload.batch_tokens / found.step_s
+    sees_images = isinstance(model, ConvNetSpec) or model.kind == "vision"
     return RunCost(
         steps=steps,
         seconds=seconds,
@@ -127,12 +130,15 @@ def run_cost(
         checkpoint_write_bytes_per_s=write_bytes_per_s,
         loader_bytes_per_s=tokens_per_s * token_bytes(model, workload),
         disk_bytes=KEPT_CHECKPOINTS * size_bytes
-        + (0.0 if model.kind == "vision" else steps * workload.batch_tokens * token_bytes(model, workload)),
+        + (0.0 if sees_images else steps * workload.batch_tokens * token_bytes(model, workload)),
     )
 
 
-def checkpoint_bytes(model: ModelSpec, workload: Workload, stack: Stack) -> float:
+def checkpoint_bytes(model: ModelSpec | ConvNetSpec, workload: Workload, stack: Stack) -> float:
     """Trained weights and the optimizer's state, as they are kept in memory; of adapters, only their own."""
+    if isinstance(model, ConvNetSpec):
+        own = convnet_state_bytes(workload, stack.memory)
+        return (own.weight + own.optimizer) * total_parameters(model)
     if workload.adapter is not None:
         # The adapters' weights and AdamW's two moments.
         return 3 * stack.memory.adapter_bytes * adapter_parameters(model, workload.adapter)
@@ -141,9 +147,9 @@ def checkpoint_bytes(model: ModelSpec, workload: Workload, stack: Stack) -> floa
     return (each.weight + each.optimizer) * total_parameters(model)
 
 
-def token_bytes(model: ModelSpec, workload: Workload) -> float:
+def token_bytes(model: ModelSpec | ConvNetSpec, workload: Workload) -> float:
     """Bytes that a loader reads for one token: its id in 16 bits while they suffice, then 32; an image's share."""
-    if model.kind == "vision":
+    if isinstance(model, ConvNetSpec) or model.kind == "vision":
         return IMAGE_BYTES / workload.sequence_tokens
     return 2.0 if model.vocabulary <= 1 << 16 else 4.0
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.model import ModelSpec
@@ -128,7 +129,7 @@ class Rental:
 class Plan:
     """What the trainer executes and a launcher submits."""
 
-    model: ModelSpec
+    model: ModelSpec | ConvNetSpec
     parameters: Mapping[str, int]
     workload: Workload
     cluster: ClusterSpec

@@ -51,6 +51,12 @@ def test_a_plan_is_drawn(capsys, tmp_path):
     assert (tmp_path / "p.svg").stat().st_size and (tmp_path / "p-step.svg").stat().st_size
 
 
+def test_images_are_called_images(capsys):
+    assert cli.main(["plan", "--model", "resnet-50", "--on", "8xa100-80gb", "--optimizer", "sgd"]) == 0
+    out = capsys.readouterr().out
+    assert "images/s" in out and "sequences of" not in out
+
+
 def test_words_of_serving_are_refused(capsys):
     assert cli.main([*ASKED, "--context", "4096"]) == 2
     assert "this is about serving" in capsys.readouterr().err

@@ -74,6 +74,16 @@ def test_a_layout_that_cannot_be_read_says_why(text, message):
         parse_layout(text)
 
 
+def test_convolutional_networks_have_data_parallelism_alone():
+    found = chosen("zero_stage=0", model="resnet-50")
+    assert found.parallel.dp_replicate == 32
+    assert found.found.step_s[0] >= chosen("auto", model="resnet-50").found.step_s[0]
+    with pytest.raises(RecipeError, match="a multiple of 32 devices"):
+        chosen("micro_batch=7", model="resnet-50")
+    with pytest.raises(RecipeError, match="seen recompute"):
+        chosen("auto", model="resnet-50", recompute="full")
+
+
 def test_words_for_layouts():
     plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
     assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"

@@ -5,6 +5,8 @@ from trainwright.hardware.models import model as catalogue_model
 from trainwright.planner.choose import parse_layout
 from trainwright.planner.cluster_plan import planned
 from trainwright.planner.explain import EXPLAINERS, explain
+from trainwright.planner.explain_run import RUN
+from trainwright.planner.explain_time import TIME
 from trainwright.planner.question import Question, resolve
 
 QUESTIONS = {
@@ -39,6 +41,15 @@ def test_dollars_are_explained_where_a_price_is_known(found):
             explain(found, "run.usd")
     else:
         assert explain(found, "run.usd").evaluated() == pytest.approx(found.plan.estimate.usd.mid)
+
+
+def test_of_a_convolutional_network_time_is_explained_and_memory_in_total():
+    found = planned(resolve(Question(model=catalogue_model("resnet-50"), on="8xa100-80gb", price=1.0)))
+    for name in (*TIME, *RUN, "memory.total"):
+        explained = explain(found, name)
+        assert explained.evaluated() == pytest.approx(explained.value, rel=1e-6, abs=1e-12), name
+    with pytest.raises(RecipeError, match="for transformers"):
+        explain(found, "memory.weights")
 
 
 def test_unknown_names_are_refused_with_near_ones(found):

@@ -61,6 +61,14 @@ def test_a_loader_reads_ids_of_the_vocabularys_size(found):
     assert cost(found).loader_bytes_per_s == pytest.approx(4 * WORK.batch_tokens / found.step_s)
 
 
+def test_an_image_is_a_token_of_a_convolutional_network():
+    network = catalogue_model("resnet-50")
+    work = Workload(sequence_tokens=1, batch_tokens=256, steps=1, precision="bf16", optimizer="sgd")
+    assert token_bytes(network, work) == 108e3
+    # Weights and momentum in fp32.
+    assert checkpoint_bytes(network, work, STACK) == 8 * total_parameters(network)
+
+
 def test_spot_nodes_take_longer_and_are_interrupted_more_often(found):
     kept, spot = cost(found), cost(found, settings=RunSettings(spot_provider="gcp"))
     assert np.all(spot.parts.interruptions > 10 * kept.parts.interruptions)
