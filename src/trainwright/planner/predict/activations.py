@@ -23,6 +23,10 @@ EXPERT_IMBALANCE = 1.25
 2.2), which loads balanced by a loss come near to."""
 
 
+WITHOUT_INPUTS = frozenset({"beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"})
+"""Methods of adaptation that train biases, norms, tokens or prompts: no product's input is kept for them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """Bytes for each token.
@@ -57,8 +61,9 @@ def keeps_inputs(case: Case) -> bool:
 
 def adapter_inputs(case: Case, inputs: dict[str, float]) -> float:
     """Bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
-    targets = () if case.adapter is None else case.adapter.targets
-    return case.memory.adapter_input_bytes * sum(inputs[name] for name in targets if name in inputs)
+    if case.adapter is None or case.adapter.method in WITHOUT_INPUTS:
+        return 0.0
+    return case.memory.adapter_input_bytes * sum(inputs[name] for name in case.adapter.targets if name in inputs)
 
 
 def mask_bytes(case: Case) -> float:
@@ -145,9 +150,10 @@ def mixture_part(case: Case) -> Part:
 
 
 def layer_bytes(case: Case, *, mixture: bool) -> dict[str, Numbers]:
-    """Bytes [L] that one layer keeps without recomputation: ``norms``, ``attention``, ``scores``, ``feed_forward``.
+    """Bytes [L] that one layer keeps unless all is recomputed: ``norms``, ``attention``, ``scores``, ``feed_forward``.
 
-    Selective recomputation makes scores again (Korthikanti et al., section 5).
+    Selective recomputation makes scores again (Korthikanti et al., section 5), and in compiled code every second
+    product, of gate and up one (torchtitan, arXiv 2410.06511, section 2.1.3).
     """
     layouts = case.layouts
     norm, attention = norm_part(case), attention_part(case)
@@ -156,21 +162,28 @@ def layer_bytes(case: Case, *, mixture: bool) -> dict[str, Numbers]:
     inner = tokens / layouts.tp
     # Ranks that share an expert's matrices gather each other's tokens for it.
     copied = network.copied * expert_tp(case.model, layouts) + network.copied_inner
+    drops = case.memory.kernels == "compiled" and case.model.gated and not mixture
+    again = np.where(layouts.has("recompute", "selective") & drops, case.element_bytes * case.model.ffn_width, 0.0)
     return {
         "norms": 2 * norm.wide * wide + 2 * norm.gathered * (tokens if case.memory.saves_gathered else wide),
         "attention": attention.wide * wide + attention.inner * inner,
         "scores": np.where(layouts.has("recompute", "selective"), 0.0, attention.scores) * inner / layouts.cp,
-        "feed_forward": network.wide * wide + (network.inner + copied) * inner,
+        "feed_forward": network.wide * wide + (network.inner + copied - again) * inner,
     }
 
 
 def block_bytes(case: Case, *, mixture: bool) -> Numbers:
-    """Bytes [L] that one layer keeps in all, by the kernels that the layout's ``compile`` says."""
+    """Bytes [L] that one layer keeps in all.
+
+    By the kernels that the layout's ``compile`` says; selective recomputation makes everything between products again,
+    as compiled code does, where kernels are eager.
+    """
     if case.memory.kernels == "own":
         return own_bytes(case).block / case.layouts.tp
     compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
     plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
-    return np.asarray(case.memory.activations * np.where(case.layouts.compile > 0, fused, plain))
+    again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
+    return np.asarray(case.memory.activations * np.where((case.layouts.compile > 0) | again, fused, plain))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -64,6 +64,30 @@ def test_compiled_layouts_keep_less():
     assert compiled < 0.8 * plain
 
 
+def test_selective_recomputation_drops_every_second_product():
+    """Of torchtitan: of gate and up one is made again, and all that is between products, compiled or not."""
+    memory = StackMemory(kernels="eager")
+    selective, compiled = (
+        block_bytes(case(LLAMA, ParallelPlan(compile=on), memory, recompute="selective"), mixture=False)[0]
+        for on in (False, True)
+    )
+    none = block_bytes(case(LLAMA, ParallelPlan(compile=True), memory), mixture=False)[0]
+    assert selective == compiled
+    scores = 2048 * 2048 * LLAMA.heads * 2
+    assert none - compiled == 2048 * 2 * LLAMA.ffn_width + scores
+
+
+def test_methods_that_train_no_product_keep_no_input_for_it():
+    memory = StackMemory(kernels="eager", adapter_input_bytes=4.0)
+    low_rank, norms = (
+        block_bytes(
+            case(LLAMA, ParallelPlan(), memory, replace(WORK, adapter=Adapter(rank=8, method=method))), mixture=False
+        )[0]
+        for method in ("lora", "ln_tuning")
+    )
+    assert low_rank - norms == 2 * 4 * 2048 * LLAMA.width
+
+
 def test_frozen_products_keep_no_input_unless_their_library_does():
     adapter = Adapter(rank=8, targets=("query",), frozen="nf4")
     work = replace(WORK, adapter=adapter)
