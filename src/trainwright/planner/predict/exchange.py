@@ -122,6 +122,7 @@ def _weights(
     inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
         fabric, gradient * trained_experts, groups.experts
     )
-    outer = all_reduce_s(fabric, gradient * (trained + trained_experts) / owners, groups.dp_replicate)
+    owned = trained / owners + trained_experts / np.maximum(1.0, owners / layouts.ep)
+    outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
     zero = np.zeros(len(layouts))
     return np.where(sharded, gather, zero), np.where(sharded, scatter, zero), np.where(sharded, outer, inner + outer)

@@ -209,9 +209,9 @@ def kernels(model: ModelSpec, workload: Workload) -> float:
 
 def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
     """Parameters that are cast from fp32 in each pass; FSDP casts its shards as it gathers them."""
-    if workload.states != "fp32" or workload.adapter is not None:
+    if workload.states != "fp32" or workload.precision in ("fp32", "tf32") or workload.adapter is not None:
         return np.zeros(len(layouts))
-    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
+    sharded = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
 
 
@@ -231,5 +231,5 @@ def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numb
     if workload.adapter is not None:
         return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
     shared, experts = rank_parameters(model, layouts)
-    sharded = np.where(layouts.zero_stage >= 1, layouts.dp_shard, 1.0)
+    sharded = np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp, 1.0)
     return np.asarray(each * (shared / sharded + experts / np.maximum(1.0, sharded / layouts.ep)))

@@ -1,0 +1,261 @@
+"""Counted work: of all ranks together it is the model's, and by hand it is the papers'."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.planned_models import LLAMA
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue import device
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.flops import count_flops
+from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.planner.predict.work import (
+    block_elements,
+    forward_work,
+    kernels,
+    peak_flops_per_s,
+    rank_parameters,
+    slowest_layers,
+    tile_share,
+    update_bytes,
+)
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
+
+H100, A100, V100 = device("h100-sxm"), device("a100-sxm-80gb"), device("v100-sxm-32gb")
+WORK = Workload(sequence_tokens=512, batch_tokens=512 * 96, steps=1, precision="bf16", optimizer="adamw")
+LLAMA_8B, MIXTRAL = catalogue_model("llama3-8b"), catalogue_model("mixtral-8x7b")
+
+
+def layouts(*plans, work=WORK, recompute="none"):
+    return Layouts.of(plans, [recompute] * len(plans), work)
+
+
+def work_of(model, *plans, work=WORK, on=H100):
+    return forward_work(model, work, layouts(*plans, work=work), on)
+
+
+# ------------------------------------------------------------------------------------------------------------- products
+@pytest.mark.parametrize(
+    "name", ["gpt3-175b", "llama3-8b", "mixtral-8x7b", "deepseek-v3", "gemma2-9b", "bert-large", "falcon-40b"]
+)
+def test_one_device_makes_the_models_products(name):
+    model = catalogue_model(name)
+    flops = count_flops(model, sequences=3, sequence_tokens=512)
+    found = work_of(model, ParallelPlan(micro_batch_sequences=3))
+    peak = H100.flops_per_s["bf16"]
+    assert found.products_s[0] * peak == pytest.approx(flops.linear)
+    assert found.head_s[0] * peak == pytest.approx(flops.head)
+    assert found.attention_s[0] * peak == pytest.approx(flops.attention - flops.hidden)
+    assert found.tokens[0] == 3 * 512
+
+
+@given(
+    tp=st.sampled_from([1, 2, 4, 8]), pp=st.sampled_from([1, 2, 4, 8]), cp=st.sampled_from([1, 2, 4]),
+    dp=st.sampled_from([1, 2, 3]), micro=st.sampled_from([1, 2, 4]), zero=st.sampled_from([0, 1, 3]),
+)  # fmt: skip
+def test_all_ranks_together_make_the_products_of_the_batch(tp, pp, cp, dp, micro, zero):
+    """Blocks that divide: nothing is computed twice and nothing is left out."""
+    plan = ParallelPlan(tp=tp, pp=pp, cp=cp, dp_shard=dp, micro_batch_sequences=micro, zero_stage=zero)
+    shape = layouts(plan)
+    found = forward_work(LLAMA_8B, WORK, shape, H100)
+    batch = count_flops(LLAMA_8B, sequences=WORK.batch_sequences, sequence_tokens=512)
+    times = shape.devices[0] * shape.micro_batches[0] * H100.flops_per_s["bf16"]
+    assert found.products_s[0] * times == pytest.approx(batch.linear)
+    assert found.attention_s[0] * times == pytest.approx(batch.attention / 2)
+    # The head is on one pipeline stage, and the slowest rank is there.
+    assert found.head_s[0] * times / pp == pytest.approx(batch.head)
+
+
+@given(ep=st.sampled_from([1, 2, 4, 8]), tp=st.sampled_from([1, 2]))
+def test_experts_on_other_ranks_are_as_much_work(ep, tp):
+    """Fewer experts on a rank, and more tokens for each of them; of all matrices tp does not divide the router."""
+    plan = ParallelPlan(dp_shard=8, ep=ep, tp=tp)
+    shape = layouts(plan)
+    found = forward_work(MIXTRAL, WORK, shape, H100)
+    whole = count_flops(MIXTRAL, sequences=WORK.batch_sequences, sequence_tokens=512).linear
+    router = 2 * WORK.batch_tokens * MIXTRAL.layers * MIXTRAL.width * MIXTRAL.experts.count
+    times = shape.devices[0] * shape.micro_batches[0] * H100.flops_per_s["bf16"]
+    assert found.products_s[0] * times == pytest.approx(whole + (tp - 1) * router)
+
+
+def test_attention_that_writes_its_scores_makes_and_moves_the_whole_square():
+    plain = replace(WORK, fused_attention=False)
+    fused, whole = work_of(LLAMA_8B, ParallelPlan()), work_of(LLAMA_8B, ParallelPlan(), work=plain)
+    assert whole.attention_s[0] == pytest.approx(2 * fused.attention_s[0])
+    scores = 2 * 512 * 512 * LLAMA_8B.heads * LLAMA_8B.layers
+    assert whole.scores_s[0] * H100.bytes_per_s == pytest.approx(scores)
+    assert fused.scores_s[0] == 0
+
+
+def test_an_encoder_sees_both_ways():
+    bert = catalogue_model("bert-large")
+    found = work_of(bert, ParallelPlan())
+    by_hand = 4 * 512**2 * bert.width * bert.layers
+    assert found.attention_s[0] * H100.flops_per_s["bf16"] == pytest.approx(by_hand)
+    assert found.encoder_s[0] > 0 == work_of(LLAMA_8B, ParallelPlan()).encoder_s[0]
+
+
+def test_sizes_off_128_bytes_are_told_apart():
+    assert work_of(LLAMA, ParallelPlan()).unaligned_s[0] == 0
+    odd = replace(LLAMA, ffn_width=LLAMA.ffn_width + 1)
+    flops = 3 * 2 * 512 * odd.width * odd.ffn_width * odd.layers
+    assert work_of(odd, ParallelPlan()).unaligned_s[0] * H100.flops_per_s["bf16"] == pytest.approx(flops)
+
+
+def test_fp8_makes_products_faster_and_attention_not():
+    sixteen, eight = (work_of(LLAMA_8B, ParallelPlan(), work=replace(WORK, precision=each)) for each in ("bf16", "fp8"))
+    assert eight.products_s[0] == pytest.approx(sixteen.products_s[0] / 2, rel=1e-3)
+    assert eight.attention_s[0] == sixteen.attention_s[0]
+    assert eight.traffic_s[0] > sixteen.traffic_s[0]
+
+
+@pytest.mark.parametrize(
+    ("on", "precision", "tera"),
+    [
+        (H100, "bf16", 989.4), (H100, "fp8", 1978.9), (A100, "fp8", 312), (A100, "tf32", 156), (A100, "fp32", 19.5),
+        (V100, "bf16", 125), (V100, "tf32", 15.7), (device("b200-sxm"), "nvfp4", 9000), (A100, "nvfp4", 312),
+        (device("gtx-1080-ti"), "fp16", 0),
+    ],
+)  # fmt: skip
+def test_a_precision_runs_on_the_fastest_unit_that_the_datasheet_has(on, precision, tera):
+    assert peak_flops_per_s(on, precision) == tera * 1e12
+
+
+def test_a_device_without_a_rate_is_refused():
+    with pytest.raises(RecipeError, match=r"gtx-1080-ti: no peak rate for fp16 is known .*fp16 or bf16"):
+        work_of(LLAMA, ParallelPlan(), work=replace(WORK, precision="fp16"), on=device("gtx-1080-ti"))
+
+
+# ---------------------------------------------------------------------------------------------------------------- tiles
+def tiles_by_hand(rows, columns, units):
+    """Deal tiles of 128 x 128 to processors, wave after wave; the share of their places that holds results."""
+    tiles = sum(1 for _ in product(range(0, rows, 128), range(0, columns, 128)))
+    waves = 0
+    while tiles > 0:
+        tiles -= units
+        waves += 1
+    return rows * columns / (waves * units * 128 * 128)
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 200))
+def test_waves_of_tiles_are_dealt_out(rows, columns, units):
+    assert tile_share(np.array([float(rows)]), float(columns), units)[0] == pytest.approx(
+        tiles_by_hand(rows, columns, units)
+    )
+
+
+def test_nvidias_example_of_wave_quantisation():
+    """A100, 108 multiprocessors: 108 tiles fill a wave, the 109th wants another (Matrix Multiplication Background)."""
+    full, one_more = tile_share(np.array([12 * 128.0, 109 * 128.0]), np.array([9 * 128.0, 128.0]), 108)
+    assert (full, one_more) == (1.0, 109 / 216)
+
+
+def test_small_products_leave_most_of_a_device_idle():
+    wide, narrow = work_of(LLAMA_8B, ParallelPlan(micro_batch_sequences=16)), work_of(LLAMA, ParallelPlan())
+    assert 0 < narrow.busy[0] < 0.3
+    assert 0.9 < wide.busy[0] <= 1
+
+
+# --------------------------------------------------------------------------------------------------------------- layers
+def most_blocks(layers, ranks):
+    """Blocks dealt out one at a time; the fullest rank."""
+    held = [0] * ranks
+    for layer in range(layers):
+        held[layer % ranks] += 1
+    return max(held)
+
+
+@given(st.integers(1, 130), st.integers(1, 16))
+def test_the_slowest_rank_has_most_blocks(layers, ranks):
+    model = replace(LLAMA, layers=layers)
+    found = slowest_layers(model, layouts(ParallelPlan(pp=ranks)))[0]
+    if (layers + 2) % ranks:
+        assert found == most_blocks(layers, ranks)
+    else:  # embedding and loss take a block's place each
+        assert found in (most_blocks(layers, ranks), most_blocks(layers + 2, ranks))
+
+
+def test_llama_3_405b_has_eight_layers_on_each_of_16_ranks():
+    """126 layers, embedding and head counted as one each (arXiv 2407.21783, section 3.3.2)."""
+    found = slowest_layers(catalogue_model("llama3.1-405b"), layouts(ParallelPlan(pp=16), ParallelPlan(pp=14)))
+    assert found.tolist() == [8, 9]
+
+
+def test_chunks_of_one_rank_add_up():
+    plans = [ParallelPlan(pp=4, virtual_stages=each, schedule="interleaved") for each in (1, 2, 8)]
+    assert slowest_layers(LLAMA_8B, layouts(*plans)).tolist() == [8, 8, 8]
+    uneven = slowest_layers(replace(LLAMA_8B, layers=33), layouts(ParallelPlan(pp=4, virtual_stages=2)))
+    assert uneven[0] == 10  # five blocks in the fullest chunk, two chunks
+
+
+# ------------------------------------------------------------------------------------------------------ what is updated
+@pytest.mark.parametrize("model", [LLAMA_8B, MIXTRAL], ids=["llama3-8b", "mixtral-8x7b"])
+def test_parameters_of_all_ranks_are_the_models(model):
+    shape = layouts(ParallelPlan(tp=2, pp=4, dp_shard=8, ep=4 if model.experts else 1))
+    dense, experts = rank_parameters(model, shape)
+    assert (dense * 2 * 4 + experts * 2 * 4 * shape.ep)[0] == pytest.approx(total_parameters(model))
+
+
+@pytest.mark.parametrize(("states", "each"), [("fp32", (4 + 3) * 4), ("mixed", (4 + 3) * 4 + 2), ("pure", (4 + 3) * 2)])
+def test_an_update_reads_four_numbers_and_writes_three(states, each):
+    """Gradient, weight and two moments; weight and moments; with a master copy the reduced weight too."""
+    found = update_bytes(LLAMA_8B, replace(WORK, states=states), layouts(ParallelPlan()))
+    assert found[0] == each * total_parameters(LLAMA_8B)
+
+
+def test_ranks_that_share_the_state_share_its_update():
+    plans = [
+        ParallelPlan(dp_shard=8, zero_stage=0), ParallelPlan(dp_shard=8, zero_stage=1), ParallelPlan(dp_shard=8),
+        ParallelPlan(dp_shard=4, cp=2), ParallelPlan(dp_replicate=8), ParallelPlan(dp_shard=8, tp=2, pp=2),
+    ]  # fmt: skip
+    found = update_bytes(LLAMA_8B, WORK, layouts(*plans)) / (28 * total_parameters(LLAMA_8B))
+    assert found.tolist() == pytest.approx([1, 1 / 8, 1 / 8, 1 / 8, 1, 1 / 32])
+
+
+def test_divided_experts_have_fewer_ranks_to_share_with():
+    plans = [ParallelPlan(dp_shard=8, ep=each) for each in (1, 2, 8)]
+    assert update_bytes(MIXTRAL, WORK, layouts(*plans)).tolist() == pytest.approx(
+        [28 * total_parameters(MIXTRAL) / 8] * 3
+    )
+
+
+def test_adapters_alone_are_updated_and_frozen_weights_need_one_product():
+    adapter = Adapter(rank=16)
+    tuned = replace(WORK, adapter=adapter)
+    assert update_bytes(LLAMA_8B, tuned, layouts(ParallelPlan()))[0] == 28 * adapter_parameters(LLAMA_8B, adapter)
+    assert work_of(LLAMA_8B, ParallelPlan(), work=tuned).backward_products == 1
+    assert work_of(LLAMA_8B, ParallelPlan()).backward_products == 2
+    assert kernels(LLAMA_8B, tuned) == kernels(LLAMA_8B, WORK) + 4 * 2
+
+
+def test_weights_in_fp32_are_cast_where_nothing_casts_them_on_the_way():
+    every = total_parameters(LLAMA_8B) / H100.bytes_per_s
+    plans = ParallelPlan(dp_replicate=4), ParallelPlan(dp_shard=4), ParallelPlan(cp=4), ParallelPlan(tp=4)
+    assert work_of(LLAMA_8B, *plans).casts_s.tolist() == pytest.approx([every, 0, 0, every / 4])
+    for kept in ({"states": "mixed"}, {"states": "pure"}, {"precision": "fp32"}, {"precision": "tf32"}):
+        assert work_of(LLAMA_8B, ParallelPlan(), work=replace(WORK, **kept)).casts_s[0] == 0, kept
+
+
+# ----------------------------------------------------------------------------------------------------- between products
+def test_sequence_parallelism_divides_all_that_tensor_parallelism_leaves_whole():
+    """Korthikanti et al. (2022, table 2): norms and residuals are whole on each rank without it."""
+    plans = [ParallelPlan(tp=8, sequence_parallel=each) for each in (True, False)]
+    alone = block_elements(LLAMA_8B, WORK, layouts(ParallelPlan()))[0]
+    split, whole = block_elements(LLAMA_8B, WORK, layouts(*plans))
+    assert split == pytest.approx(alone / 8)
+    # Two norms read and write the width, two sums read two and write one.
+    assert whole - split == pytest.approx(10 * LLAMA_8B.width * (1 - 1 / 8))
+
+
+def test_attention_of_long_sequences_grows_with_their_square():
+    longer = replace(WORK, sequence_tokens=8192, batch_tokens=8192 * 96)
+    short, long = work_of(LLAMA_8B, ParallelPlan()), work_of(LLAMA_8B, ParallelPlan(), work=longer)
+    assert long.attention_s[0] == pytest.approx(256 * short.attention_s[0])
+    assert long.products_s[0] == pytest.approx(16 * short.products_s[0])
+    assert long.traffic_s[0] == pytest.approx(16 * short.traffic_s[0])
