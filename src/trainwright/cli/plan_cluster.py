@@ -82,6 +82,8 @@ def show(plan: Plan, found: Planned, question: Question, output: Output) -> None
     output.line(f"layout ({chosen}): {mesh(plan.parallel, work.recompute)}")
     if estimate.fits:
         _show_speed(plan, output)
+    else:
+        output.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {estimate.mfu:.1%}")
     output.line()
     _show_memory(plan, found, output)
     if estimate.fits:
@@ -193,8 +195,9 @@ def assumption_row(entry: Assumption, *, whole: bool = False) -> tuple[str, str,
 
 def show_explanation(found: Explanation, output: Output) -> None:
     """The formula, its numbers, and what it comes to."""
-    output.heading(f"{found.name} = {found.formula} = {amount(found.value, found.unit)}")
-    output.line(found.about)
+    output.heading(f"{found.name} = {amount(found.value, found.unit)}: {found.about}")
+    output.line(f"= {found.formula}")
+    output.line(f"= {found.with_numbers(amount)}")
     output.line()
     output.table(("", "value", "is"), [_term(term) for term in found.terms])
     if found.details:
@@ -213,9 +216,9 @@ def amount(value: float, unit: str) -> str:
     if unit == "bytes":
         return f"{value:,.4g} bytes" if value < 1024 else format_bytes(value)
     if unit == "s":
-        return format_seconds(value)
+        return format_seconds(value) if value >= 1e-6 or not value else "under 1 µs"
     if unit == "$":
-        return format_usd(value)
+        return format_usd(value) if value >= 100 else f"${value:,.2f}"
     return f"{number(value)} {unit}".strip()
 
 

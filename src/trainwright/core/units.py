@@ -24,6 +24,7 @@ _SECONDS: dict[str, int | Fraction] = {
     "w": 604800, "week": 604800, "weeks": 604800,
 }  # fmt: skip
 
+YEAR_S = 365 * 86_400
 DurationUnit = Literal["tokens", "steps", "epochs", "tokens_per_parameter"]
 _DURATION: dict[str, DurationUnit] = {
     "tok": "tokens", "token": "tokens", "tokens": "tokens",
@@ -166,7 +167,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``."""
+    """``355 years``, ``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``."""
     if 0 < seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 59.95:
@@ -177,7 +178,7 @@ def format_seconds(seconds: float) -> str:
     if minutes < 2 * 24 * 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     days = float(f"{seconds / 86400:.3g}")
-    return f"{days:,.0f} days" if days >= 1000 else f"{days:.3g} days"
+    return f"{days:.3g} days" if days < 1000 else f"{float(f'{seconds / YEAR_S:.3g}'):,g} years"
 
 
 def format_count(value: float) -> str:

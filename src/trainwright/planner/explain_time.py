@@ -67,7 +67,7 @@ def _products(planned: Planned) -> Explanation:
     terms = (
         Term(symbol="m", value=_number(found.layouts.micro_batches), unit="", meaning="micro batches of a rank"),
         Term(symbol="c", value=_number(rate.compute), unit="",
-             meaning=f"time of {planned.scenario.stack.name}'s kernels against all software's, fitted"),
+             meaning="time of this software's kernels against all software's, fitted"),
         Term(symbol="F", value=_number(work.products_s) * found.peak_flops_per_s, unit="FLOP",
              meaning="of a rank's products, one micro batch"),
         Term(symbol="U", value=_number(work.unaligned_s) * found.peak_flops_per_s, unit="FLOP",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +35,11 @@ class Explanation:
     unit: str
     source: str = ""
     details: tuple[Term, ...] = ()
+
+    def with_numbers(self, text: Callable[[float, str], str]) -> str:
+        """The formula with each symbol's number, as ``text`` writes a value and its unit."""
+        shown = {term.symbol: text(term.value, term.unit) for term in self.terms}
+        return _SYMBOL.sub(lambda match: shown.get(match[0], match[0]), self.formula)
 
     def evaluated(self) -> float:
         """The formula computed from its terms: products before sums, as written."""

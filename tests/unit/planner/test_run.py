@@ -9,6 +9,7 @@ from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.run import RunSettings, checkpoint_bytes, run_cost, token_bytes
+from trainwright.planner.scaling_laws import training_flops
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 MODEL, CLUSTER, STACK = catalogue_model("llama3-8b"), catalogue_cluster("4x8xh100-sxm"), read_stack("torchtitan")
@@ -47,6 +48,16 @@ def test_an_adamw_checkpoint_of_fp32_states_has_twelve_bytes_a_parameter():
                      precision="bf16", optimizer="adamw", adapter=Adapter(rank=8, targets=("query",)))  # fmt: skip
     # 32 layers, rank 8, 4096 inputs and outputs; weights and two moments in fp32.
     assert checkpoint_bytes(MODEL, small, STACK) == 3 * 4 * 32 * 8 * (4096 + 4096)
+
+
+def test_gpt3_has_the_sizes_and_the_years_that_articles_print():
+    gpt3 = catalogue_model("gpt3-175b")
+    work = Workload(sequence_tokens=2048, batch_tokens=2048, steps=1, precision="fp32", optimizer="adamw")
+    assert 4 * total_parameters(gpt3) == pytest.approx(700e9, rel=0.01)
+    assert checkpoint_bytes(gpt3, work, STACK) == pytest.approx(2100e9, rel=0.01)
+    # 300 billion tokens on one V100 at 28 TFLOP/s.
+    years = float(training_flops(total_parameters(gpt3), 300e9)) / 28e12 / (365 * 86_400)
+    assert years == pytest.approx(355, rel=0.01)
 
 
 def test_the_nodes_of_one_replica_write_a_checkpoint(found):
