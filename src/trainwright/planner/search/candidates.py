@@ -32,11 +32,15 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pruned:
-    """A class of layouts that was left out: by which rule, why, and how many they were when the rule met them."""
+    """A class of layouts that was left out: by which rule, why, and how many they were when the rule met them.
+
+    ``ratios`` are the least and the most of memory needed over memory there, where that is the reason.
+    """
 
     rule: str
     reason: str
     layouts: int
+    ratios: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -156,17 +160,18 @@ def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: Cluste
     table.keep(table["devices"] % (table["tp"] * table["pp"] * table["cp"]) == 0)
     table.keep(workload.sequence_tokens % table["cp"] == 0)
     table.prefer(
-        (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]), "context parallel",
+        (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]),
+        "context parallel, short slices",
         f"slices of {workload.sequence_tokens:,} tokens below {CONTEXT_TOKENS:,} send more than they save",
     )  # fmt: skip
     data = table["devices"] / (table["tp"] * table["pp"] * table["cp"])
     table.columns["data"] = data
     table.keep(
-        data <= batch, "data parallel",
+        data <= batch, "data parallel, beyond the batch",
         lambda out: f"{_listed(data[out])} ranks have less than one of the batch's {batch:,} sequences each",
     )  # fmt: skip
     table.keep(
-        batch % table["data"] == 0, "data parallel",
+        batch % table["data"] == 0, "data parallel, uneven",
         lambda out: f"{batch:,} sequences cannot be divided over {_listed(table['data'][out])} ranks",
     )  # fmt: skip
     table.prefer(
@@ -204,14 +209,19 @@ def _micro_batches(table: _Table, model: ModelSpec, workload: Workload) -> None:
     per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
     table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
     table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
+    # Twice the data-parallel ranks with half the micro batch hold and compute the same, and exchange no keys.
+    table.prefer(
+        (table["cp"] == 1) | (table["micro_batch"] == 1), "context parallel, large micro batch",
+        "with several sequences in a micro batch sends what more data-parallel ranks need not",
+    )  # fmt: skip
     tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
     table.keep(
-        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS), "micro batch",
+        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS), "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
     )  # fmt: skip
     count = workload.batch_sequences / (table["data"] * table["micro_batch"])
     table.prefer(
-        count >= table["pp"], "micro batch", "leaves fewer micro batches than pipeline stages",
+        count >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages",
     )  # fmt: skip
     count = workload.batch_sequences / (table["data"] * table["micro_batch"])
     table.columns["micro_batches"] = count

@@ -139,8 +139,8 @@ def _compared(
         unsure=memory.uncertain(cluster.device),
         pruned=(
             *left.pruned,
-            *_too_large("states", "weights, gradients and optimizer state alone are", states[over] / usable),
-            *_too_large("activations", "states fit, but the peak is", memory.needed_bytes[~over & ~fits] / usable),
+            *_too_large("states", states[over] / usable),
+            *_too_large("activations", memory.needed_bytes[~over & ~fits] / usable),
         ),
     )  # fmt: skip
 
@@ -152,10 +152,17 @@ def states_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, stack: 
     return np.asarray((1 + NEEDED_SLACK) * np.max(together, axis=0))
 
 
-def _too_large(rule: str, reason: str, ratios: Numbers) -> list[Pruned]:
+def too_large(rule: str, low: float, high: float) -> str:
+    """The reason of a rule about memory, which is needed ``low`` to ``high`` times."""
+    what = {"states": "weights, gradients and optimizer state alone are", "activations": "states fit, but the peak is"}
+    return f"{what[rule]} {spread(np.array([low, high]))} the memory"
+
+
+def _too_large(rule: str, ratios: Numbers) -> list[Pruned]:
     if not len(ratios):
         return []
-    return [Pruned(rule=rule, reason=f"{reason} {spread(ratios)} the memory", layouts=len(ratios))]
+    low, high = float(ratios.min()), float(ratios.max())
+    return [Pruned(rule=rule, reason=too_large(rule, low, high), layouts=len(ratios), ratios=(low, high))]
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:

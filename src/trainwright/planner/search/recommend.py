@@ -5,7 +5,6 @@ For each device one forecast holds all layouts of all numbers of nodes: links ar
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -22,7 +21,7 @@ from trainwright.planner.predict.memory import library_bytes, usable_bytes
 from trainwright.planner.run import RunCost, RunSettings, run_cost
 from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.front import pareto_front
-from trainwright.planner.search.layouts import Memo, compare
+from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 from trainwright.spec.model import ModelSpec
@@ -152,9 +151,21 @@ class _Search:
     stack: Stack
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    rules: Counter[str] = field(default_factory=Counter)
-    reasons: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, Pruned] = field(default_factory=dict)
     memo: Memo = field(default_factory=dict)
+
+    def count(self, pruned: Iterable[Pruned]) -> None:
+        """Add one device's classes of layouts to those of the others."""
+        for each in pruned:
+            known = self.rules.get(each.rule)
+            if known is None:
+                self.rules[each.rule] = each
+                continue
+            ratios, reason = each.ratios, known.reason
+            if ratios is not None and known.ratios is not None:
+                ratios = min(ratios[0], known.ratios[0]), max(ratios[1], known.ratios[1])
+                reason = too_large(each.rule, *ratios)
+            self.rules[each.rule] = replace(known, layouts=known.layouts + each.layouts, reason=reason, ratios=ratios)
 
 
 def recommend(
@@ -249,9 +260,7 @@ def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goal
     except RecipeError as error:
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=error.what))
         return
-    for each in compared.pruned:
-        search.rules[each.rule] += each.layouts
-        search.reasons.setdefault(each.rule, each.reason)
+    search.count(compared.pruned)
     if not compared.fits.any():
         reason = _too_small(compared.pruned, most_devices)
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=reason))
@@ -315,8 +324,7 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
     met = sorted((option for option in options if goals.met_by(option)), key=goals.order)
     refused = [*sorted(search.refused, key=lambda each: (each.kind, each.name)), *_missed(options, goals)]
     refused += [
-        Refusal(kind="layout", name=name, reason=search.reasons[name], count=count)
-        for name, count in search.rules.items()
+        Refusal(kind="layout", name=each.rule, reason=each.reason, count=each.layouts) for each in search.rules.values()
     ]
     return Recommendation(
         options=tuple(met), closest=() if met else closest(options, goals), refused=tuple(refused), goals=goals

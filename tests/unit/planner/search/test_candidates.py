@@ -107,7 +107,7 @@ def test_classes_that_are_left_out_are_counted_with_a_reason():
     found = candidates(model, work(4), [16], cluster, STACK)
     reasons = {each.rule: each for each in found.pruned}
     assert "16 ranks leave the 8 devices that the fastest links join" in reasons["tensor parallel"].reason
-    assert "8 and 16 ranks have less than one of the batch's 4 sequences" in reasons["data parallel"].reason
+    assert "8 and 16 ranks have less than one of the batch's 4 sequences" in reasons["data parallel, beyond the batch"].reason
     assert "idle" in reasons["pipeline parallel"].reason
     assert all(each.layouts > 0 for each in found.pruned)
 

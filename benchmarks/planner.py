@@ -1,0 +1,117 @@
+"""How long the planner takes and how much memory: ``plan`` and ``recommend`` as commands, and growth with the cluster.
+
+    python benchmarks/planner.py [--rounds 5] [--write]
+
+Each command runs in a process of its own, interpreter and imports included: the median of its rounds, and its peak of
+resident memory. The bars: 0.5 s for ``plan``, 5 s for ``recommend`` over the whole catalogue up to 16,384 devices, 300 MB
+for both. Growth is measured inside one process:
+layouts compared on one device, and the seconds that takes, for ever larger clusters. Exit code 1: a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwright.hardware.machine import gather
+from trainwright.hardware.models import model
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.stacks import DEFAULT, stack
+from trainwright.planner.question import Question, resolve
+from trainwright.planner.search.layouts import compare
+
+RESULTS = Path(__file__).parent / "results"
+MODEL, TOKENS, DEVICE, MOST_DEVICES = "llama3.1-405b", "15T", "h100-sxm", 16_384
+MEMORY_BYTES = 300e6
+COMMANDS = (
+    ("plan", ("plan", "--model", MODEL, "--tokens", TOKENS, "--on", f"{MOST_DEVICES // 8}x8x{DEVICE}"), 0.5),
+    ("recommend", ("recommend", "--model", MODEL, "--tokens", TOKENS), 5.0),
+    ("recommend, deadline", ("recommend", "--model", MODEL, "--tokens", TOKENS, "--deadline", "120d"), 5.0),
+    ("recommend, 8B", ("recommend", "--model", "llama3.1-8b", "--tokens", TOKENS), 5.0),
+    ("recommend, mixture", ("recommend", "--model", "deepseek-v3", "--tokens", TOKENS), 5.0),
+)
+
+
+def command(arguments: Sequence[str]) -> tuple[float, int]:
+    """Seconds of one run of the command line, and its peak of resident bytes."""
+    begin = time.perf_counter()
+    child = os.posix_spawn(
+        sys.executable, [sys.executable, "-m", "trainwright", *arguments], os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)],
+    )  # fmt: skip
+    _, status, usage = os.wait4(child, 0)
+    seconds = time.perf_counter() - begin
+    if os.waitstatus_to_exitcode(status) != 0:
+        sys.exit(f"trainwright {' '.join(arguments)} failed")
+    return seconds, usage.ru_maxrss * 1024
+
+
+def growth(rounds: int) -> list[dict[str, float]]:
+    """Layouts and seconds of one device's search, by the largest cluster."""
+    scenario = resolve(Question(model=model(MODEL), on=DEVICE, tokens=10**13))  # type: ignore[arg-type]  # a transformer
+    rows = []
+    for power in range(6, 19, 2):
+        most = 1 << power
+        machines = cluster(f"{most // 8}x8x{DEVICE}")
+        counts = [1 << each for each in range(power + 1)]
+        times = []
+        for _ in range(rounds + 1):
+            begin = time.perf_counter()
+            found = compare(scenario.model, scenario.workload, counts, machines, stack(DEFAULT), thorough=False)
+            times.append(time.perf_counter() - begin)
+        rows.append(
+            {"devices": most, "layouts": len(found.layouts), "fit": int(found.fits.sum()),
+             "seconds": statistics.median(times[1:])}
+        )  # fmt: skip
+    return rows
+
+
+def main() -> int:
+    """Measure, print, and keep the numbers where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="keep the numbers under benchmarks/results")
+    args = parser.parse_args()
+    measured: list[dict[str, Any]] = []
+    print(f"{'command':22} {'median':>8} {'slowest':>8} {'bar':>6}  {'memory':>8} {'bar':>6}")
+    for name, arguments, bar_s in COMMANDS:
+        runs = [command(arguments) for _ in range(args.rounds)]
+        seconds, memory = statistics.median(run[0] for run in runs), max(run[1] for run in runs)
+        slowest = max(run[0] for run in runs)
+        kept = seconds <= bar_s and memory <= MEMORY_BYTES
+        measured.append(
+            {"command": name, "arguments": arguments, "seconds": [run[0] for run in runs], "bar_s": bar_s,
+             "memory_bytes": memory, "bar_bytes": MEMORY_BYTES, "kept": kept}
+        )  # fmt: skip
+        print(
+            f"{name:22} {seconds:7.2f}s {slowest:7.2f}s {bar_s:5.1f}s  {memory / 1e6:6.0f}MB {MEMORY_BYTES / 1e6:4.0f}MB"
+            f"{'' if kept else '  missed'}"
+        )
+    rows = growth(args.rounds)
+    print(f"\n{'devices up to':>14} {'layouts':>9} {'that fit':>9} {'ms':>7}")
+    for row in rows:
+        print(f"{row['devices']:14,} {row['layouts']:9,} {row['fit']:9,} {row['seconds'] * 1e3:7.1f}")
+    if args.write:
+        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        facts = gather(Path.cwd(), watch_s=0.0)
+        result = {
+            "date": today, "machine": f"{facts.cpu}, {facts.logical_cores} logical cores",
+            "python": platform.python_version(), "commands": measured, "growth": rows,
+        }  # fmt: skip
+        path = RESULTS / f"planner-{today}.json"
+        path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        print(f"\nwritten: {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else f"\nwritten: {path}")
+    return 0 if all(row["kept"] for row in measured) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
