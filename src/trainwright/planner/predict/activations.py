@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.planner import activations as own
+from trainwright.planner.parameters import block_matrix_parameters
 from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.states import Case, expert_tp
 
@@ -179,7 +180,10 @@ def block_bytes(case: Case, *, mixture: bool) -> Numbers:
     as compiled code does, where kernels are eager.
     """
     if case.memory.kernels == "own":
-        return own_bytes(case).block / case.layouts.tp
+        # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
+        casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
+        gathered = casts * case.sharded if case.element_bytes < 4 else 0.0
+        return np.asarray(own_bytes(case).block - gathered / case.layouts.tp)
     compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
     plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
     again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
@@ -210,7 +214,7 @@ def own_bytes(case: Case) -> Own:
         block = own.block_bytes(model, batch)
         beside = own.saved_bytes(model, batch) - model.layers * block
         found.append((block, beside, own.loss_bytes(model, batch)))
-    block_, beside_, loss_ = np.asarray(found, dtype=np.float64).T[:, places.reshape(-1)] / layouts.cp
+    block_, beside_, loss_ = np.asarray(found, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
     return Own(block=block_, beside=beside_, loss=loss_)
 
 

@@ -74,8 +74,8 @@ def pass_bytes(case: Case) -> Pass:
     full = case.layouts.has("recompute", "full")
     inputs = stages.layers * input_bytes(case)
     beside = own_bytes(case).beside if case.memory.kernels == "own" else 0.0
-    saved = beside + np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
-    saved = stages.passes * saved
+    layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
+    saved = stages.passes * (beside + layers)
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
@@ -92,6 +92,17 @@ def _larger(case: Case, dense: Numbers, mixed: Numbers) -> Numbers:
     """The larger of the kinds of layers that a stage has."""
     stages = case.stages
     return np.maximum(np.where(stages.dense_layers > 0, dense, 0.0), np.where(stages.moe_layers > 0, mixed, 0.0))
+
+
+def cast_bytes(case: Case) -> Numbers:
+    """Weights in the compute dtype that ``torch.autocast`` keeps from forward to backward beside fp32 ones.
+
+    FSDP casts what it gathers instead, and this trainer's casts are counted with its blocks.
+    """
+    casts = case.workload.states == "fp32" and case.element_bytes < 4 and case.adapter is None
+    if not casts or case.memory.kernels == "own":
+        return np.zeros_like(case.stages.total)
+    return case.element_bytes * case.stages.total * (1.0 - case.sharded)
 
 
 def input_bytes(case: Case) -> Numbers:
@@ -140,12 +151,13 @@ def moments_of(case: Case, states: Kept) -> tuple[Moment, ...]:
     # The head's gradient is the first; it is there while the last block goes backward.
     first = np.maximum(earlier, stages.has_head * stages.tables / stages.total)
     at_loss, backward = gathered_bytes(case)
-    dequantised = none + dequantised_bytes(case)
+    casts = cast_bytes(case)
+    inside = casts + dequantised_bytes(case)
     alive = step.saved / np.maximum(1.0, stages.layers * stages.passes)
     found = [
-        Moment(earlier * states.gradients, step.saved, step.logits, at_loss, none),
-        Moment(first * states.gradients, step.saved + step.kept_again + step.inside, none, backward, dequantised),
-        Moment(states.gradients, alive + step.inside, none, backward, dequantised),
+        Moment(earlier * states.gradients, step.saved, step.logits, at_loss, casts),
+        Moment(first * states.gradients, step.saved + step.kept_again + step.inside, none, backward, inside),
+        Moment(states.gradients, alive + step.inside, none, backward, inside),
         Moment(states.gradients, none, none, none, states.update),
     ]
     if case.memory.loads_whole and case.adapter is not None:

@@ -117,3 +117,12 @@ def test_some_frameworks_load_whole_weights_before_they_shard_them():
     asked = case(LLAMA, ParallelPlan(dp_shard=4), replace(FUSED, loads_whole=True), work)
     assert moments(asked)["load"].communication[0, 0] == 2 * asked.stages.total[0, 0]
     assert "load" not in moments(case(LLAMA, ParallelPlan(dp_shard=4), FUSED, work))
+
+
+def test_autocast_keeps_cast_weights_until_the_backward_pass_is_over():
+    for states, dp_shard, there in (("fp32", 1, True), ("fp32", 8, False), ("pure", 1, False)):
+        work = replace(WORK, states=states)
+        asked = case(LLAMA, ParallelPlan(dp_shard=dp_shard), StackMemory(kernels="eager"), work)
+        found = moments(asked)
+        expected = 2 * asked.stages.total[0, 0] if there else 0
+        assert found["loss"].workspace[0, 0] == found["end"].workspace[0, 0] == expected
