@@ -17,7 +17,7 @@ import numpy as np
 
 from trainwright.hardware.efficiency import DEFAULT, generation
 from trainwright.planner.predict.exchange import Exchange, on_own_links
-from trainwright.planner.predict.layouts import RECOMPUTES, Layouts, Numbers
+from trainwright.planner.predict.layouts import RECOMPUTES, SCHEDULES, Layouts, Numbers
 from trainwright.planner.predict.work import Work
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
@@ -159,14 +159,26 @@ def combine(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> StepTabl
     exposed = (
         link * ((2 + full) * parallel + 2 * sent.pipeline_s) + rate.sharded * weights + longer(weights, busy) - busy
     )
-    micro, count = rate.compute * busy + exposed, shape.micro_batches
+    count = shape.micro_batches
     part = rate.compute * count
+    waited = rate.compute * (busy - _filled(shape, (work.backward_products - 1) * products)) + exposed
     return StepTable(
         forward=part * forward, backward=part * (backward + again + casts),
         communicate=count * exposed + rate.gradients * link * sent.gradients_s,
         update=rate.update * work.update_s / rate.bandwidth, host=part * (busy - kernels),
-        idle=micro * rate.bubble * (shape.pp - 1) / shape.virtual_stages,
+        idle=waited * rate.bubble * (shape.pp - 1) / shape.virtual_stages,
     )  # fmt: skip
+
+
+def _filled(shape: Layouts, weight_gradients_s: Value) -> Numbers:
+    """Of the wait for a micro batch on another stage, what zero-bubble schedules fill with gradients of weights.
+
+    Nobody waits for those themselves, and others of them are made meanwhile (Qi et al., 2023, arXiv 2401.10241, table
+    2: ZB-H1; see ``pipeline.makespan_s``).
+    """
+    waits = np.maximum(shape.pp - 1, 1.0)
+    others = np.minimum(shape.micro_batches - 1, waits) / waits
+    return np.where(shape.schedule == SCHEDULES.index("zero_bubble"), (1 + others) * weight_gradients_s, 0.0)
 
 
 def longer(one: Value, other: Value) -> Numbers:
