@@ -1,0 +1,75 @@
+from dataclasses import fields
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, stack, stack_names
+from trainwright.spec.stack import StackMemory, StackTime
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_every_file_says_what_its_numbers_rest_on(name):
+    found = read_stack(name)
+    assert found.name == name and found.title
+    assert find_stack(name) is found
+    assert 0.01 < found.time.spread < 1 and 0.01 < found.memory.spread < 1
+    for field in fields(StackTime):
+        value = getattr(found.time, field.name)
+        numbers = value.values() if field.name == "tuned" else [value]
+        # Continuous integration waits for the host between any two kernels.
+        bounds = (0.02, 20) if field.name == "launch" else (0.02, 2)
+        assert all(bounds[0] < number < bounds[1] for number in numbers), field.name
+    for part, errors in found.fit.items():
+        assert part in ("time", "memory")
+        assert errors["date"] >= "2026" and errors["rows"] >= 0
+        assert not errors["rows"] or errors["source_left_out"]["median"] <= errors["source_left_out"]["p90"]
+
+
+def test_numbers_of_memory_are_physical():
+    for name in stack_names():
+        memory = read_stack(name).memory
+        assert 0.5 < memory.activations < 2 and 0 <= memory.fragmentation < 0.6, name
+        assert memory.logit_bytes >= 2 and memory.workspace_bytes < 4e9 and memory.context_bytes < 4e9, name
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("torchtitan(FSDP2)", "torchtitan"), ("TorchTitan", "torchtitan"), ("Megatron-DeepSpeed", "megatron-2021"),
+        ("llm.c", "llm-c"), ("HF trl/fms-hf-tuning+FSDP1", "hf-trainer"), ("litgpt", "litgpt"),
+    ],
+)  # fmt: skip
+def test_published_names_find_their_stack(printed, name):
+    assert find_stack(printed).name == name
+
+
+def test_of_several_the_latest_that_a_release_has_reached():
+    early, late = (find_stack("Megatron-Bridge", release=each) for each in ("25.07", "26.06"))
+    assert (early.name, late.name) == ("megatron-bridge", "megatron-bridge-26.06")
+    assert early.since < late.since
+
+
+def test_marks_in_the_settings_come_before_a_name_alone():
+    marked = next(read_stack(name) for name in stack_names() if read_stack(name).marks)
+    alias = marked.aliases[0]
+    assert find_stack(alias, settings=f"a {marked.marks[0]} b") is marked
+    assert find_stack(alias) is not marked
+
+
+def test_a_stack_may_keep_memory_as_another_does():
+    borrowed = [name for name in stack_names() if read_stack(name).memory is read_stack("megatron-bridge").memory]
+    assert len(borrowed) > 1
+
+
+def test_an_unknown_stack_is_refused_with_the_near_name():
+    assert find_stack("torchtitn") is None
+    with pytest.raises(RecipeError, match=r"--stack: unknown software stack .*torchtitn.*did you mean 'torchtitan'"):
+        stack("torchtitn", where="--stack")
+    with pytest.raises(RecipeError, match="add a file to catalog/stacks"):
+        stack("zzzz")
+
+
+def test_the_default_claims_no_fit():
+    assert read_stack(DEFAULT).fit["time"]["rows"] == 0
+    assert read_stack(DEFAULT).time == StackTime(spread=read_stack(DEFAULT).time.spread)
+    assert read_stack(DEFAULT).memory.activations == StackMemory().activations
