@@ -13,8 +13,9 @@ from trainwright.spec.efficiency import Efficiency
     [
         ("gtx-1080-ti", "pascal"), ("v100-sxm-32gb", "volta"), ("t4", "volta"), ("a100-sxm-80gb", "ampere"),
         ("rtx-3090", "ampere-rtx"), ("a40", "ampere-rtx"), ("l40s", "ada"), ("rtx-4090", "ada"),
-        ("h100-pcie", "hopper"), ("b200-sxm", "blackwell"), ("gb300", "blackwell"), ("rtx-5090", "blackwell"), ("mi300x", "rocm"),
-        ("tpu-v5p", "tpu"), ("ascend-910b3", "npu"), ("gaudi3", "hpu"), ("trainium2", "neuron"), ("m4-max", "mps"),
+        ("h100-pcie", "hopper"), ("b200-sxm", "blackwell"), ("gb300", "blackwell"), ("rtx-5090", "blackwell"),
+        ("mi300x", "rocm"), ("tpu-v5p", "tpu"), ("ascend-910b3", "npu"), ("gaudi3", "hpu"),
+        ("trainium2", "neuron"), ("m4-max", "mps"),
     ],
 )  # fmt: skip
 def test_devices_whose_kernels_are_tuned_alike_are_one_generation(name, expected):
