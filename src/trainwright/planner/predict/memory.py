@@ -27,6 +27,9 @@ INTERVAL_DEVIATIONS = 1.28
 """Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
 USABLE_SHARE = 0.985
 """Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
+FITS_DEVIATIONS, FAILS_DEVIATIONS = 2.0, 0.25
+"""A verdict is certain from so many standard deviations below and above the device's memory on: "fits" has to be
+dependable, for a run that dies of memory costs more than a try."""
 NEEDED_SLACK = 0.02
 """Share of allocated bytes that fragmentation costs even when the allocator has to give its cache back."""
 NEEDED_CONTEXT_BYTES = 0.6e9
@@ -98,9 +101,9 @@ class MemoryTable:
         return found
 
     def uncertain(self, device: DeviceSpec) -> NDArray[np.bool_]:
-        """Whether the device's memory lies within one standard deviation of what is needed."""
-        distance = np.abs(np.log(self.needed_bytes / usable_bytes(device)))
-        found: NDArray[np.bool_] = distance < self.spread
+        """Whether the device's memory lies too near to what is needed to be certain of ``fits``."""
+        distance = np.log(self.needed_bytes / usable_bytes(device)) / self.spread
+        found: NDArray[np.bool_] = (distance > -FITS_DEVIATIONS) & (distance < FAILS_DEVIATIONS)
         return found
 
 
