@@ -113,7 +113,7 @@ def resolve(question: Question) -> Scenario:
         raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
     price = _price(question, machines.device)
     spot = question.price_kind == "spot" and price is not None
-    said += _machine_assumptions(machines, software, price)
+    said += _machine_assumptions(machines, software, price, question.price_kind)
     provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
     return Scenario(
         model=question.model, workload=workload, cluster=machines, stack=software, layout=question.layout,
@@ -244,7 +244,9 @@ def _price(question: Question, device: DeviceSpec) -> Price | None:
     return price_list().cheapest(device.name, question.price_kind, providers=question.clouds)
 
 
-def _machine_assumptions(machines: ClusterSpec, software: Stack, price: Price | None) -> list[Assumption]:
+def _machine_assumptions(
+    machines: ClusterSpec, software: Stack, price: Price | None, kind: PriceKind
+) -> list[Assumption]:
     device, node = machines.device, machines.node
     said = [
         _catalogued("memory of a device", device.memory_bytes / 1e9, "GB", device.source),
@@ -259,7 +261,10 @@ def _machine_assumptions(machines: ClusterSpec, software: Stack, price: Price | 
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
     said.append(Assumption(name="software", value=software.name, unit="", origin="catalog",
                            source=f"{software.title}; {spread}"))  # fmt: skip
-    if price is not None:
+    if price is None:
+        source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
+        said.append(Assumption(name="price", value="unknown", unit="", origin="catalog", source=source))
+    else:
         origin: Origin = "given" if price.source == "given" else "catalog"
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
         said.append(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
+if TYPE_CHECKING:
+    from trainwright.spec.device import ClusterSpec
+    from trainwright.spec.model import ModelSpec
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
 """What matrix products are computed in."""

@@ -69,6 +69,9 @@ def test_prices_come_from_the_list_or_from_the_user():
     assert said(asked(), "price (on-demand)").origin == "catalog"
     assert asked(clouds=("aws",), price_kind="spot").settings.spot_provider == "aws"
     assert asked().settings.spot_provider is None
+    unknown = asked(on="8xh800-sxm")
+    assert unknown.price is None
+    assert said(unknown, "price").value == "unknown"
 
 
 @pytest.mark.parametrize(
