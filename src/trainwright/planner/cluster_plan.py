@@ -143,10 +143,12 @@ def verdict(found: Forecast) -> Fit:
 
 
 def _memory(found: Forecast, available_bytes: float) -> MemoryUse:
-    """The peak by class; the allocator keeps unused only what the device has left."""
+    """The peak by class; where that is more than the device has, with as little unused as the allocator can do with."""
     use = found.memory.use(0)
-    unused = max(0.0, min(use.reserved_unused, available_bytes - (use.total_bytes - use.reserved_unused)))
-    return replace(use, reserved_unused=unused)
+    if use.total_bytes <= available_bytes:
+        return use
+    least = float(found.memory.needed_bytes[0]) - (use.total_bytes - use.reserved_unused)
+    return replace(use, reserved_unused=min(use.reserved_unused, max(0.0, least)))
 
 
 def _phases(found: Forecast) -> PhaseTimes:

@@ -210,6 +210,16 @@ def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
     return total_parameters(model) - idle
 
 
+def adaptable(model: ModelSpec) -> tuple[str, ...]:
+    """Names of all matrices of a block but the router's: what adapters stand beside where nobody says otherwise.
+
+    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
+    """
+    return tuple(
+        dict.fromkeys(each.name for each in matrices(model) if each.part in BLOCK_PARTS and each.part != "router")
+    )
+
+
 def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
     """The matrices that ``adapter`` stands beside.
 

@@ -16,7 +16,7 @@ from trainwright.hardware.clouds import cloud
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.stacks import DEFAULT, stack
-from trainwright.planner.parameters import total_parameters
+from trainwright.planner.parameters import adaptable, total_parameters
 from trainwright.planner.run import RunSettings
 from trainwright.planner.scaling_laws import critical_batch_tokens
 from trainwright.spec.convnet import ConvNetSpec
@@ -35,8 +35,6 @@ BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 2407.21783, table 4)."""
 IMAGES = 90 * 1_281_167
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
-TARGETS = ("query", "key", "value", "output", "gate", "up", "down")
-"""Matrices with adapters where none are named: all of a block (Dettmers et al., 2023, arXiv 2305.14314, section 4)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +131,7 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
     if question.method != "full" and isinstance(model, ConvNetSpec):
         raise RecipeError("adapters stand beside a transformer's matrices", where="--method", seen=question.method)
     if question.method != "full" and isinstance(model, ModelSpec):
-        names = tuple(name for name in TARGETS if model.gated or name != "gate")
+        names = adaptable(model)
         adapter = Adapter(
             rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16",
             method="lora",

@@ -1,9 +1,13 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from trainwright.cli import main as cli
-from trainwright.cli.plan_cluster import amount, number
+from trainwright.cli.plan_cluster import amount, number, verdict
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.cluster_plan import plan_run
+from trainwright.planner.question import Question, resolve
 
 ASKED = ["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", "4x8xh100-sxm"]
 
@@ -35,6 +39,12 @@ def test_what_does_not_fit_says_what_would_by_slowdown(capsys):
     rows = [line for line in out.splitlines() if " x the device-time" in line]
     slowdowns = [float(line.split(" x the device-time")[0].split()[-1]) for line in rows]
     assert rows and slowdowns == sorted(slowdowns)
+
+
+def test_too_near_to_the_limit_is_said():
+    plan = plan_run(resolve(Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm")))
+    unsure = replace(plan, estimate=replace(plan.estimate, fit="uncertain"))
+    assert verdict(unsure).startswith("uncertain, too near to the limit to say: ")
 
 
 def test_a_formula_is_printed_with_its_numbers(capsys):

@@ -8,8 +8,10 @@ import pytest
 
 from fixtures.reference_models import SMALL, build
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.models import model as catalogue_model
 from trainwright.planner.parameters import (
     active_parameters,
+    adaptable,
     adapter_parameters,
     block_matrices,
     block_matrix_parameters,
@@ -116,3 +118,16 @@ def test_an_unknown_target_is_named_with_its_neighbour():
     _, spec = build(*SMALL["llama"])
     with pytest.raises(RecipeError, match=r"no such matrix to adapt \(seen 'quary', expected .*did you mean 'query'"):
         adapter_parameters(spec, Adapter(rank=2, targets=("quary",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("llama3-8b", "query key value output gate up down"), ("gpt2", "query key value output up down"),
+        ("deepseek-v3", "query_down query_up kv_down kv_up output gate up down"),
+        ("mixtral-8x7b", "query key value output gate up down"),
+    ],
+)  # fmt: skip
+def test_adapters_may_stand_beside_all_matrices_of_a_block_but_the_router(name, names):
+    found = adaptable(catalogue_model(name))
+    assert found == tuple(names.split())

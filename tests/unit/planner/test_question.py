@@ -61,6 +61,7 @@ def test_adapters_are_on_all_matrices_of_a_block():
     qlora = asked(method="qlora", rank=64).workload
     assert (qlora.adapter.frozen, qlora.adapter.rank) == ("nf4", 64)
     assert set(qlora.adapter.targets) == {"query", "key", "value", "output", "gate", "up", "down"}
+    assert "query_up" in asked(model=catalogue_model("deepseek-v3"), method="lora").workload.adapter.targets
 
 
 def test_prices_come_from_the_list_or_from_the_user():

@@ -13,6 +13,7 @@ import numpy as np
 
 from trainwright.hardware.nodes import cluster as named_cluster
 from trainwright.hardware.nodes import node_size
+from trainwright.planner.parameters import adaptable
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked, step_seconds
@@ -110,7 +111,7 @@ def _singles(workload: Workload, cluster: ClusterSpec, model: ModelSpec) -> Iter
         if workload.states != "pure" and workload.precision not in {"fp32", "tf32"}:
             yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
         if model.kind == "decoder":
-            adapter = Adapter(rank=ADAPTER_RANK, targets=("query", "key", "value", "output", "up", "down"))
+            adapter = Adapter(rank=ADAPTER_RANK, targets=adaptable(model))
             yield _Variant(name="LoRA", workload=replace(workload, adapter=adapter), trains_less=True)
             quantised = replace(workload, adapter=replace(adapter, frozen="nf4"))
             yield _Variant(name="QLoRA", workload=quantised, trains_less=True)
