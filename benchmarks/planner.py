@@ -3,15 +3,14 @@
     python benchmarks/planner.py [--rounds 5] [--write]
 
 Each command runs in a process of its own, interpreter and imports included: the median of its rounds, and its peak of
-resident memory. The bars: 0.5 s for ``plan``, 5 s for ``recommend`` over the whole catalogue up to 16,384 devices, 300 MB
-for both. Growth is measured inside one process:
-layouts compared on one device, and the seconds that takes, for ever larger clusters. Exit code 1: a bar is missed.
+resident memory. The bars: 0.5 s for ``plan``, 5 s for ``recommend`` over the whole catalogue up to 16,384 devices,
+300 MB for both. Growth is measured inside one process: layouts compared on one device, and the seconds that takes, for
+ever larger clusters. Exit code 1: a bar is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -19,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from trainwright.hardware.nodes import cluster
 from trainwright.hardware.stacks import DEFAULT, stack
 from trainwright.planner.question import Question, resolve
 from trainwright.planner.search.layouts import compare
+from trainwright.spec.model import ModelSpec
 
 RESULTS = Path(__file__).parent / "results"
 MODEL, TOKENS, DEVICE, MOST_DEVICES = "llama3.1-405b", "15T", "h100-sxm", 16_384
@@ -57,7 +58,9 @@ def command(arguments: Sequence[str]) -> tuple[float, int]:
 
 def growth(rounds: int) -> list[dict[str, float]]:
     """Layouts and seconds of one device's search, by the largest cluster."""
-    scenario = resolve(Question(model=model(MODEL), on=DEVICE, tokens=10**13))  # type: ignore[arg-type]  # a transformer
+    shape = model(MODEL)
+    assert isinstance(shape, ModelSpec)
+    workload = resolve(Question(model=shape, on=DEVICE, tokens=10**13)).workload
     rows = []
     for power in range(6, 19, 2):
         most = 1 << power
@@ -66,7 +69,7 @@ def growth(rounds: int) -> list[dict[str, float]]:
         times = []
         for _ in range(rounds + 1):
             begin = time.perf_counter()
-            found = compare(scenario.model, scenario.workload, counts, machines, stack(DEFAULT), thorough=False)
+            found = compare(shape, workload, counts, machines, stack(DEFAULT), thorough=False)
             times.append(time.perf_counter() - begin)
         rows.append(
             {"devices": most, "layouts": len(found.layouts), "fit": int(found.fits.sum()),
@@ -92,16 +95,14 @@ def main() -> int:
             {"command": name, "arguments": arguments, "seconds": [run[0] for run in runs], "bar_s": bar_s,
              "memory_bytes": memory, "bar_bytes": MEMORY_BYTES, "kept": kept}
         )  # fmt: skip
-        print(
-            f"{name:22} {seconds:7.2f}s {slowest:7.2f}s {bar_s:5.1f}s  {memory / 1e6:6.0f}MB {MEMORY_BYTES / 1e6:4.0f}MB"
-            f"{'' if kept else '  missed'}"
-        )
+        sizes = f"{memory / 1e6:6.0f}MB {MEMORY_BYTES / 1e6:4.0f}MB"
+        print(f"{name:22} {seconds:7.2f}s {slowest:7.2f}s {bar_s:5.1f}s  {sizes}{'' if kept else '  missed'}")
     rows = growth(args.rounds)
     print(f"\n{'devices up to':>14} {'layouts':>9} {'that fit':>9} {'ms':>7}")
     for row in rows:
         print(f"{row['devices']:14,} {row['layouts']:9,} {row['fit']:9,} {row['seconds'] * 1e3:7.1f}")
     if args.write:
-        today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        today = datetime.now(tz=UTC).date().isoformat()
         facts = gather(Path.cwd(), watch_s=0.0)
         result = {
             "date": today, "machine": f"{facts.cpu}, {facts.logical_cores} logical cores",

@@ -63,8 +63,9 @@ def stack(name: str, *, where: str | None = None) -> Stack:
 def read_stack(file: str) -> Stack:
     """The stack in the file of that name; ``memory = "other"`` stands for the other stack's table."""
     table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
-    for name in ("aliases", "marks"):
-        table[name] = tuple(table.get(name, ()))
+    for name in ("aliases", "marks", "schedules"):
+        if name in table:
+            table[name] = tuple(table[name])
     table["time"] = StackTime(**table.get("time", {}))
     memory = table.get("memory", {})
     table["memory"] = read_stack(memory).memory if isinstance(memory, str) else StackMemory(**memory)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trainwright.spec.workload import Precision, States
+from trainwright.spec.workload import Precision, Schedule, States
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
@@ -122,6 +122,8 @@ class Stack:
     """Whether scores stay out of memory, where a source does not say."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
+    schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")
+    """The pipeline schedules that it has."""
     aliases: tuple[str, ...] = ()
     since: str = ""
     """The first release that these numbers hold for; of several files the latest that a run's release has reached."""

@@ -130,6 +130,7 @@ def candidates(
     _meshes(table, model, workload, cluster)
     _sharding(table, model, cluster)
     _micro_batches(table, model, workload)
+    _schedules(table, stack)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, workload)]
     table.cross("recompute", choices)
     return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
@@ -232,16 +233,26 @@ def _micro_batches(table: _Table, model: ModelSpec, workload: Workload) -> None:
     table.keep((table["virtual_stages"] == 1) | ((table["pp"] > 1) & cut & whole))
 
 
+def _schedules(table: _Table, stack: Stack) -> None:
+    """Column schedule: interleaved where there are several chunks, else 1F1B; zero-bubble too where the stack has it.
+
+    GPipe holds more than 1F1B, and waits as long.
+    """
+    plain, chunks, filled = (float(SCHEDULES.index(name)) for name in ("1f1b", "interleaved", "zero_bubble"))
+    table.cross("schedule", (plain, chunks, filled) if "zero_bubble" in stack.schedules else (plain, chunks))
+    several = table["virtual_stages"] > 1
+    table.keep(np.where(several, table["schedule"] == chunks, table["schedule"] != chunks))
+    table.keep((table["schedule"] != filled) | (table["pp"] > 1))
+
+
 def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
     """The rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
     names = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages",
-             "offload", "recompute")  # fmt: skip
-    interleaved = table["virtual_stages"] > 1
+             "offload", "recompute", "schedule")  # fmt: skip
     return Layouts(
         **{name: table[name] for name in names},
         sequence_parallel=ones * stack.sequence_parallel,
-        schedule=np.where(interleaved, SCHEDULES.index("interleaved"), SCHEDULES.index("1f1b")).astype(np.float64),
         compile=ones * (stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,
     )

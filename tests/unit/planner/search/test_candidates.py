@@ -107,7 +107,10 @@ def test_classes_that_are_left_out_are_counted_with_a_reason():
     found = candidates(model, work(4), [16], cluster, STACK)
     reasons = {each.rule: each for each in found.pruned}
     assert "16 ranks leave the 8 devices that the fastest links join" in reasons["tensor parallel"].reason
-    assert "8 and 16 ranks have less than one of the batch's 4 sequences" in reasons["data parallel, beyond the batch"].reason
+    assert (
+        "8 and 16 ranks have less than one of the batch's 4 sequences"
+        in reasons["data parallel, beyond the batch"].reason
+    )
     assert "idle" in reasons["pipeline parallel"].reason
     assert all(each.layouts > 0 for each in found.pruned)
 
@@ -151,3 +154,15 @@ def test_numbers_that_divide():
     assert divisors(12) == (1, 2, 3, 4, 6, 12)
     assert spread(np.array([1.04, 17.6])) == "1.0x to 18x"
     assert spread(np.array([1.4])) == "1.4x"
+
+
+def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():
+    workload, cluster = work(16), catalogue_cluster("8xh100-sxm")
+    with_it = candidates(DENSE, workload, [8], cluster, read_stack("torchtitan")).layouts
+    without = candidates(DENSE, workload, [8], cluster, STACK).layouts
+    filled = with_it.has("schedule", "zero_bubble")
+    assert np.all(with_it.pp[filled] > 1) and np.all(with_it.virtual_stages[filled] == 1)
+    plain = (without.pp > 1) & without.has("schedule", "1f1b")
+    assert filled.sum() == plain.sum() > 0
+    assert not without.has("schedule", "zero_bubble").any()
+    assert np.array_equal(with_it.virtual_stages > 1, with_it.has("schedule", "interleaved"))
