@@ -1,8 +1,8 @@
 """Say whether a run fits, how long it takes and what it costs, before anything is started.
 
-``plan RECIPE`` is about this machine: it rests on what the doctor measured in the recipe's workspace, without that on
-facts and stated defaults. ``plan --model llama3-70b --tokens 15T --on 64x8xh100-sxm`` is about any cluster,
-``plan --compute 1e21`` about the best model for a budget. Exit code 1: it does not fit.
+plan RECIPE is about this machine: it rests on what the doctor measured in the recipe's workspace, without that on facts
+and stated defaults. plan --model llama3-70b --tokens 15T --on 64x8xh100-sxm is about any cluster, plan --compute 1e21
+about the best model for a budget. Exit code 1: it does not fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
     from trainwright.hardware.record import Machine
     from trainwright.spec.plan import Assumption, Plan, Rental
     from trainwright.spec.recipe import Recipe
-
-
-ABOUT_CLUSTERS = (
-    "tokens", "batch", "sequence", "precision", "optimizer", "states", "recompute", "method", "rank", "stack", "layout",
-    "scale_up", "scale_out", "rails", "cloud", "price_kind", "price", "explain", "sweep", "draw", "batch_size",
-    "context",
-)  # fmt: skip
-"""Arguments that a recipe on this machine has no use for."""
 
 
 def configure(parser: CommandParser) -> None:
@@ -69,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
         if wanted:
             found: int = importlib.import_module(module).run(args)
             return found
-    for name in ABOUT_CLUSTERS:
-        if getattr(args, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise RecipeError("this is about a cluster", where=option, fix="say which: --on 8xh100-sxm")
+    from trainwright.cli import plan_question as about
+
+    every = (*about.OF_TRAINING, *about.OF_CLUSTERS, *about.OF_PLANS, *about.OF_SERVING)
+    about.refuse(args, every, what="this is about a cluster", fix="say which: --on 8xh100-sxm")
     return _run_recipe(args)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan_question import question_of
-from trainwright.core.errors import RecipeError
+from trainwright.cli.plan_question import OF_SERVING, question_of, refuse
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -21,10 +20,7 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, and print the plan, an explanation, or a sweep."""
-    for name in ("batch_size", "context"):
-        if getattr(args, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise RecipeError("this is about serving", where=option, fix="add --inference, or say --batch, --sequence")
+    refuse(args, OF_SERVING, what="this is about serving", fix="add --inference, or say --batch, --sequence")
     question = question_of(args)
     if args.sweep is not None:
         from trainwright.cli.plan_sweep import run as run_sweep

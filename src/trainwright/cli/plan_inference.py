@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.output import Output
 from trainwright.cli.plan_cluster import amount, assumption_row, format_rate
-from trainwright.cli.plan_question import count, one_of
+from trainwright.cli.plan_question import OF_PLANS, OF_TRAINING, count, one_of, refuse
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.inference import estimate_inference
     from trainwright.spec.model import ModelSpec
 
+    refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
     if args.model is None or args.on is None:
         raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
     output, model = Output.of(args), read_model(args.model, where="--model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,6 +16,13 @@ from trainwright.core.units import parse_count
 if TYPE_CHECKING:
     from trainwright.planner.question import Question
 
+OF_TRAINING = (
+    "tokens", "batch", "sequence", "optimizer", "states", "moments", "fused_loss", "recompute", "method", "rank",
+)  # fmt: skip
+OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price")
+OF_PLANS = ("explain", "sweep", "draw")
+OF_SERVING = ("batch_size", "context")
+"""Arguments by what they are about."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -33,6 +41,8 @@ def add_question(parser: CommandParser) -> None:
     run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
     run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
     run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
+    run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
+    run.add_argument("--fused-loss", action="store_true", help="logits are made in chunks and never kept whole")
     run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
     run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
     run.add_argument("--rank", type=int, metavar="N", help="of adapters (default: 16)")
@@ -81,7 +91,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     }
     choices = {
         "precision": words.Precision, "optimizer": words.OptimizerName, "states": words.States,
-        "recompute": words.Recompute, "method": words.Method, "price_kind": PriceKind,
+        "moments": words.MomentDtype, "recompute": words.Recompute, "method": words.Method, "price_kind": PriceKind,
     }  # fmt: skip
     for name, literal in choices.items():
         value = getattr(args, name)
@@ -89,6 +99,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
             found[name] = one_of(value, get_args(literal), where=f"--{name.replace('_', '-')}")
     plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price")
     found |= {name: getattr(args, name) for name in plain if getattr(args, name) is not None}
+    if args.fused_loss:
+        found["fused_loss"] = True
     if args.layout is not None:
         found["layout"] = parse_layout(args.layout)
     if args.cloud is not None:
@@ -121,6 +133,18 @@ def _recipe_arguments(args: argparse.Namespace) -> dict[str, Any]:
     if section.precision != "auto":
         found["precision"] = section.precision
     return found
+
+
+def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:
+    """Refuse arguments that the answer asked for has no use for.
+
+    Raises:
+        RecipeError: names the first of them that was given.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value is not False:
+            raise RecipeError(what, where=f"--{name.replace('_', '-')}", fix=fix)
 
 
 def count(text: str, *, where: str) -> int:

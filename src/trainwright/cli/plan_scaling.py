@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan_question import count
+from trainwright.cli.plan_question import OF_PLANS, OF_SERVING, count, refuse
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_count, format_seconds, format_usd
 
@@ -46,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.scaling_laws import DEFAULT_LAW
 
     asked = [name for name in ("compute", "budget", "params") if getattr(args, name) is not None]
+    refuse(
+        args, (*OF_PLANS, *OF_SERVING, "inference"), what="a budget has no use for this", fix="plan the model itself"
+    )
     if len(asked) > 1:
         raise RecipeError("one budget at a time", seen=" and ".join(f"--{name}" for name in asked))
     if args.model is not None or args.inputs:

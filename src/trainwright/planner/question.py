@@ -24,7 +24,16 @@ from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, Method, OptimizerName, Precision, Recompute, States, Workload
+from trainwright.spec.workload import (
+    Adapter,
+    Method,
+    MomentDtype,
+    OptimizerName,
+    Precision,
+    Recompute,
+    States,
+    Workload,
+)
 
 DEFAULT_SEQUENCE_TOKENS = 8192
 TOKENS_PER_PARAMETER = 20
@@ -54,6 +63,7 @@ class Question:
     precision: Precision | None = None
     optimizer: OptimizerName = "adamw"
     states: States | None = None
+    moments: MomentDtype | None = None
     recompute: Recompute | None = None
     method: Method = "full"
     rank: int = 16
@@ -140,7 +150,8 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
     return Workload(
         sequence_tokens=sequence, batch_tokens=batch, steps=max(1, -(-tokens // batch)), precision=precision,
         optimizer=question.optimizer, recompute=question.recompute or "none",
-        states=question.states or software.states, adapter=adapter, fused_loss=question.fused_loss,
+        states=question.states or software.states, moments=question.moments, adapter=adapter,
+        fused_loss=question.fused_loss,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import did_you_mean
@@ -15,15 +15,21 @@ from trainwright.planner.choose import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.cluster_plan import plan_run
 from trainwright.planner.question import Question, resolve
 from trainwright.planner.scaling_laws import critical_batch_tokens
+from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval, Plan
+from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
 
 FIELDS: Mapping[str, str] = {
     "on": "on", "sequence": "sequence_tokens", "batch": "batch_tokens", "tokens": "tokens", "precision": "precision",
-    "optimizer": "optimizer", "states": "states", "stack": "stack", "method": "method", "rank": "rank",
-    "scale_up": "scale_up", "scale_out": "scale_out", "rails": "rails", "price_kind": "price_kind",
+    "optimizer": "optimizer", "states": "states", "moments": "moments", "stack": "stack", "method": "method",
+    "rank": "rank", "scale_up": "scale_up", "scale_out": "scale_out", "rails": "rails", "price_kind": "price_kind",
 }  # fmt: skip
 """What can be varied beside the cluster's size and the layout's parts, and the question's field that it is."""
 COUNTS = frozenset(("sequence", "batch", "tokens", "rank", "rails", "nodes"))
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "precision": get_args(Precision), "optimizer": get_args(OptimizerName), "states": get_args(States),
+    "moments": get_args(MomentDtype), "method": get_args(Method), "price_kind": get_args(PriceKind),
+}  # fmt: skip
 SIZES = ("nodes",)
 PAYS = 0.5
 """A device pays while it brings at least this share of what a device brought in the smallest cluster."""
@@ -140,6 +146,10 @@ def varied(question: Question, axis: str, value: str) -> Question:
         return replace(question, layout={**question.layout, **parse_layout(f"{axis}={value}", where="--sweep")})
     if axis == "nodes":
         return _with_nodes(question, _nodes(value))
+    if axis in CHOICES and value not in CHOICES[axis]:
+        known = list(CHOICES[axis])
+        raise RecipeError(f"unknown {axis.replace('_', ' ')}", where="--sweep", seen=repr(value),
+                          expected=f"one of {', '.join(known)}", fix=did_you_mean(value, known))  # fmt: skip
     changed: str | int = parse_count(value) if axis in COUNTS else value
     return replace(question, **{FIELDS[axis]: changed})  # type: ignore[arg-type]  # checked when it is resolved
 

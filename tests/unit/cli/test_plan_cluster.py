@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -54,6 +56,14 @@ def test_a_formula_is_printed_with_its_numbers(capsys):
     assert cli.main([*ASKED, "--explain", "time.products", "--json"]) == 0
     explained = json.loads(capsys.readouterr().out)["explanation"]
     assert explained["value"] > 0 and explained["terms"]
+
+
+def test_neither_torch_nor_pydantic_is_loaded():
+    code = (
+        "import sys; from trainwright.cli.main import main; code = main(sys.argv[1:])\n"
+        "sys.exit(9 if {'torch', 'pydantic', 'matplotlib'} & set(sys.modules) else code)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False).returncode == 0
 
 
 def test_a_plan_is_drawn(capsys, tmp_path):

@@ -34,6 +34,7 @@ def test_what_does_not_fit_says_so(capsys):
     ("arguments", "message"),
     [
         (["h100-sxm", "--batch-size", "0"], "--batch-size: must be at least 1"),
+        (["h100-sxm", "--tokens", "1T"], "--tokens: this is about training"),
         (["h100-sxm", "--context", "1"], "two tokens at least"),
         (["h100-sxm", "--context", "1M"], "exceed the model's"),
         (["h100-sxm", "--layout", "pp=2"], "serving is laid out by tp alone"),

@@ -44,6 +44,14 @@ def test_links_prices_and_layouts_are_taken(capsys):
     assert plan["estimate"]["usd"]["mid"] == pytest.approx(1.5 * hours)
 
 
+def test_the_optimizers_state_and_the_loss_can_be_made_smaller(capsys):
+    asked = ["--model", "llama3-8b", "--on", "8xh100-sxm", "--layout", "dp_shard=8,micro_batch=1,recompute=full"]
+    plain = planned(capsys, *asked)["estimate"]["memory"]
+    small = planned(capsys, *asked, "--moments", "int8", "--fused-loss")["estimate"]["memory"]
+    assert small["optimizer"] == pytest.approx(plain["optimizer"] / 4, rel=0.02)
+    assert small["logits"] < plain["logits"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

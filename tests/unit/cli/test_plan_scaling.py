@@ -52,6 +52,7 @@ def test_dollars_are_read_as_people_write_them(text):
         (["--compute", "1e21", "--params", "7B"], "one budget at a time"), (["--budget", "x"], "--budget: cannot read"),
         (["--budget", "$"], "--budget: cannot read"), (["--params", "0"], "--params: must be at least 1"),
         (["--compute", "1e21", "--model", "gpt2"], "a budget chooses the model"),
+        (["--compute", "1e21", "--sweep", "nodes=1"], "--sweep: a budget has no use for this"),
     ],
 )  # fmt: skip
 def test_bad_budgets_end_in_one_line(arguments, message, capsys):
