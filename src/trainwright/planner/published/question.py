@@ -94,7 +94,7 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     where = f"line {record.line}, column gpu"
     name, note = record.text("gpu"), record.text("interconnect_note")
     full = node_size(name, where=where)
-    if found := re.search(r"(\d+)-GPU nodes", note):
+    if found := re.search(r"([1-9]\d*)-GPU nodes", note):
         full = int(found[1])
     per_node = min(full, devices)
     nodes = -(-devices // per_node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from trainwright.spec.stack import MemoryKind
 GIB = float(1 << 30)
 REQUIRED = ("id", "framework", "arch", "n_layers", "hidden", "seq_len", "gpu", "n_gpus")
 """Columns without which a file is no table of runs."""
+LARGEST = 10**15
+"""No count in a table of runs comes near."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,15 +39,10 @@ class Record:
         """A column as a number; None where it is empty.
 
         Raises:
-            ValueError: it is no number.
+            ValueError: it is no number, below zero or without end.
         """
         text = self.text(name)
-        if not text:
-            return None
-        value = float(text)
-        if value < 0:
-            raise ValueError(f"{name} is {text}")
-        return value
+        return number(name, text) if text else None
 
     def whole(self, name: str, default: int | None = None) -> int:
         """A column as a positive whole number.
@@ -57,7 +55,7 @@ class Record:
             if default is None:
                 raise ValueError(f"{name} is empty")
             return default
-        if value < 1 or value != int(value):
+        if not 1 <= value <= LARGEST or value != int(value):
             raise ValueError(f"{name} is {self.text(name)}, expected a positive whole number")
         return int(value)
 
@@ -85,7 +83,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
         DataError: the file is missing, is not UTF-8, or lacks a required column.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines)
             names = reader.fieldnames or []
             missing = [name for name in required if name not in names]
@@ -115,7 +113,7 @@ def columns(path: Path) -> list[str]:
         DataError: the file is missing or is not UTF-8.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
             return next(csv.reader(lines), [])
     except OSError as error:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
@@ -147,11 +145,31 @@ def read_runs(path: Path) -> list[Record]:
             )  # fmt: skip
     return [
         Record(
-            line=number, values={name: str(value) for name, value in run.items() if value is not None},
-            notes=take_apart(str(run.get("notes", ""))),
+            line=place, values={name: _as_printed(value) for name, value in run.items() if value is not None},
+            notes=take_apart(str(run.get("notes") or "")),
         )
-        for number, run in enumerate(runs, start=1)
+        for place, run in enumerate(runs, start=1)
     ]  # fmt: skip
+
+
+def _as_printed(value: object) -> str:
+    """A JSON value as tables print it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def number(name: str, text: str) -> float:
+    """The number that a column, or a setting in the notes, says.
+
+    Raises:
+        ValueError: it is none, below zero or without end.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text}, expected a number") from None
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {text}, expected a finite number that is not below zero")
+    return value
 
 
 def take_apart(notes: str) -> dict[str, str]:

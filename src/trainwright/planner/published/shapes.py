@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from trainwright.planner.published.rows import Record
+from trainwright.planner.published.rows import LARGEST, Record, number
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
@@ -140,10 +140,20 @@ def _dense_layers(record: Record) -> int:
 
 
 def _note_number(record: Record, name: str) -> float | None:
+    """A setting in the notes as a number; None where it is not there, or is a word or a formula.
+
+    Raises:
+        ValueError: it is below zero, without end or beyond all counts.
+    """
+    text = record.notes.get(name, "")
     try:
-        return float(record.notes.get(name, ""))
+        float(text)
     except ValueError:
         return None
+    value = number(name, text)
+    if value > LARGEST:
+        raise ValueError(f"{name} is {text}, expected no more than {LARGEST:.0e}")
+    return value
 
 
 def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workload:
@@ -249,7 +259,7 @@ def axes_of(record: Record, stack: Stack) -> Axes:
     text = record.text("dp_shard_or_fsdp")
     if not text:
         return Axes("fsdp" if stack.zero_stage == 3 else f"zero{stack.zero_stage}", None)
-    found = re.fullmatch(r"(ddp|fsdp|fsdp_full|zero[0-3])(?::(\d+))?", text)
+    found = re.fullmatch(r"(ddp|fsdp|fsdp_full|zero[0-3])(?::([1-9]\d*))?", text)
     if found is None:
         raise ValueError(f"dp_shard_or_fsdp is {text}, expected a form such as ddp:8, zero1:4 or fsdp_full:16")
     return Axes(found[1], int(found[2]) if found[2] else None)
@@ -259,7 +269,7 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     """The layout, and the number of devices that it uses.
 
     Raises:
-        ValueError: a size is no positive whole number.
+        ValueError: a size is no positive whole number, or there are fewer devices than the layout needs.
     """
     tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
     axes = axes_of(record, stack)
@@ -268,7 +278,9 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     devices = record.whole("n_gpus", inner * (axes.ranks or max(1, usual // inner)))
     if record.notes.get("config", "").endswith(".yaml"):
         devices = 1  # LitGPT's recipes run on one device; the column counts the machine's
-    ranks = max(1, devices // inner)
+    if devices < inner:
+        raise ValueError(f"n_gpus is {devices}, fewer than tp x pp x cp = {inner}")
+    ranks = devices // inner
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
@@ -300,7 +312,7 @@ def _virtual_stages(record: Record, pp: int) -> int:
         return 1
     for name in ("vp", "interleave", "num-virtual-stages-per-pipeline-rank"):
         if value := _note_number(record, name):
-            return int(value)
+            return max(1, int(value))
     if each := _note_number(record, "num-layers-per-virtual-pipeline-stage"):
         return max(1, int(record.whole("n_layers") / pp / each))
     return 1
