@@ -13,13 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.core.errors import TrainwrightError
-from trainwright.hardware.efficiency import read_efficiency
 from trainwright.planner.calibration import Reference, correction
-from trainwright.planner.predict.exchange import exchange
-from trainwright.planner.predict.forecast import INTERVAL
+from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.memory import predict_memory
-from trainwright.planner.predict.step import combine, rates
-from trainwright.planner.predict.work import forward_work
 from trainwright.planner.published.question import Refused, Row
 
 
@@ -63,23 +59,25 @@ def judge(row: Row) -> Judged:
     Raises:
         RecipeError: the device has no rate for the row's precision, or no link that the layout needs.
     """
-    ask, layouts = row.request, row.request.layouts()
-    work = forward_work(ask.model, ask.workload, layouts, ask.cluster.device)
-    sent = exchange(ask.model, ask.workload, layouts, ask.cluster)
-    step = combine(work, sent, layouts, rates(ask.model, ask.workload, ask.cluster, ask.stack, read_efficiency()))
-    speed = ask.workload.batch_tokens / float(step.total_s[0]) / float(layouts.devices[0])
-    width = float(np.exp(INTERVAL * ask.stack.time.spread))
-    memory = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=row.measured.memory_stage)
-    worst = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
+    ask, layouts, stage = row.request, row.request.layouts(), row.measured.memory_stage
+    found = forecast(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
+    memory = worst = found.memory
+    if stage != "worst":
+        memory = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=stage)
+    tokens = ask.workload.batch_tokens / float(layouts.devices[0])
     kind = row.measured.memory_kind or ask.stack.memory.reports
     low, high = memory.interval(kind)
     fits = bool(worst.fits(ask.cluster.device)[0])
-    verdict = "uncertain" if worst.uncertain(ask.cluster.device)[0] else "fits" if fits else "does not fit"
     return Judged(
-        row=row, tokens_per_s=Range(low=speed / width, mid=speed, high=speed * width),
+        row=row,
+        tokens_per_s=Range(
+            low=tokens / float(found.high_s[0]),
+            mid=tokens / float(found.step_s[0]),
+            high=tokens / float(found.low_s[0]),
+        ),
         memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
-        verdict=verdict,
-    )  # fmt: skip
+        verdict="uncertain" if worst.uncertain(ask.cluster.device)[0] else "fits" if fits else "does not fit",
+    )
 
 
 def judge_all(rows: Iterable[Row]) -> tuple[list[Judged], list[Refused]]:
