@@ -17,11 +17,8 @@ from trainwright.planner.question import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
 from trainwright.planner.search.layouts import best_layouts, why_not
 from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Rejected
-from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
 AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages")
 WORDS: Mapping[str, tuple[str, ...]] = {
@@ -175,18 +172,6 @@ def _data_parallel(scenario: Scenario, wanted: Wanted) -> Layouts:
         raise RecipeError("this layout cannot run", where="--layout", seen=f"{work.batch_sequences} images a step",
                           expected=f"a multiple of {devices} devices and of the micro batch")  # fmt: skip
     return Layouts.of(plans, ["none"] * len(plans), work)
-
-
-def fastest_alone(model: ModelSpec, workload: Workload, machine: ClusterSpec, software: Stack) -> Forecast:
-    """The forecast [1] of the micro batch that is fastest on one device and fits; of one sequence where none does."""
-    plan = ParallelPlan(compile=software.memory.kernels == "compiled")
-    sizes = [each for each in divisors(workload.batch_sequences) if each <= LARGEST_MICRO_BATCH]
-    layouts = Layouts.of(
-        [replace(plan, micro_batch_sequences=each) for each in sizes], [workload.recompute] * len(sizes), workload
-    )
-    every = forecast(model, workload, layouts, machine, software)
-    place = int(np.argmin(np.where(every.fits, every.step_s, np.inf)))
-    return forecast(model, workload, layouts.take(np.asarray([place])), machine, software)
 
 
 def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:

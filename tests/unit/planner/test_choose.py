@@ -2,13 +2,11 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.nodes import cluster
-from trainwright.hardware.stacks import read_stack
-from trainwright.planner.choose import choose, fastest_alone, mesh, parse_layout
+from trainwright.planner.choose import choose, mesh, parse_layout
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.question import Question, resolve
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import ParallelPlan
 
 
 def chosen(layout: str, *, model="llama3-8b", on="4x8xh100-sxm", **options):
@@ -88,12 +86,3 @@ def test_words_for_layouts():
     plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
     assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"
     assert mesh(ParallelPlan(), "none") == "one device; micro batch 1"
-
-
-def test_alone_on_a_device_the_fastest_micro_batch_that_fits():
-    work = Workload(sequence_tokens=1024, batch_tokens=1 << 19, steps=1, precision="bf16", optimizer="adamw")
-    machine = cluster("a100-sxm-80gb")
-    found = fastest_alone(catalogue_model("gpt2"), work, machine, read_stack("trainwright"))
-    assert bool(found.fits[0])
-    one = Layouts.of([ParallelPlan(compile=bool(found.layouts.compile[0]))], ["none"], work)
-    assert found.step_s[0] <= forecast(catalogue_model("gpt2"), work, one, machine, read_stack("trainwright")).step_s[0]

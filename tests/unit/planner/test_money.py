@@ -4,8 +4,14 @@ import pytest
 
 from fixtures.planned_models import LLAMA
 from trainwright.hardware.catalogue import device as catalogue
+from trainwright.hardware.models import model
+from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import checked, price_list
-from trainwright.planner.money import rental
+from trainwright.hardware.stacks import stack
+from trainwright.planner.money import fastest_alone, rental
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
+from trainwright.spec.workload import ParallelPlan, Workload
 
 
 def test_cost_is_time_times_the_cheapest_checked_price(workload):
@@ -40,3 +46,13 @@ def test_a_device_without_published_rates_is_not_guessed(workload):
     found = rental(LLAMA, workload, catalogue("gaudi"), price_list())
     assert not found.fits
     assert "no bf16 rate" in found.reason
+
+
+def test_alone_on_a_device_the_fastest_micro_batch_that_fits():
+    gpt2 = model("gpt2")
+    work = Workload(sequence_tokens=1024, batch_tokens=1 << 19, steps=1, precision="bf16", optimizer="adamw")
+    machine = cluster("a100-sxm-80gb")
+    found = fastest_alone(gpt2, work, machine, stack("trainwright"))
+    assert bool(found.fits[0])
+    one = Layouts.of([ParallelPlan(compile=bool(found.layouts.compile[0]))], ["none"], work)
+    assert found.step_s[0] <= forecast(gpt2, work, one, machine, stack("trainwright")).step_s[0]
