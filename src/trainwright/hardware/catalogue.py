@@ -29,11 +29,21 @@ def device_names() -> tuple[str, ...]:
 
 
 def find_device(name: str) -> DeviceSpec | None:
-    """The device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None."""
+    """The device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None.
+
+    A size that follows the name is understood where it is the device's own: ``RTX-4090-24GB``, ``H200 (141 GB)``.
+    """
     slug = normalised(name)
-    if slug in device_names():
-        return _read(slug)
-    canonical = _aliases().get(slug)
+    found = _named(slug)
+    sized = re.fullmatch(r"(.+?)-(\d+)-?gb", slug)
+    if found is None and sized is not None:
+        bare = _named(sized[1])
+        return bare if bare is not None and round(bare.memory_bytes / 1e9) == int(sized[2]) else None
+    return found
+
+
+def _named(slug: str) -> DeviceSpec | None:
+    canonical = slug if slug in device_names() else _aliases().get(slug)
     return None if canonical is None else _read(canonical)
 
 
