@@ -70,14 +70,13 @@ def run(args: argparse.Namespace) -> int:
 def _run_recipe(args: argparse.Namespace) -> int:
     """The recipe on this machine."""
     # The planner brings pydantic, which --help must not wait for.
-    from trainwright.core.records import to_json
     from trainwright.core.registry import load
 
     output = Output.of(args)
     recipe = load_recipe(args).value
     machine = _machine(recipe, workspace_of(args, name=recipe.name))
     plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine)
-    output.result({"plan": to_json(plan)}, lambda: show(plan, output))
+    output.result({"plan": plan}, lambda: show(plan, output))
     if machine.probes is None:
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
