@@ -28,9 +28,11 @@ BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
 PRECISIONS: dict[str, Precision] = {
-    "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "nvfp4": "nvfp4", "fp32": "fp32", "tf32": "tf32",
-    "fp32/tf32": "tf32", "bnb.nf4": "bf16", "bnb.nf4-dq": "bf16",
+    "nvfp4": "nvfp4", "fp4": "nvfp4", "fp8": "fp8", "nf4": "bf16", "int4": "bf16", "int8": "bf16", "bf16": "bf16",
+    "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16", "half": "fp16", "tf32": "tf32", "fp32": "fp32",
+    "float32": "fp32",
 }  # fmt: skip
+"""Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
 OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
 TARGETS = {
     "q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "output", "c_attn": "query",
@@ -173,7 +175,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     return Workload(
         sequence_tokens=sequence, batch_tokens=sequence * batch, steps=1, precision=precision_of(record, stack),
         optimizer=optimizer_of(record),
-        recompute="full" if recompute == "full" else "selective" if recompute == "selective" else "none",
+        recompute=recompute_of(recompute),
         states=states, moments=_moments(record), adapter=adapter,
         fused_attention=is_fused(record, stack),
         fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
@@ -196,6 +198,13 @@ def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> 
     return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
 
 
+def recompute_of(text: str) -> Recompute:
+    """What the column says is recomputed: everything, nothing, or in whatever other words a part."""
+    if text.lower() in ("full", "yes", "true", "uniform", "all"):
+        return "full"
+    return "none" if text.lower() in ("none", "no", "false", "off") else "selective"
+
+
 def optimizer_of(record: Record) -> OptimizerName:
     """The optimizer; AdamW where the row does not say."""
     text = record.text("optimizer").lower()
@@ -208,10 +217,11 @@ def precision_of(record: Record, stack: Stack) -> Precision:
     Raises:
         ValueError: a dtype that is not known.
     """
-    text = record.text("dtype") or stack.precision
-    if text not in PRECISIONS:
+    text = record.text("dtype").lower() or stack.precision
+    found = next((precision for word, precision in PRECISIONS.items() if word in text), None)
+    if found is None:
         raise ValueError(f"dtype is {text}, expected one of {', '.join(PRECISIONS)}")
-    return PRECISIONS[text]
+    return found
 
 
 def states_of(record: Record, stack: Stack) -> States:
@@ -259,10 +269,11 @@ def axes_of(record: Record, stack: Stack) -> Axes:
     text = record.text("dp_shard_or_fsdp")
     if not text:
         return Axes("fsdp" if stack.zero_stage == 3 else f"zero{stack.zero_stage}", None)
-    found = re.fullmatch(r"(ddp|fsdp|fsdp_full|zero[0-3])(?::([1-9]\d*))?", text)
+    found = re.fullmatch(r"(none|d?dp|h?fsdp|hsdp|zero-?[0-3])[a-z_-]*(?::([1-9]\d*)\D?.*)?", text.lower())
     if found is None:
         raise ValueError(f"dp_shard_or_fsdp is {text}, expected a form such as ddp:8, zero1:4 or fsdp_full:16")
-    return Axes(found[1], int(found[2]) if found[2] else None)
+    kind = found[1].replace("-", "")
+    return Axes("ddp" if kind in ("none", "dp") else kind, int(found[2]) if found[2] else None)
 
 
 def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
