@@ -19,6 +19,7 @@ from trainwright.spec.workload import (
     OptimizerName,
     ParallelPlan,
     Precision,
+    Recompute,
     States,
     Workload,
 )

@@ -14,6 +14,7 @@ from trainwright.planner.published.shapes import (
     optimizer_of,
     parallel_of,
     precision_of,
+    recompute_of,
     states_of,
     vocabulary,
     workload_of,
@@ -130,16 +131,31 @@ def test_optimizers(text, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [("bf16", "bf16"), ("fp32/tf32", "tf32"), ("bnb.nf4-dq", "bf16"), ("", "bf16")]
+    ("text", "name"),
+    [
+        ("bf16", "bf16"),
+        ("fp32/tf32", "tf32"),
+        ("bnb.nf4-dq", "bf16"),
+        ("", "bf16"),
+        ("MXFP8", "fp8"),
+        ("bfloat16", "bf16"),
+    ],
 )
 def test_precisions(text, name):
     assert precision_of(record(dtype=text), TITAN) == name
 
 
 def test_an_unknown_dtype_is_refused():
-    with pytest.raises(ValueError, match="dtype is fp6, expected one of bf16"):
+    with pytest.raises(ValueError, match="dtype is fp6, expected one of nvfp4"):
         precision_of(record(dtype="fp6"), TITAN)
     assert precision_of(record(dtype=""), MEGATRON) == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("full", "full"), ("yes", "full"), ("none", "none"), ("no", "none"), ("op", "selective")]
+)
+def test_recomputation(text, name):
+    assert recompute_of(text) == name
 
 
 def test_states_follow_the_settings_of_a_run():
@@ -165,7 +181,7 @@ def test_adapters_are_what_the_task_says():
     [
         ("ddp:8", (8, 1, 0)), ("zero1:8", (1, 8, 1)), ("zero2:4", (2, 4, 2)), ("zero3:8", (1, 8, 3)),
         ("fsdp_full:8", (1, 8, 3)), ("fsdp:2", (4, 2, 3)), ("zero0:1", (8, 1, 0)), ("", (1, 8, 3)),
-        ("zero1", (1, 8, 1)),
+        ("zero1", (1, 8, 1)), ("hsdp:4x2", (2, 4, 3)), ("FSDP", (1, 8, 3)), ("none", (8, 1, 0)),
     ],
 )  # fmt: skip
 def test_the_data_parallel_column(column, expected):
@@ -173,7 +189,7 @@ def test_the_data_parallel_column(column, expected):
     assert (plan.dp_replicate, plan.dp_shard, plan.zero_stage) == expected
 
 
-@pytest.mark.parametrize("column", ["fsdp_full:0", "zero4:8", "8", "ddp:x", "hsdp:8"])
+@pytest.mark.parametrize("column", ["fsdp_full:0", "zero4:8", "8", "ddp:x", "pipedream:8"])
 def test_other_forms_of_it_are_refused(column):
     with pytest.raises(ValueError, match=f"dp_shard_or_fsdp is {column}, expected a form such as ddp:8"):
         axes_of(record(dp_shard_or_fsdp=column), TITAN)
