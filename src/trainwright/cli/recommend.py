@@ -7,6 +7,7 @@ least time times dollars. Exit code 1: nothing meets them; what comes closest is
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,19 +39,26 @@ ROWS = 10
 UNPRICED_ROWS = 5
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
-ANY_DEVICE = "h100-sxm"
-"""What defaults of a run are resolved on where the user has nothing: they do not depend on it but by its precision."""
+PASSED_ON = ("model", "tokens", "batch", "sequence", "precision", "optimizer", "states", "method", "stack")
+"""Options that mean what they mean to ``plan``."""
+ANY_CLUSTER = "32x8xh100-sxm"
+"""What defaults of a run are resolved on where the user has nothing: precision, and images of a batch."""
 
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     from trainwright.spec.device import PriceKind
-    from trainwright.spec.workload import Method, OptimizerName, Precision
 
-    parser.add_argument(
-        "--model", required=True, metavar="MODEL", help="a name, a config.json, or layers=...,width=..."
-    )
-    parser.add_argument("--tokens", metavar="N", help="tokens to train on, for example 15T")
+    run = parser.add_argument_group("the run")
+    run.add_argument("--model", required=True, metavar="MODEL", help="a name, a config.json, a recipe, or layers=...")
+    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
+    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
+    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M; rounded to what divides over many ranks")
+    run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
+    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
+    run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
+    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
+    run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     parser.add_argument("--budget", metavar="USD", help="dollars that the run may cost, for example 50k$")
     parser.add_argument("--deadline", metavar="TIME", help="how long it may take, for example 14d")
     parser.add_argument("--have", metavar="CLUSTER", help="what is there already: 4x8xa100-80gb, or 8xa100-80gb+8xh100")
@@ -60,12 +68,6 @@ def configure(parser: CommandParser) -> None:
     kinds = ",".join(get_args(PriceKind))
     parser.add_argument("--price-kinds", metavar="KINDS", default=kinds, help=f"only these (default: {kinds})")
     parser.add_argument("--most-devices", metavar="N", default="16384", help="the largest cluster (default: 16384)")
-    parser.add_argument("--stack", metavar="NAME", default="default", help="the training software")
-    parser.add_argument("--sequence", metavar="N", help="tokens of a sequence")
-    parser.add_argument("--batch", metavar="N", help="tokens of a batch; rounded to what divides over many ranks")
-    parser.add_argument("--precision", choices=get_args(Precision), help="what products are computed in")
-    parser.add_argument("--optimizer", choices=get_args(OptimizerName), default="adamw", help="the optimizer")
-    parser.add_argument("--method", choices=get_args(Method), default="full", help="train all weights, or adapters")
     parser.add_argument("--draw", metavar="FILE", type=Path, help="time against dollars as FILE.svg or FILE.png")
 
 
@@ -81,19 +83,14 @@ def run(args: argparse.Namespace) -> int:
     goals = Goals(budget_usd=_read(args.budget, parse_usd, "--budget"),
                   deadline_s=_read(args.deadline, parse_seconds, "--deadline"))  # fmt: skip
     found = recommend(
-        scenario.transformer, scenario.workload, scenario.stack, devices=_names(args.devices),
+        scenario.model, scenario.workload, scenario.stack, devices=_names(args.devices),
         clouds=_names(args.cloud), have=pool,
         have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
         price_kinds=_kinds(args.price_kinds), most_devices=_read(args.most_devices, parse_count, "--most-devices") or 1,
     )  # fmt: skip
-    judged = judge(scenario.transformer, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
+    judged = judge(scenario.model, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
     tight = _tight(args, pool, found)
-    mended = {
-        f"{each.nodes}x{each.node.devices}x{each.device.name}": changes(
-            scenario.transformer, scenario.workload, each, scenario.stack
-        )
-        for each in tight
-    }
+    mended = {_name(each): changes(scenario.model, scenario.workload, each, scenario.stack) for each in tight}
     payload = {
         "workload": scenario.workload, "goals": goals, "options": found.options, "front": found.front,
         "closest": found.closest, "refused": found.refused, "pool": judged, "changes": mended,
@@ -103,6 +100,11 @@ def run(args: argparse.Namespace) -> int:
     if args.draw is not None:
         _draw(args, output, found)
     return 0 if found.options else 1
+
+
+def _name(machines: ClusterSpec) -> str:
+    """As ``--on`` takes it."""
+    return f"{machines.nodes}x{machines.node.devices}x{machines.device.name}"
 
 
 def _read(text: str | None, parse: Callable[[str], T], where: str) -> T | None:
@@ -140,31 +142,35 @@ def _pool(args: argparse.Namespace) -> tuple[ClusterSpec, ...]:
 
 
 def _scenario(args: argparse.Namespace, pool: Sequence[ClusterSpec]) -> Scenario:
-    """The run, its defaults chosen as ``plan`` chooses them, and a batch that divides over many ranks."""
-    from trainwright.hardware.models import read_model
-    from trainwright.planner.question import Question, resolve
+    """The run, read and completed as ``plan`` does it, with a batch that divides over many ranks."""
+    from trainwright.cli.arguments import add_recipe
+    from trainwright.cli.plan_question import add_question, question_of
+    from trainwright.planner.question import resolve
     from trainwright.planner.search.recommend import divisible
-    from trainwright.spec.model import ModelSpec
+    from trainwright.spec.plan import Assumption
 
-    model = read_model(args.model, where="--model")
-    if not isinstance(model, ModelSpec):
-        raise RecipeError(
-            "layouts are searched for transformers", where="--model", seen=repr(args.model),
-            expected="a decoder, an encoder or a vision transformer", fix="use trainwright plan --on for a ConvNet",
-        )  # fmt: skip
-    scenario = resolve(
-        Question(
-            model=model, model_name=args.model, on=pool[0].device.name if pool else ANY_DEVICE, stack=args.stack,
-            tokens=_read(args.tokens, parse_count, "--tokens"),
-            batch_tokens=_read(args.batch, parse_count, "--batch"),
-            sequence_tokens=_read(args.sequence, parse_count, "--sequence"), precision=args.precision,
-            optimizer=args.optimizer, method=args.method,
-        )
-    )  # fmt: skip
+    parser = CommandParser(prog="trainwright recommend")
+    add_recipe(parser)
+    add_question(parser)
+    words = ["--on", _name(pool[0]) if pool else ANY_CLUSTER]
+    for name in PASSED_ON:
+        if getattr(args, name) is not None:
+            words += [f"--{name}", getattr(args, name)]
+    scenario = resolve(question_of(parser.parse_args(words)))
     workload = scenario.workload
-    batch = divisible(workload.batch_sequences) * workload.sequence_tokens
+    sequences = divisible(workload.batch_sequences, unit=math.lcm(*(each.devices for each in pool)))
+    if sequences == workload.batch_sequences:
+        return scenario
+    batch = sequences * workload.sequence_tokens
+    said = Assumption(
+        name="batch", value=float(batch), unit="tokens", origin="given",
+        source=f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide",
+    )  # fmt: skip
     steps = max(1, -(-workload.total_tokens // batch))
-    return replace(scenario, workload=replace(workload, batch_tokens=batch, steps=steps))
+    return replace(
+        scenario, workload=replace(workload, batch_tokens=batch, steps=steps),
+        assumptions=(*(each for each in scenario.assumptions if each.name != "batch"), said),
+    )  # fmt: skip
 
 
 def _tight(args: argparse.Namespace, pool: Sequence[ClusterSpec], found: Recommendation) -> list[ClusterSpec]:
@@ -192,9 +198,11 @@ def _show(
 ) -> None:  # fmt: skip
     work = scenario.workload
     output.heading(_verdict(found))
+    images = work.sequence_tokens == 1
+    unit, each = ("images", "images") if images else ("tokens", f"sequences of {work.sequence_tokens:,}")
     output.line(
-        f"{args.model}: {format_count(work.total_tokens)} tokens in {work.steps:,} steps of {work.batch_sequences:,} "
-        f"sequences of {work.sequence_tokens:,}; {work.precision}, {work.optimizer}, {scenario.stack.title}"
+        f"{args.model}: {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of {work.batch_sequences:,} "
+        f"{each}; {work.precision}, {work.optimizer}, {scenario.stack.title}"
     )
     columns = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
     priced = [option for option in found.distinct(len(found.options) or ROWS) if option.usd is not None][:ROWS]
@@ -317,11 +325,8 @@ def _assumptions(scenario: Scenario) -> list[Assumption]:
     from trainwright.planner.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
     from trainwright.spec.plan import Assumption
 
-    named = {"sequence", "tokens", "batch", "adapters", "tokens of an image", "software"}
+    named = {"sequence", "tokens", "batch", "adapters", "tokens of an image", "images", "software"}
     said = [each for each in scenario.assumptions if each.name in named]
-    said = [
-        replace(each, value=float(scenario.workload.batch_tokens)) if each.name == "batch" else each for each in said
-    ]
     lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]
     lives.append(f"others {SPOT_OTHER_MTBF_S / HOUR_S:,.0f} h")
     return [

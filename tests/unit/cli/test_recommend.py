@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from trainwright.cli.main import main
 
+QUICKSTART = Path(__file__).parents[3] / "recipes" / "quickstart.yaml"
 SMALL = ["recommend", "--model", "llama3-8b", "--tokens", "20B"]
 
 
@@ -62,7 +64,7 @@ def test_what_does_not_fit_is_told_what_would(capsys):
     out = printed(capsys, "--have", "2xa100-sxm-40gb", "--devices", "l4", "--most-devices", "1", code=1)
     assert out.startswith("it fits on none of these devices")
     assert "what would make it fit on 1x2xa100-sxm-40gb" in out
-    assert "offload the optimizer's state" in out
+    assert "offload weights, gradients and the optimizer's state" in out
     assert "LoRA (adapters alone are trained)" in out
 
 
@@ -99,6 +101,25 @@ def test_one_line_for_what_is_wrong(capsys, arguments, line):
     assert line in capsys.readouterr().err
 
 
-def test_a_model_must_be_a_transformer(capsys):
-    assert main(["recommend", "--model", "resnet-50"]) == 2
-    assert "--model" in capsys.readouterr().err
+def test_a_convolutional_network_is_laid_out_by_data_parallelism(capsys):
+    assert main(["recommend", "--model", "resnet-50", "--devices", "h100-sxm", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {option["devices"] for option in found["options"]} >= {8, 16, 32}
+    for option in found["options"]:
+        plan = option["parallel"]
+        assert plan["tp"] == plan["pp"] == plan["cp"] == plan["ep"] == 1
+        assert plan["dp_shard"] * plan["dp_replicate"] == option["devices"]
+
+
+def test_a_recipe_names_its_model_and_run(capsys):
+    assert main(["recommend", "--model", str(QUICKSTART), "--devices", "h100-sxm", "--json"]) == 0
+    workload = json.loads(capsys.readouterr().out)["workload"]
+    assert (workload["sequence_tokens"], workload["batch_tokens"], workload["optimizer"]) == (256, 2048, "muon")
+
+
+def test_a_batch_suits_what_one_has(capsys):
+    # Of 488 sequences, 24 devices can share 480.
+    found = json.loads(printed(capsys, "--have", "3x8xa100-80gb", "--devices", "l4", "--batch", "4M", "--json"))
+    assert found["workload"]["batch_tokens"] == 24 * 20 * 8192
+    own = [option for option in found["options"] if option["provider"] == "own"]
+    assert max(option["devices"] for option in own) == 24

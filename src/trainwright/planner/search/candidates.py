@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trainwright.planner.predict.collectives import Fabric
 from trainwright.planner.predict.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -28,6 +29,8 @@ VIRTUAL_STAGES = (1, 2, 4)
 """Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
 
 Mask = NDArray[np.bool_]
+Network = ModelSpec | ConvNetSpec
+"""Convolutional networks are laid out by data parallelism alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,17 +62,21 @@ def divisors(number: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def stage_counts(model: ModelSpec) -> tuple[int, ...]:
+def stage_counts(model: Network) -> tuple[int, ...]:
     """Into how many pipeline stages the blocks can be cut: evenly, or evenly when embedding and head count as one each.
 
     The latter is how Llama 3 405B puts 126 layers on 16 ranks (arXiv 2407.21783, section 3.3.2).
     """
+    if isinstance(model, ConvNetSpec):
+        return (1,)
     ends = (each for each in divisors(model.layers + 2) if each <= model.layers and each > 1)
     return tuple(sorted({*divisors(model.layers), *ends}))
 
 
-def tensor_counts(model: ModelSpec) -> tuple[int, ...]:
+def tensor_counts(model: Network) -> tuple[int, ...]:
     """Over how many ranks heads can be divided; more ranks than key heads keep copies of them."""
+    if isinstance(model, ConvNetSpec):
+        return (1,)
     kv = model.kv_heads
     return tuple(each for each in divisors(model.heads) if kv % each == 0 or each % kv == 0)
 
@@ -111,7 +118,7 @@ class _Table:
 
 
 def candidates(
-    model: ModelSpec,
+    model: Network,
     workload: Workload,
     devices: Sequence[int],
     cluster: ClusterSpec,
@@ -131,13 +138,15 @@ def candidates(
     _sharding(table, model, cluster)
     _micro_batches(table, model, workload)
     _schedules(table, stack)
-    choices = [RECOMPUTES.index(each) for each in _recomputes(table, workload)]
+    choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
     table.cross("recompute", choices)
     return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
 
 
-def _recomputes(table: _Table, workload: Workload) -> tuple[Recompute, ...]:
+def _recomputes(table: _Table, model: Network, workload: Workload) -> tuple[Recompute, ...]:
     """Least first. Selective recomputation spares attention's scores alone (Korthikanti et al., 2022)."""
+    if isinstance(model, ConvNetSpec):
+        return ("none",)
     if not workload.fused_attention:
         return RECOMPUTES
     reason = "selective recomputation spares attention's scores, which fused attention never writes"
@@ -146,7 +155,7 @@ def _recomputes(table: _Table, workload: Workload) -> tuple[Recompute, ...]:
     return tuple(each for each in RECOMPUTES if each != "selective")
 
 
-def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> None:
+def _meshes(table: _Table, model: Network, workload: Workload, cluster: ClusterSpec) -> None:
     """Columns tp, pp, cp and data (ranks that see different sequences)."""
     domain, batch = float(Fabric.of(cluster).domain), workload.batch_sequences
     table.cross("tp", tensor_counts(model))
@@ -181,7 +190,7 @@ def _meshes(table: _Table, model: ModelSpec, workload: Workload, cluster: Cluste
     )  # fmt: skip
 
 
-def _sharding(table: _Table, model: ModelSpec, cluster: ClusterSpec) -> None:
+def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     """Columns dp_shard, dp_replicate, zero_stage and ep.
 
     Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all. Of ZeRO's stages 1 and 2 it is the
@@ -201,11 +210,12 @@ def _sharding(table: _Table, model: ModelSpec, cluster: ClusterSpec) -> None:
     table.cross("zero_stage", (0, 1, 2, 3))
     stage, lower = table["zero_stage"], np.where(table["pp"] > 1, 1, 2)
     table.keep(np.where(table["dp_shard"] == 1, stage == 0, (stage == 3) | (stage == lower)))
-    table.cross("ep", (1,) if model.experts is None else divisors(model.experts.count))
+    experts = model.experts if isinstance(model, ModelSpec) else None
+    table.cross("ep", (1,) if experts is None else divisors(experts.count))
     table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)
 
 
-def _micro_batches(table: _Table, model: ModelSpec, workload: Workload) -> None:
+def _micro_batches(table: _Table, model: Network, workload: Workload) -> None:
     """Columns micro_batch and virtual_stages."""
     per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
     table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))

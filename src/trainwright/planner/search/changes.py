@@ -15,7 +15,7 @@ from trainwright.hardware.nodes import cluster as named_cluster
 from trainwright.hardware.nodes import node_size
 from trainwright.planner.parameters import adaptable
 from trainwright.planner.predict.forecast import forecast
-from trainwright.planner.search.candidates import candidates
+from trainwright.planner.search.candidates import Network, candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked, step_seconds
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
@@ -54,7 +54,7 @@ class _Variant:
 
 
 def changes(
-    model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack, *, most_devices: int = 16_384
+    model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack, *, most_devices: int = 16_384
 ) -> tuple[Change, ...]:
     """The changes after which ``workload`` fits on ``cluster``, least slowdown first; pairs where no single one does.
 
@@ -76,7 +76,7 @@ def changes(
 
 
 def _those_that_fit(
-    variants: Iterable[_Variant], model: ModelSpec, cluster: ClusterSpec, stack: Stack, unit: float
+    variants: Iterable[_Variant], model: Network, cluster: ClusterSpec, stack: Stack, unit: float
 ) -> list[Change]:
     """Longest sequences come first; shorter ones are not tried once some fit."""
     found, shortened = [], set()
@@ -91,7 +91,7 @@ def _those_that_fit(
     return found
 
 
-def _unchanged_s_per_token(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> float:
+def _unchanged_s_per_token(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> float:
     """Device-seconds for a token of the fastest layout, whatever memory it takes; NaN where nothing divides."""
     every = candidates(model, workload, [cluster.devices], cluster, stack, wasteful=True).layouts
     if not len(every):
@@ -100,8 +100,12 @@ def _unchanged_s_per_token(model: ModelSpec, workload: Workload, cluster: Cluste
     return seconds * cluster.devices / workload.batch_tokens
 
 
-def _singles(workload: Workload, cluster: ClusterSpec, model: ModelSpec) -> Iterator[_Variant]:
+def _singles(workload: Workload, cluster: ClusterSpec, model: Network) -> Iterator[_Variant]:
     """Every change by itself, on the same devices."""
+    if not isinstance(model, ModelSpec):
+        if workload.states != "pure":
+            yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
+        return
     if cluster.node.bus is not None:
         yield _Variant(name="offload the optimizer's state", workload=workload, offload="optimizer")
         yield _Variant(name="offload weights, gradients and the optimizer's state", workload=workload, offload="all")
@@ -146,9 +150,9 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
         yield cluster
 
 
-def _tried(variant: _Variant, model: ModelSpec, cluster: ClusterSpec, stack: Stack, unit: float) -> Change | None:
+def _tried(variant: _Variant, model: Network, cluster: ClusterSpec, stack: Stack, unit: float) -> Change | None:
     """The change, if the run fits with it, the host's memory included."""
-    if variant.workload.problems(model):
+    if isinstance(model, ModelSpec) and variant.workload.problems(model):
         return None
     found = compare(
         model, variant.workload, [cluster.devices], cluster, stack, offload=variant.offload

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.efficiency import read_efficiency
 from trainwright.planner.predict.collectives import Fabric
+from trainwright.planner.predict.convnet import convnet_exchange, convnet_memory, convnet_work
 from trainwright.planner.predict.exchange import exchange
 from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
@@ -19,9 +20,9 @@ from trainwright.planner.predict.offload import offload_s
 from trainwright.planner.predict.states import case_of, kept
 from trainwright.planner.predict.step import combine, rates
 from trainwright.planner.predict.work import forward_work, peak_flops_per_s
-from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
+from trainwright.planner.search.candidates import Candidates, Network, Pruned, candidates, parallel_plan, spread
+from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec, DeviceSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
@@ -84,7 +85,7 @@ class Compared:
 
 
 def compare(
-    model: ModelSpec,
+    model: Network,
     workload: Workload,
     devices: Sequence[int],
     cluster: ClusterSpec,
@@ -116,17 +117,17 @@ def compare(
 
 
 def _compared(
-    model: ModelSpec, workload: Workload, devices: Sequence[int], cluster: ClusterSpec, stack: Stack, *,
+    model: Network, workload: Workload, devices: Sequence[int], cluster: ClusterSpec, stack: Stack, *,
     offload: Offload, wasteful: bool = False, memo: Memo | None = None,
 ) -> Compared:  # fmt: skip
     # What layouts there are, and what each needs, follows from these alone.
-    key = (float(Fabric.of(cluster).domain), cluster.node.devices, library_bytes(model, cluster.device), *devices)
+    key = (float(Fabric.of(cluster).domain), cluster.node.devices, workspace_bytes(model, cluster.device), *devices)
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()
         left = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=wasteful)
         states = states_bytes(model, workload, left.layouts, stack)
-        memo[key] = (left, states, predict_memory(model, workload, left.layouts, cluster, stack))
+        memo[key] = (left, states, memory_table(model, workload, left.layouts, cluster, stack))
     left, states, memory = memo[key]
     usable, fits = usable_bytes(cluster.device), memory.fits(cluster.device)
     step_s = np.full(len(fits), np.inf)
@@ -145,11 +146,27 @@ def _compared(
     )  # fmt: skip
 
 
-def states_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, stack: Stack) -> Numbers:
+def states_bytes(model: Network, workload: Workload, layouts: Layouts, stack: Stack) -> Numbers:
     """Bytes [L] that an update needs at once, without a single activation."""
+    if isinstance(model, ConvNetSpec):
+        # Small beside its activations.
+        return np.zeros(len(layouts))
     found = kept(case_of(model, workload, layouts, stack.memory))
     together = found.weights + found.gradients + found.optimizer + found.update
     return np.asarray((1 + NEEDED_SLACK) * np.max(together, axis=0))
+
+
+def memory_table(
+    model: Network, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack
+) -> MemoryTable:
+    """Peak memory of transformers and of convolutional networks."""
+    predict = convnet_memory if isinstance(model, ConvNetSpec) else predict_memory
+    return predict(model, workload, layouts, cluster, stack)  # type: ignore[arg-type]  # chosen by the model's type
+
+
+def workspace_bytes(model: Network, device: DeviceSpec) -> float:
+    """All that memory depends on in the device."""
+    return 0.0 if isinstance(model, ConvNetSpec) else library_bytes(model, device)
 
 
 def too_large(rule: str, low: float, high: float) -> str:
@@ -172,15 +189,19 @@ def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
     return np.ravel(before > 0)
 
 
-def step_seconds(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack) -> Numbers:
+def step_seconds(model: Network, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack) -> Numbers:
     """Seconds [L] of a step: ``forecast`` without memory."""
+    rate = rates(model, workload, cluster, stack, read_efficiency())
+    if isinstance(model, ConvNetSpec):
+        sent = convnet_exchange(model, workload, layouts, cluster)
+        return combine(convnet_work(model, workload, layouts, cluster.device), sent, layouts, rate).total_s
     work, sent = forward_work(model, workload, layouts, cluster.device), exchange(model, workload, layouts, cluster)
-    step_s = combine(work, sent, layouts, rates(model, workload, cluster, stack, read_efficiency())).total_s
+    step_s = combine(work, sent, layouts, rate).total_s
     return step_s + offload_s(model, workload, layouts, cluster, stack, step_s=step_s)
 
 
 def best_layouts(
-    model: ModelSpec,
+    model: Network,
     workload: Workload,
     cluster: ClusterSpec,
     stack: Stack,
@@ -221,7 +242,7 @@ def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
 
 
 def why_not(
-    model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack, *, offload: Offload = "none"
+    model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack, *, offload: Offload = "none"
 ) -> tuple[Pruned, ...]:
     """The classes of layouts on ``cluster`` that were left out, each with its reason and how many they are.
 

@@ -16,6 +16,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_seconds
 from trainwright.planner.parameters import adapter_parameters, total_parameters
 from trainwright.planner.predict.collectives import OUT_EFFICIENCY
+from trainwright.planner.search.candidates import Network
 from trainwright.planner.search.layouts import Ranked, best_layouts
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
@@ -67,7 +68,7 @@ class Pool:
     verdict: str
 
 
-def judge(model: ModelSpec, workload: Workload, pool: Sequence[ClusterSpec], stack: Stack) -> Pool:
+def judge(model: Network, workload: Workload, pool: Sequence[ClusterSpec], stack: Stack) -> Pool:
     """Whether to use both clusters of ``pool`` together.
 
     Raises:
@@ -83,20 +84,18 @@ def judge(model: ModelSpec, workload: Workload, pool: Sequence[ClusterSpec], sta
     return Pool(ways=found, verdict=_verdict(found))
 
 
-def _alone(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Way | None:
+def _alone(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Way | None:
     best = _fastest(model, workload, cluster, stack)
     return None if best is None else Way(kind="alone", sides=(Side(cluster=cluster, share=1.0, best=best),),
                                          step_s=best.step_s)  # fmt: skip
 
 
-def _fastest(model: ModelSpec, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Ranked | None:
+def _fastest(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Ranked | None:
     found = best_layouts(model, workload, cluster, stack, count=1)
     return found[0] if found and found[0].fits else None
 
 
-def _by_batch(
-    model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack
-) -> Iterator[Way]:
+def _by_batch(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> Iterator[Way]:
     """Divisions of the batch near the one by speed."""
     parts = min(BATCH_PARTS, workload.batch_sequences)
     unit = workload.batch_sequences // parts * workload.sequence_tokens
@@ -118,13 +117,13 @@ def _by_batch(
             )
 
 
-def _by_layers(
-    model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack
-) -> Iterator[Way]:
+def _by_layers(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> Iterator[Way]:
     """Divisions of equal layers near the one by speed: a pipeline of two stages, each laid out as its devices like.
 
     Both sides are counted with embedding and head, of which each has one.
     """
+    if not isinstance(model, ModelSpec):
+        return
     if model.layers < 2 or model.moe_layers not in {0, model.layers} or model.windowed_layers not in {0, model.layers}:
         return
     for layers in _near(_speed_share(model, workload, one, other, stack), model.layers):
@@ -154,7 +153,7 @@ def _by_layers(
         )  # fmt: skip
 
 
-def _speed_share(model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> float:
+def _speed_share(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> float:
     """The first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
     speeds = []
     for each in (one, other):
@@ -169,10 +168,13 @@ def _near(share: float, parts: int) -> list[int]:
     return [each for each in range(middle - NEARBY, middle + NEARBY + 1) if 0 < each < parts]
 
 
-def _gradients_s(model: ModelSpec, workload: Workload, one: ClusterSpec, other: ClusterSpec) -> float:
+def _gradients_s(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec) -> float:
     """Each side sends its sum and gets the other's: an all-reduce of two, spread over all network ports."""
     adapter = workload.adapter
-    trained = total_parameters(model) if adapter is None else adapter_parameters(model, adapter)
+    if adapter is not None and isinstance(model, ModelSpec):
+        trained = adapter_parameters(model, adapter)
+    else:
+        trained = total_parameters(model)
     return _crossing_s((_element_bytes(workload) if workload.states == "pure" else 4.0) * trained, one, other)
 
 

@@ -17,14 +17,13 @@ from trainwright.hardware.catalogue import device_names
 from trainwright.hardware.nodes import cluster, node_size
 from trainwright.hardware.prices import PriceList, price_list
 from trainwright.planner.predict.forecast import Forecast, forecast
-from trainwright.planner.predict.memory import library_bytes, usable_bytes
+from trainwright.planner.predict.memory import usable_bytes
 from trainwright.planner.run import RunCost, RunSettings, run_cost
-from trainwright.planner.search.candidates import Pruned, parallel_plan
+from trainwright.planner.search.candidates import Network, Pruned, parallel_plan
 from trainwright.planner.search.front import pareto_front
-from trainwright.planner.search.layouts import Memo, compare, too_large
+from trainwright.planner.search.layouts import Memo, compare, too_large, workspace_bytes
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
@@ -146,7 +145,7 @@ class Recommendation:
 class _Search:
     """What is asked, and what was found on the way."""
 
-    model: ModelSpec
+    model: Network
     workload: Workload
     stack: Stack
     options: list[Option] = field(default_factory=list)
@@ -169,7 +168,7 @@ class _Search:
 
 
 def recommend(
-    model: ModelSpec,
+    model: Network,
     workload: Workload,
     stack: Stack,
     *,
@@ -214,7 +213,7 @@ def recommend(
     return _ranked(search, goals)
 
 
-def _largest(model: ModelSpec, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
+def _largest(model: Network, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
     """The largest cluster of each device, those with equal reach of their links and equal workspaces, side by side.
 
     Raises:
@@ -222,15 +221,20 @@ def _largest(model: ModelSpec, devices: Sequence[str] | None, most_devices: int)
     """
     names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
     found = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
-    return sorted(found, key=lambda each: (each.scale_up_devices, each.node.devices, library_bytes(model, each.device)))
+    return sorted(
+        found, key=lambda each: (each.scale_up_devices, each.node.devices, workspace_bytes(model, each.device))
+    )
 
 
-def divisible(sequences: int, *, within: float = 0.05) -> int:
-    """The number near ``sequences`` that most powers of two divide, so that a batch suits many numbers of ranks."""
+def divisible(sequences: int, *, unit: int = 1, within: float = 0.05) -> int:
+    """The multiple of ``unit`` near ``sequences`` that most powers of two divide: a batch for many numbers of ranks.
+
+    ``sequences`` themselves where no multiple is near.
+    """
     least, most = int(np.ceil(sequences * (1 - within))), int(sequences * (1 + within))
     for power in range(sequences.bit_length(), -1, -1):
-        unit = 1 << power
-        nearest = [each for each in (sequences // unit * unit, -(-sequences // unit) * unit) if least <= each <= most]
+        step = unit << power
+        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
         if nearest:
             return min(nearest, key=lambda each: abs(each - sequences))
     return sequences

@@ -133,3 +133,19 @@ def test_offload_makes_room_and_takes_time():
     assert (none.fits, offloaded.fits) == (False, True)
     assert offloaded.host_bytes > 0 == none.host_bytes
     assert offloaded.parallel.offload == "optimizer"
+
+
+def test_a_convolutional_network_is_laid_out_by_data_parallelism():
+    model, cluster = catalogue_model("resnet-50"), catalogue_cluster("2x8xv100-sxm-32gb")
+    work = Workload(sequence_tokens=1, batch_tokens=1024, steps=1, precision="fp16", optimizer="sgd")
+    plans = [
+        ParallelPlan(dp_replicate=16 // shard, dp_shard=shard, zero_stage=zero, micro_batch_sequences=1 << power)
+        for shard in (1, 2, 4, 8, 16)
+        for zero in ((0,) if shard == 1 else (1, 2, 3))
+        for power in range(7)
+    ]
+    found = forecast(model, work, Layouts.of(plans, ["none"] * len(plans), work), cluster, STACK)
+    fastest = np.min(found.step_s[found.memory.fits(cluster.device) & ~found.memory.uncertain(cluster.device)])
+    (best,) = best_layouts(model, work, cluster, STACK, count=1)
+    assert best.fits and best.recompute == "none"
+    assert best.step_s == pytest.approx(fastest)

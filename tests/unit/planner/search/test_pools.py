@@ -59,6 +59,12 @@ def test_what_neither_can_hold_both_can():
     assert "neither has the memory alone" in found.verdict
 
 
+def test_images_are_divided_as_a_batch_alone():
+    work = Workload(sequence_tokens=1, batch_tokens=4096, steps=1, precision="bf16", optimizer="sgd")
+    found = judge(catalogue_model("resnet-50"), work, [FAST, SLOW], STACK)
+    assert {way.kind for way in found.ways} == {"alone", "batch"}
+
+
 def test_nothing_fits():
     found = judge(catalogue_model("llama3.1-405b"), WORK, [FAST, SLOW], STACK)
     assert found.ways == ()

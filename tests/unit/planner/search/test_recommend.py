@@ -209,6 +209,13 @@ def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
     assert divisible(512) == 512 and divisible(488) == 512
 
 
+def test_a_batch_can_be_a_multiple_of_what_one_has():
+    assert divisible(488, unit=24) == 480
+    assert divisible(512, unit=24) == 528
+    # No multiple of 24 is near 10.
+    assert divisible(10, unit=24) == 10
+
+
 def test_time_and_dollars_have_ranges(everything):
     for option in everything.options[::5]:
         assert option.low_s < option.seconds < option.high_s
