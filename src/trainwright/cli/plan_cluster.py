@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sweep is not None:
         from trainwright.cli.plan_sweep import run as run_sweep
 
+        refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
         return run_sweep(args, question)
     from trainwright.planner.cluster_plan import planned, ways_to_fit
     from trainwright.planner.question import resolve
@@ -53,6 +54,9 @@ def verdict(plan: Plan) -> str:
     memory = f"{format_bytes(found.memory.total_bytes)} of {format_bytes(found.memory_available_bytes)}"
     if found.fit == "does not fit":
         way = f"smallest change: {plan.rejected[0].name}" if plan.rejected else "no change of the run would help"
+        needs, host = found.needs, None if found.needs is None else found.needs.host_memory_available_bytes
+        if needs is not None and host is not None and found.memory.total_bytes <= found.memory_available_bytes:
+            memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
         return f"does not fit: needs {memory}; {way}"
     cost = "price unknown" if found.usd is None else format_usd(found.usd.mid)
     sure = "fits" if found.fit == "fits" else "uncertain, too near to the limit to say"

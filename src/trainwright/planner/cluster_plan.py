@@ -136,7 +136,13 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
 
 
 def verdict(found: Forecast) -> Fit:
-    """Whether the one layout's peak is below the device's memory, above, or too near to it to say."""
+    """Whether the one layout's peak is below the device's memory, above, or too near to it to say.
+
+    What is offloaded has to fit into the host's memory too.
+    """
+    host = found.cluster.node.host_memory_bytes
+    if host is not None and float(found.memory.host_bytes[0]) > host:
+        return "does not fit"
     if bool(found.uncertain[0]):
         return "uncertain"
     return "fits" if bool(found.fits[0]) else "does not fit"

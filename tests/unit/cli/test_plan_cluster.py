@@ -49,6 +49,11 @@ def test_too_near_to_the_limit_is_said():
     assert verdict(unsure).startswith("uncertain, too near to the limit to say: ")
 
 
+def test_a_host_that_is_too_small_is_named(capsys):
+    assert cli.main(["plan", "--model", "llama3-70b", "--on", "8xrtx-4090", "--layout", "offload=all"]) == 1
+    assert "of a host's memory" in capsys.readouterr().out.splitlines()[0]
+
+
 def test_a_formula_is_printed_with_its_numbers(capsys):
     assert cli.main([*ASKED, "--explain", "memory.weights"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -78,9 +83,14 @@ def test_images_are_called_images(capsys):
     assert "images/s" in out and "sequences of" not in out
 
 
-def test_words_of_serving_are_refused(capsys):
-    assert cli.main([*ASKED, "--context", "4096"]) == 2
-    assert "this is about serving" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--context", "4096"], "this is about serving"),
+     (["--sweep", "nodes=1,2", "--explain", "mfu"], "a sweep is many plans")],
+)  # fmt: skip
+def test_words_without_a_use_are_refused(arguments, message, capsys):
+    assert cli.main([*ASKED, *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,15 @@ def test_a_plan_is_a_record():
     assert to_json(from_json(Plan, to_json(plan), where="x")) == to_json(plan)
 
 
+def test_what_is_offloaded_must_fit_into_the_host():
+    asked = {"model": catalogue_model("llama3-70b"), "layout": parse_layout("offload=all")}
+    plan = plan_run(resolve(Question(on="8xrtx-4090", **asked)))
+    assert plan.estimate.memory.total_bytes < plan.estimate.memory_available_bytes
+    assert plan.estimate.needs.host_memory_bytes > plan.cluster.node.host_memory_bytes
+    assert plan.estimate.fit == "does not fit"
+    assert plan_run(resolve(Question(on="8xa100-80gb", **asked))).estimate.fits
+
+
 def test_what_is_too_large_does_not_fit():
     plan = plan_run(resolve(Question(model=catalogue_model("llama3-70b"), on="8xrtx-4090")))
     assert plan.estimate.fit == "does not fit"
