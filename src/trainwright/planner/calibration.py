@@ -47,9 +47,8 @@ class Correction:
 def correction(request: Request, references: Sequence[Reference]) -> Correction:
     """What measured runs on the same device and stack say about a prediction."""
     like = [reference for reference in references if _alike(reference.request, request)]
-    bias = BIAS if request.stack.fit else UNKNOWN_BIAS
-    speed, known = _expected(request, [(each.request, each.log_speed) for each in like], bias)
-    memory, _ = _expected(request, [(each.request, each.log_memory) for each in like], bias)
+    speed, known = _expected(request, [(each.request, each.log_speed) for each in like], _bias(request, "time"))
+    memory, _ = _expected(request, [(each.request, each.log_memory) for each in like], _bias(request, "memory"))
     return Correction(speed=math.exp(speed), memory=math.exp(memory), known=known)
 
 
@@ -67,6 +66,11 @@ def place(request: Request) -> NDArray[np.float64]:
 
 def _alike(one: Request, other: Request) -> bool:
     return one.cluster.device.name == other.cluster.device.name and one.stack.name == other.stack.name
+
+
+def _bias(request: Request, part: str) -> float:
+    fitted = request.stack.fit.get(part, {}).get("rows", 0)
+    return BIAS if fitted else UNKNOWN_BIAS
 
 
 def _expected(request: Request, known: Sequence[tuple[Request, float | None]], bias: float) -> tuple[float, float]:

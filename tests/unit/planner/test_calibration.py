@@ -1,0 +1,112 @@
+"""One measured run corrects runs like it, and distant ones by what all runs on that device and stack share."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.stacks import stack
+from trainwright.planner.calibration import (
+    BIAS,
+    NOISE,
+    REACH,
+    SHAPE,
+    UNKNOWN_BIAS,
+    Correction,
+    Reference,
+    correction,
+    place,
+)
+from trainwright.planner.predict.request import Request
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
+
+WORK = Workload(sequence_tokens=4096, batch_tokens=4096 * 64, steps=1, precision="bf16", optimizer="adamw")
+HERE = Request(
+    model=catalogue_model("llama3-8b"), workload=WORK, parallel=ParallelPlan(dp_shard=8), cluster=cluster("8xh100-sxm"),
+    stack=stack("torchtitan"),
+)  # fmt: skip
+LONGER = replace(HERE, workload=replace(WORK, sequence_tokens=8192))
+LARGER = replace(HERE, model=catalogue_model("llama3-70b"), cluster=cluster("32x8xh100-sxm"),
+                 parallel=ParallelPlan(dp_shard=256), workload=replace(WORK, recompute="full"))  # fmt: skip
+TUNED = replace(LARGER, workload=replace(WORK, adapter=Adapter(rank=8), precision="fp16"))
+SLOW = math.log(0.8)
+
+
+def known(request=HERE, *, speed=SLOW, memory=None):
+    return Reference(request=request, log_speed=speed, log_memory=memory)
+
+
+def test_without_references_nothing_is_corrected():
+    assert correction(HERE, []) == Correction(speed=1.0, memory=1.0, known=0.0)
+
+
+def test_the_same_run_comes_out_as_it_was_measured():
+    found = correction(HERE, [known(memory=math.log(1.1))])
+    assert found.speed == pytest.approx(0.8, rel=0.01)
+    assert found.memory == pytest.approx(1.1, rel=0.01)
+    assert found.known > 0.98
+
+
+def test_the_nearer_a_run_the_more_it_is_corrected():
+    found = [correction(request, [known()]) for request in (HERE, LONGER, LARGER, TUNED)]
+    speeds, shares = [each.speed for each in found], [each.known for each in found]
+    assert speeds == sorted(speeds) and shares == sorted(shares, reverse=True)
+    assert speeds[0] < 0.81 and speeds[1] < 0.87
+    # What is left far away is the bias that all runs share.
+    believed = math.log(speeds[-1]) / SLOW
+    assert BIAS**2 / (BIAS**2 + SHAPE**2 + NOISE**2) < believed < 0.4
+    assert 0 < shares[-1] < 0.2
+
+
+def test_one_run_on_a_stack_without_a_fit_says_more_of_all():
+    unknown = stack("trainwright")
+    assert unknown.fit["time"]["rows"] == 0
+    far, near = replace(TUNED, stack=unknown), replace(HERE, stack=unknown)
+    found, fitted = correction(far, [known(near)]), correction(TUNED, [known()])
+    assert found.speed < fitted.speed and found.known > fitted.known
+    assert math.log(found.speed) / SLOW > UNKNOWN_BIAS**2 / (UNKNOWN_BIAS**2 + SHAPE**2 + NOISE**2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(HERE, cluster=cluster("8xa100-sxm-80gb")), replace(HERE, stack=stack("megatron-core"))],
+    ids=["device", "stack"],
+)
+def test_runs_on_another_device_or_stack_say_nothing(other):
+    assert correction(HERE, [known(other)]) == Correction()
+
+
+def test_speed_and_memory_are_learnt_apart():
+    assert correction(HERE, [known(speed=None, memory=math.log(1.2))]).speed == 1.0
+    found = correction(HERE, [known(speed=None), known(memory=None)])
+    assert (found.speed < 0.81, found.memory) == (True, 1.0)
+
+
+def test_runs_that_disagree_are_averaged_and_noise_is_not_believed():
+    both = correction(HERE, [known(speed=math.log(0.8)), known(speed=math.log(1.25))])
+    assert both.speed == pytest.approx(1.0)
+    many = correction(HERE, [known()] * 50)
+    assert abs(many.speed - 0.8) < abs(correction(HERE, [known()]).speed - 0.8)
+
+
+def test_many_runs_are_conditioned_as_a_joint_gaussian():
+    """Mean of one variable given others, from the precision matrix of all (Rasmussen and Williams, 2006, A.6)."""
+    runs, values = [HERE, LONGER, LARGER], np.array([SLOW, 0.1, 0.05])
+    places = np.array([place(run) for run in [TUNED, *runs]])
+    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    joint = BIAS**2 + SHAPE**2 * np.exp(-distance / REACH) + np.diag([0.0, *[NOISE**2] * 3])
+    precision = np.linalg.inv(joint)
+    mean = -precision[0, 1:] @ values / precision[0, 0]
+    share = 1 - 1 / precision[0, 0] / joint[0, 0]
+    found = correction(TUNED, [known(run, speed=value) for run, value in zip(runs, values, strict=True)])
+    assert math.log(found.speed) == pytest.approx(mean)
+    assert found.known == pytest.approx(share)
+
+
+def test_distance_is_symmetric_and_sees_what_a_run_does():
+    assert np.linalg.norm(place(HERE) - place(HERE)) == 0
+    for other in (LONGER, LARGER, TUNED):
+        assert np.linalg.norm(place(HERE) - place(other)) > 0.2
