@@ -99,7 +99,7 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     per_node = min(full, devices)
     nodes = -(-devices // per_node)
     text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
-    if found := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})\b(?:Gb)?", note):
+    if found := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})(?:Gb|\b)", note):
         return (
             cluster(text, scale_out=f"{found[2]}Gb/s", rails=int(found[1]), where=where)
             if nodes > 1

@@ -1,0 +1,101 @@
+"""A row as a question: machines from its notes, and never anything but a question or a reason."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.published import PLAIN, RUNS, record
+from trainwright.planner.published.question import cluster_of, question, questions
+from trainwright.planner.published.report import judge_all
+from trainwright.planner.published.rows import read_records
+
+
+def test_a_published_row_is_understood_whole():
+    """llm-foundry's first: MPT-70B on 512 H100, FSDP, all recomputed (its README, section "H100 80GB BF16")."""
+    found = question(read_records(RUNS)[0])
+    ask = found.request
+    assert (found.id, found.line, found.device, found.model_class) == ("foundry-0001", 2, "h100-sxm", "decoder")
+    assert (ask.model.layers, ask.model.width, ask.model.tied, ask.model.bias) == (80, 8192, True, False)
+    assert (ask.parallel.dp_shard, ask.parallel.zero_stage, ask.parallel.micro_batch_sequences) == (512, 3, 8)
+    assert (ask.workload.batch_sequences, ask.workload.sequence_tokens, ask.workload.recompute) == (4096, 2048, "full")
+    assert (ask.cluster.devices, ask.cluster.node.devices, ask.stack.name) == (512, 8, "fsdp1-eager")
+    assert found.measured.tokens_per_s == 1007
+
+
+@pytest.mark.parametrize(
+    ("note", "port", "rails", "per_node"),
+    [
+        ("", 50e9, 8, 8),
+        ("1600 Gbps RoCE inter-node", 25e9, 8, 8),  # the sum of a node's ports
+        ("NVLink + 400Gb/s RDMA per GPU", 50e9, 8, 8),
+        ("Selene: NVLink3 + 8x200Gb HDR IB per node", 25e9, 8, 8),
+        ("NVLink intra-node, 4x OmniPath 100 inter-node (recall)", 12.5e9 / 2, 4, 8),  # four ports for eight devices
+        ("4-GPU nodes NVLink", 50e9, 8, 4),
+    ],
+)
+def test_networks_are_what_the_notes_say(note, port, rails, per_node):
+    found = cluster_of(record(interconnect_note=note, n_gpus=32), 32)
+    assert found.node.devices == per_node and found.devices == 32
+    if per_node == 8:
+        assert (found.node.rails, found.scale_out.bytes_per_s) == (rails, port)
+
+
+def test_one_node_has_no_network_and_part_of_one_is_one_node():
+    assert cluster_of(record(interconnect_note="8x200Gb HDR"), 4).nodes == 1
+    assert cluster_of(record(), 12).devices == 16  # whole nodes
+
+
+def test_classes_of_models():
+    assert question(record(arch="moe", notes="experts=8;topk=2")).model_class == "moe"
+    assert question(record(arch="bert", vocab=30522, seq_len=512)).model_class == "encoder"
+    assert question(record()).model_class == "decoder"
+
+
+def test_an_unknown_framework_is_planned_by_the_default_stack():
+    assert question(record(framework="of tomorrow")).request.stack.name == "default"
+
+
+def test_broken_rows_are_counted_with_their_reason():
+    broken = [
+        record(line=3, gpu="H10000"), record(line=4, n_layers="many"), record(line=5, dtype="fp6"),
+        record(line=6, n_heads=7), record(line=7, dp_shard_or_fsdp="all"), record(line=8, seq_len=""),
+    ]  # fmt: skip
+    rows, refused = questions([record(), *broken])
+    assert [row.id for row in rows] == ["own-1"]
+    assert [each.line for each in refused] == [3, 4, 5, 6, 7, 8]
+    reasons = [each.reason for each in refused]
+    for reason, words in zip(
+        reasons,
+        (
+            "unknown device",
+            "n_layers is many",
+            "dtype is fp6",
+            "heads (7)",
+            "dp_shard_or_fsdp is all",
+            "seq_len is empty",
+        ),
+        strict=True,
+    ):
+        assert words in reason and "\n" not in reason
+
+
+WORDS = st.sampled_from([
+    "", "0", "-1", "1", "3", "8", "1.5", "nan", "inf", "1e400", "1e15", "999999999999", "abc", "moe", "bert", "gpt",
+    "fsdp:0", "zero1:999", "yes", "no", "0-GPU nodes", "0 Gbps", "0Gb/s per GPU", "0x0Gb", "experts=0;topk=0",
+    "experts=nan;topk=inf", "experts=8;topk=2;dense_layers=99", "head_dim=inf", "vocab-size=inf", "grad_accum=nan",
+    "dense_ffn=-1", "vp=inf", "vp=0.5", "num-layers-per-virtual-pipeline-stage=0.001", "task=peft:lora;rank=inf",
+    "task=lora;trainable=nan", "local batch 0", "vocab 0", "MLA", "nvidia-smi", "last rank",
+])  # fmt: skip
+COLUMNS = st.sampled_from([*PLAIN, "notes", "interconnect_note", "tp", "pp", "cp", "ep", "step_time_s", "cpu_offload"])
+
+
+@given(st.dictionaries(COLUMNS, WORDS | st.text(max_size=8), min_size=1, max_size=4))
+def test_whatever_a_row_says_it_is_predicted_or_refused(cells):
+    rows, refused = questions([record(**cells)])
+    assert len(rows) + len(refused) == 1
+    judged, more = judge_all(rows)
+    assert len(judged) + len(more) == len(rows)
+    for each in judged:
+        assert 0 < each.tokens_per_s.low <= each.tokens_per_s.mid <= each.tokens_per_s.high
+        assert 0 < each.memory_bytes.low <= each.memory_bytes.mid <= each.memory_bytes.high
+        assert each.verdict in ("fits", "uncertain", "does not fit")
