@@ -1,7 +1,7 @@
 """Reads ``catalog/devices``: one TOML file per accelerator, every number with its source.
 
-Rates are *dense* peaks from datasheets. ``memory_bytes`` takes the printed size as decimal gigabytes, which is at most
-7 % below what a driver reports: a plan that fits by it fits on the device.
+Rates are *dense* peaks from datasheets. ``memory_bytes`` is the printed size in decimal gigabytes, although boards hold
+as many GiB: what a process can have of them is ``planner.predict.memory.usable_bytes``.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def _read(slug: str) -> DeviceSpec:
         source=table["source"],
         note=table.get("note", ""),
         pcie_generation=table.get("pcie_generation"),
+        visible_bytes=table.get("visible_bytes"),
         peer_to_peer=table.get("peer_to_peer", True),
         unified_memory=table.get("unified_memory", False),
         cooling=tuple(table.get("cooling", ())),

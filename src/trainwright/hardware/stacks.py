@@ -28,7 +28,8 @@ def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | N
     """The stack of that name, or the one that lists it among its aliases; None where there is none.
 
     Of several with one alias: the latest whose first release ``release`` has reached, and before all others one of
-    whose ``marks`` stands in ``settings``.
+    whose ``marks`` stands in ``settings``. A name that none lists is the stack's one of whose ``words`` stands in it,
+    the longest before shorter ones.
     """
     slug = _slug(name)
     found = [
@@ -41,7 +42,18 @@ def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | N
             and (not stack.marks or any(mark in settings for mark in stack.marks))
         )
     ]
-    return max(found, key=lambda stack: (bool(stack.marks), stack.since), default=None)
+    if found:
+        return max(found, key=lambda stack: (bool(stack.marks), stack.since))
+    return max(
+        (stack for stack in map(read_stack, stack_names()) if _heard(stack, slug)),
+        key=lambda stack: (_heard(stack, slug), stack.name),
+        default=None,
+    )
+
+
+def _heard(stack: Stack, slug: str) -> int:
+    """Letters of the longest word of the stack's that stands in a name."""
+    return max((len(word) for word in stack.words if word in slug), default=0)
 
 
 def stack(name: str, *, where: str | None = None) -> Stack:

@@ -70,6 +70,8 @@ class DeviceSpec:
     source: str = ""
     note: str = ""
     pcie_generation: int | None = None
+    visible_bytes: int | None = None
+    """Memory that the driver shows, where it is less than the board's (inline ECC) or known."""
     peer_to_peer: bool = True
     """False where two devices on one PCIe bus exchange bytes through host memory only."""
     unified_memory: bool = False

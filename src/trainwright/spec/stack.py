@@ -127,6 +127,8 @@ class Stack:
     aliases: tuple[str, ...] = ()
     since: str = ""
     """The first release that these numbers hold for; of several files the latest that a run's release has reached."""
+    words: tuple[str, ...] = ()
+    """Parts of names that no file lists, by which a framework is taken for one of this kind."""
     marks: tuple[str, ...] = ()
     """Words in a published row's settings, one of which must stand there."""
     time: StackTime = field(default_factory=StackTime)

@@ -97,6 +97,12 @@ def test_names_that_papers_print_are_understood(printed, name):
     assert device(printed).name == name
 
 
+def test_sizes_behind_a_name_must_be_the_devices():
+    assert find_device("RTX-4090-24GB").name == "rtx-4090"
+    assert find_device("H200 (141 GB)").name == "h200-sxm"
+    assert find_device("RTX-4090-48GB") is None
+
+
 def test_every_device_says_how_it_is_cooled_and_where_each_number_comes_from():
     for name in device_names():
         spec = device(name)

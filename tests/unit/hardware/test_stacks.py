@@ -73,3 +73,18 @@ def test_the_default_claims_no_fit():
     assert read_stack(DEFAULT).fit["time"]["rows"] == 0
     assert read_stack(DEFAULT).time == StackTime(spread=read_stack(DEFAULT).time.spread)
     assert read_stack(DEFAULT).memory.activations == StackMemory().activations
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NeMo Framework 2.1", "megatron-core"), ("Megatron-DeepSpeed, a fork", "megatron-2021"),
+        ("axolotl", "hf-trainer"), ("Pax on TPU", "maxtext"), ("DeepSpeed ZeRO-3", "deepspeed"),
+    ],
+)  # fmt: skip
+def test_a_name_that_no_file_lists_is_known_by_its_longest_word(name, expected):
+    assert find_stack(name).name == expected
+
+
+def test_a_name_without_a_known_word_is_no_stack():
+    assert find_stack("home-made") is None

@@ -167,4 +167,5 @@ def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
 
 def usable_bytes(device: DeviceSpec) -> float:
     """What a process can have of a device: boards are sold in GB and hold as many GiB."""
-    return device.memory_bytes / 1e9 * (1 << 30) * USABLE_SHARE
+    visible = device.visible_bytes or device.memory_bytes / 1e9 * (1 << 30)
+    return visible * USABLE_SHARE
