@@ -123,3 +123,13 @@ def test_a_batch_suits_what_one_has(capsys):
     assert found["workload"]["batch_tokens"] == 24 * 20 * 8192
     own = [option for option in found["options"] if option["provider"] == "own"]
     assert max(option["devices"] for option in own) == 24
+
+
+def test_the_plan_of_a_row_is_the_row(capsys):
+    found = json.loads(printed(capsys, "--devices", "mi300x", "--json"))
+    row = next(option for option in found["options"] if option["devices"] == 64)
+    assert main(["plan", *SMALL[1:], "--on", "8x8xmi300x", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["parallel"] == row["parallel"]
+    assert plan["estimate"]["seconds"]["mid"] == pytest.approx(row["seconds"])
+    assert plan["estimate"]["mfu"] == pytest.approx(row["mfu"])

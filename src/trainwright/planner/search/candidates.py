@@ -210,6 +210,11 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     table.cross("zero_stage", (0, 1, 2, 3))
     stage, lower = table["zero_stage"], np.where(table["pp"] > 1, 1, 2)
     table.keep(np.where(table["dp_shard"] == 1, stage == 0, (stage == 3) | (stage == lower)))
+    # Between micro batches of a pipeline weights stay gathered (torch's FSDP2 does not reshard them).
+    table.prefer(
+        (table["zero_stage"] < 3) | (table["pp"] == 1), "ZeRO-3 in a pipeline",
+        "holds whole weights all the same, and gathers them besides",
+    )  # fmt: skip
     experts = model.experts if isinstance(model, ModelSpec) else None
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)

@@ -63,6 +63,8 @@ CASES = [
     (DENSE, work(8), "2x4xh100-sxm"),
     (MIXED, work(16), "8xh100-sxm"),
     (catalogue_model("llama3-8b"), work(8, 8192), "8xa100-sxm-80gb"),
+    (catalogue_model("llama3-8b"), work(16, 4096), "8xa100-sxm-40gb"),
+    (catalogue_model("qwen2.5-14b"), work(16), "8xmi210"),
 ]
 
 
