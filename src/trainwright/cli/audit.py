@@ -29,7 +29,7 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the stages up to the audit and print it."""
     output = Output.of(args)
-    if args.published is not None:
+    if audit_published.asked(args):
         return audit_published.run(args, output)
     artifact = make(args, output, stage="audit")
     artifact.verify()

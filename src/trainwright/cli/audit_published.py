@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwright.cli.output import Output
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.units import format_bytes
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from trainwright.cli.parser import CommandParser
     from trainwright.planner.published.report import Errors, Judged, Report
@@ -35,6 +37,28 @@ def configure(parser: CommandParser) -> None:
     group.add_argument("--draw", type=Path, metavar="FILE", help="predicted against measured, as .svg or .png")
 
 
+def asked(args: argparse.Namespace) -> bool:
+    """Whether a table is to be judged, and not a recipe.
+
+    Raises:
+        RecipeError: arguments of both forms at once.
+    """
+    needing = [name for name in ("calibrate", "draw") if getattr(args, name) is not None]
+    if args.published is None:
+        if needing:
+            raise RecipeError("needs a table of published runs", where=f"--{needing[0]}", fix="add --published FILE")
+        return False
+    if args.inputs or args.preset:
+        raise RecipeError(
+            "judges a table and no recipe", where="--published", 
+            seen=" ".join(args.inputs) or f"--preset {args.preset}",
+            fix="leave one of them out",
+        )  # fmt: skip
+    if args.worst < 0:
+        raise RecipeError("must be at least 0", where="--worst", seen=args.worst)
+    return True
+
+
 def run(args: argparse.Namespace, output: Output) -> int:
     """Judge the table and print: measured runs, or totals of whole trainings."""
     from trainwright.planner.published.rows import columns
@@ -48,6 +72,8 @@ def _totals(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.published.rows import read_records
     from trainwright.planner.published.totals import REQUIRED, replay
 
+    if args.calibrate is not None:
+        raise RecipeError("whole trainings are not calibrated", where="--calibrate", fix="leave it out")
     totals, skipped = replay(read_records(args.published, required=REQUIRED))
     inside = [total.low_hours <= total.reported_hours <= total.high_hours for total in totals]
     found = errors([total.ratio for total in totals], inside)
@@ -55,9 +81,15 @@ def _totals(args: argparse.Namespace, output: Output) -> int:
         "device_hours": _plain(found), "trainings": [asdict(total) | {"ratio": total.ratio} for total in totals],
         "skipped": [asdict(row) for row in skipped],
     }  # fmt: skip
+    if args.draw is not None:
+        draw(
+            [(total.device, total.reported_hours, total.hours) for total in totals], args.draw, unit="device-hours",
+            title="Whole trainings, predicted and published",
+        )  # fmt: skip
     output.result(
         {"published": str(args.published), "report": payload}, lambda: show_totals(totals, skipped, found, output)
     )
+    _say_drawn(args, output)
     return 0
 
 
@@ -86,24 +118,32 @@ def show_totals(totals: list[Total], skipped: list[Skipped], found: Errors | Non
 
 def _runs(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.published.question import questions
-    from trainwright.planner.published.report import calibrated, calibrated_by_first, judge_all, references, report
-    from trainwright.planner.published.rows import read_records, read_runs
+    from trainwright.planner.published.report import calibrated, calibrated_by_first, judge_all, known_runs, report
+    from trainwright.planner.published.rows import read_records
 
     rows, refused = questions(read_records(args.published))
     judged, more = judge_all(rows)
     if args.calibrate == FIRST:
         judged = calibrated_by_first(judged)
     elif args.calibrate:
-        known, unread = questions(read_runs(Path(args.calibrate)))
-        for row in unread:
-            output.note(f"{args.calibrate}: run {row.line} is not used: {row.reason}")
-        judged = calibrated(judged, references(judge_all(known)[0]))
+        judged = calibrated(judged, known_runs(Path(args.calibrate)))
     found = report(judged, [*refused, *more], worst=args.worst)
-    output.result({"published": str(args.published), "report": as_json(found)}, lambda: show(found, output))
     if args.draw is not None:
-        draw(judged, args.draw)
-        output.note(f"drawn: {args.draw}")
+        # Classes of models are few enough to tell apart.
+        points = [
+            (each.row.model_class, each.row.measured.tokens_per_s, each.tokens_per_s.mid)
+            for each in judged
+            if each.row.measured.tokens_per_s and not each.row.measured.derived
+        ]
+        draw(points, args.draw, unit="tokens/s per device", title="Training throughput, predicted and published")
+    output.result({"published": str(args.published), "report": as_json(found)}, lambda: show(found, output))
+    _say_drawn(args, output)
     return 0
+
+
+def _say_drawn(args: argparse.Namespace, output: Output) -> None:
+    if args.draw is not None:
+        output.note(f"drawn: {args.draw}")
 
 
 def as_json(found: Report) -> dict[str, Any]:
@@ -193,15 +233,17 @@ def short(errors: Errors | None) -> tuple[str, ...]:
     return f"{errors.rows:,}", f"{errors.median:.1%}", f"{errors.p90:.1%}", f"{errors.bias:+.1%}"
 
 
-def draw(judged: list[Judged], path: Path) -> None:
-    """A point for each row's throughput; by class of model, which are few enough to tell apart."""
+def draw(points: Sequence[tuple[str, float, float]], path: Path, *, unit: str, title: str) -> None:
+    """A point for each row: its group, what was measured, what is predicted.
+
+    Raises:
+        DataError: there is none.
+    """
     from trainwright.cli.pictures import ScatterPoint, scatter
 
-    points = [
-        ScatterPoint(
-            source=each.row.model_class, measured=each.row.measured.tokens_per_s, predicted=each.tokens_per_s.mid
-        )
-        for each in judged
-        if each.row.measured.tokens_per_s and not each.row.measured.derived
-    ]
-    scatter(points, path, title="Training throughput, predicted and published")
+    if not points:
+        raise DataError("nothing to draw", where=path, seen="no row that was measured and predicted")
+    scatter(
+        [ScatterPoint(source=group, measured=measured, predicted=predicted) for group, measured, predicted in points],
+        path, unit=unit, title=title,
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainwright.core.errors import MissingPackage, RecipeError
+from trainwright.core.errors import MachineError, MissingPackage, RecipeError
 from trainwright.core.units import format_bytes, format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -375,4 +375,7 @@ def _picture(path: Path, title: str, *, height: float) -> Iterator[Figure]:
             figure.suptitle(title, x=0.02, ha="left")
         yield figure
         made = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
-        figure.savefig(path, dpi=DPI, facecolor="white", metadata=made)
+        try:
+            figure.savefig(path, dpi=DPI, facecolor="white", metadata=made)
+        except OSError as error:
+            raise MachineError("cannot write the picture", where=path, seen=error.strerror) from None

@@ -49,6 +49,7 @@ def add_question(parser: CommandParser) -> None:
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     run.add_argument("--layout", metavar="LAYOUT",
                      help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen")  # fmt: skip
+    run.add_argument("--calibrate", metavar="FILE", help="measured runs to learn from: JSON, CSV, or a ledger.jsonl")
     machine = parser.add_argument_group("links and prices")
     machine.add_argument("--scale-up", metavar="LINK", help="another link inside nodes: pcie4, nvl72, 300GB/s")
     machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
@@ -82,6 +83,7 @@ def question_of(args: argparse.Namespace) -> Question:
 def given(args: argparse.Namespace) -> dict[str, Any]:
     """Fields of the question that the arguments set."""
     from trainwright.planner.choose import parse_layout
+    from trainwright.planner.published.report import known_runs
     from trainwright.spec import workload as words
     from trainwright.spec.device import PriceKind
 
@@ -101,6 +103,8 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     found |= {name: getattr(args, name) for name in plain if getattr(args, name) is not None}
     if args.fused_loss:
         found["fused_loss"] = True
+    if args.calibrate is not None:
+        found["references"] = tuple(known_runs(Path(args.calibrate)))
     if args.layout is not None:
         found["layout"] = parse_layout(args.layout)
     if args.cloud is not None:

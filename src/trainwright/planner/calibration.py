@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.planner.parameters import active_parameters
+from trainwright.planner.predict.forecast import Forecast
 from trainwright.planner.predict.layouts import RECOMPUTES
 from trainwright.planner.predict.request import Request
+from trainwright.planner.predict.step import StepTable
 
 BIAS, UNKNOWN_BIAS = 0.08, 0.25
 """Standard deviation of what all runs share: of a stack that published runs were fitted to, and of one without."""
@@ -88,3 +90,23 @@ def _expected(request: Request, known: Sequence[tuple[Request, float | None]], b
 def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], bias: float) -> NDArray[np.float64]:
     distance = np.sqrt(((one - other) ** 2).sum(axis=-1))
     return np.asarray(bias**2 + SHAPE**2 * np.exp(-distance / REACH))
+
+
+def corrected(found: Forecast, learnt: Correction) -> Forecast:
+    """The forecast with what measured runs say; its range is narrower by what they explain.
+
+    Seconds of all phases are scaled alike. Of memory, what is kept of weights, gradients and moments is certain: what
+    is left of the peak takes the difference.
+    """
+    step = StepTable(**{field.name: getattr(found.step, field.name) / learnt.speed for field in fields(found.step)})
+    memory, total = found.memory, found.memory.device_bytes
+    loose = ("activations", "logits", "communication", "workspace", "reserved_unused")
+    spare = np.add.reduce([getattr(memory, name) for name in loose])
+    factor = np.maximum(0.0, 1 + (learnt.memory - 1) * total / np.maximum(spare, 1.0))
+    left = math.sqrt(max(0.0, 1 - learnt.known))
+    return replace(
+        found, step=step, spread=found.spread * left,
+        memory=replace(
+            memory, spread=memory.spread * left, **{name: getattr(memory, name) * factor for name in loose}
+        ),
+    )  # fmt: skip

@@ -10,11 +10,13 @@ import numpy as np
 
 from trainwright.hardware.energy import energy
 from trainwright.hardware.runs import read_runs
+from trainwright.planner.calibration import Correction, corrected, correction
 from trainwright.planner.choose import Choice, choose, mesh
 from trainwright.planner.flops import count_flops
 from trainwright.planner.goodput import HOUR_S
 from trainwright.planner.parameters import parameter_counts
 from trainwright.planner.predict.forecast import Forecast
+from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import StepTable, combine
 from trainwright.planner.predict.work import peak_flops_per_s
 from trainwright.planner.question import Scenario
@@ -71,6 +73,9 @@ def planned(scenario: Scenario) -> Planned:
     """
     choice = choose(scenario)
     workload = replace(scenario.workload, recompute=choice.recompute)
+    learnt = _learnt(scenario, workload, choice)
+    if learnt.known:
+        choice = replace(choice, found=corrected(choice.found, learnt))
     found = choice.found
     price = scenario.price
     run = run_cost(
@@ -78,11 +83,35 @@ def planned(scenario: Scenario) -> Planned:
         usd_per_device_hour=None if price is None else price.usd_per_device_hour, settings=scenario.settings,
     )  # fmt: skip
     estimate = _estimate(scenario, workload, choice, run)
+    if scenario.references:
+        estimate = replace(estimate, assumptions=(*estimate.assumptions, _measured_runs(scenario, learnt)))
     plan = Plan(
         model=scenario.model, parameters=parameter_counts(scenario.model), workload=workload, cluster=scenario.cluster,
         parallel=choice.parallel, estimate=estimate, rejected=choice.rejected,
     )  # fmt: skip
     return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+
+
+def _learnt(scenario: Scenario, workload: Workload, choice: Choice) -> Correction:
+    """What measured runs say about the chosen layout; nothing without any, or for a network that is no transformer."""
+    if not scenario.references or isinstance(scenario.model, ConvNetSpec):
+        return Correction()
+    request = Request(
+        model=scenario.model,
+        workload=workload,
+        parallel=choice.parallel,
+        cluster=scenario.cluster,
+        stack=scenario.stack,
+    )
+    return correction(request, scenario.references)
+
+
+def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
+    said = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}" if learnt.known else "of another device or stack"
+    return Assumption(
+        name="measured runs", value=said, unit="", origin="ledger",
+        source=f"--calibrate: {len(scenario.references)} given; {learnt.known:.0%} of the uncertainty explained",
+    )  # fmt: skip
 
 
 def ways_to_fit(found: Planned) -> tuple[Rejected, ...]:

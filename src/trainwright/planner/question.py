@@ -16,6 +16,7 @@ from trainwright.hardware.clouds import cloud
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.stacks import DEFAULT, stack
+from trainwright.planner.calibration import Reference
 from trainwright.planner.parameters import adaptable, total_parameters
 from trainwright.planner.run import RunSettings
 from trainwright.planner.scaling_laws import critical_batch_tokens
@@ -76,6 +77,8 @@ class Question:
     price_kind: PriceKind = "on_demand"
     price: float | None = None
     fused_loss: bool = False
+    references: tuple[Reference, ...] = ()
+    """Measured runs that correct the prediction (``planner.calibration``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +94,7 @@ class Scenario:
     price: Price | None
     settings: RunSettings
     assumptions: tuple[Assumption, ...]
+    references: tuple[Reference, ...] = ()
 
     @property
     def transformer(self) -> ModelSpec:
@@ -126,7 +130,7 @@ def resolve(question: Question) -> Scenario:
     return Scenario(
         model=question.model, workload=workload, cluster=machines, stack=software, layout=question.layout,
         recompute=question.recompute, price=price, settings=RunSettings(spot_provider=provider if spot else None),
-        assumptions=tuple(said),
+        assumptions=tuple(said), references=question.references,
     )  # fmt: skip
 
 

@@ -17,9 +17,9 @@ class StackTime:
     """How a stack's step differs from what ``Efficiency`` says of all; fitted to published runs (see ``source``).
 
     ``compute`` multiplies the time of all kernels, ``attention`` the rate of fused attention, ``traffic`` memory
-    traffic between products, ``launch`` the time between kernels. ``tuned`` multiplies the time by generation of the device and
-    width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the standard deviation of the
-    logarithm of measured over predicted time.
+    traffic between products, ``launch`` the time between kernels. ``tuned`` multiplies the time by generation of the
+    device and width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the standard deviation of
+    the logarithm of measured over predicted time.
     """
 
     compute: float = 1.0

@@ -17,9 +17,12 @@ from trainwright.planner.calibration import (
     UNKNOWN_BIAS,
     Correction,
     Reference,
+    corrected,
     correction,
     place,
 )
+from trainwright.planner.predict.forecast import forecast
+from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.request import Request
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
@@ -110,3 +113,22 @@ def test_distance_is_symmetric_and_sees_what_a_run_does():
     assert np.linalg.norm(place(HERE) - place(HERE)) == 0
     for other in (LONGER, LARGER, TUNED):
         assert np.linalg.norm(place(HERE) - place(other)) > 0.2
+
+
+def test_a_corrected_forecast_has_the_factors_and_a_narrower_range():
+    plan = ParallelPlan(dp_shard=8)
+    work = Workload(sequence_tokens=2048, batch_tokens=2048 * 8, steps=1, precision="bf16", optimizer="adamw")
+    found = forecast(
+        catalogue_model("llama3-8b"),
+        work,
+        Layouts.of([plan], ["none"], work),
+        cluster("8xh100-sxm"),
+        stack("torchtitan"),
+    )
+    told = corrected(found, Correction(speed=0.8, memory=1.1, known=0.5))
+    assert told.step_s == pytest.approx(found.step_s / 0.8)
+    assert told.memory.device_bytes == pytest.approx(1.1 * found.memory.device_bytes)
+    assert told.memory.weights == pytest.approx(found.memory.weights)
+    assert told.spread < found.spread and told.high_s / told.low_s < found.high_s / found.low_s
+    same = corrected(found, Correction())
+    assert same.step_s == pytest.approx(found.step_s) and same.spread == found.spread

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from trainwright.core.errors import TrainwrightError
+from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.planner.calibration import Reference, correction
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.memory import predict_memory
-from trainwright.planner.published.question import Refused, Row
+from trainwright.planner.published.question import Refused, Row, questions
+from trainwright.planner.published.rows import read_runs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,6 +232,19 @@ def _worst(judged: Iterable[Judged], ratio: Callable[[Judged], float | None], co
         return abs(float(np.log(ratio(each) or 1.0)))
 
     return tuple(sorted((each for each in judged if ratio(each)), key=distance, reverse=True)[:count])
+
+
+def known_runs(path: Path) -> list[Reference]:
+    """The measured runs of a file, to learn from.
+
+    Raises:
+        DataError: the file cannot be read, or a run in it cannot be predicted.
+    """
+    rows, refused = questions(read_runs(path))
+    judged, more = judge_all(rows)
+    for row in (*refused, *more):
+        raise DataError("a measured run cannot be used", where=f"{path}, run {row.line}", seen=row.reason)
+    return references(judged)
 
 
 def references(judged: Iterable[Judged]) -> list[Reference]:

@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trainwright.core.errors import DataError
+from trainwright.planner.published.ledger import as_run, is_ledger
 from trainwright.spec.stack import MemoryKind
 
 GIB = float(1 << 30)
@@ -122,7 +123,9 @@ def columns(path: Path) -> list[str]:
 
 
 def read_runs(path: Path) -> list[Record]:
-    """Measured runs of one's own: a table as above, or JSON with the same names: one object, or a list of them.
+    """Measured runs of one's own: a table as above, a ledger (``.jsonl``), or JSON with the table's names.
+
+    JSON holds one object, or a list of them.
 
     Raises:
         DataError: the file is missing, is neither, or lacks a required name.
@@ -130,12 +133,13 @@ def read_runs(path: Path) -> list[Record]:
     if path.suffix == ".csv":
         return read_records(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = [*map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
     except OSError as error:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
     except ValueError as error:
         raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
-    runs = found if isinstance(found, list) else [found]
+    runs = [as_run(run) if isinstance(run, dict) and is_ledger(run) else run for run in _listed(found)]
     for run in runs:
         missing = [name for name in REQUIRED if name not in run] if isinstance(run, dict) else ["any name"]
         if missing:
@@ -150,6 +154,10 @@ def read_runs(path: Path) -> list[Record]:
         )
         for place, run in enumerate(runs, start=1)
     ]  # fmt: skip
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found]
 
 
 def _as_printed(value: object) -> str:
