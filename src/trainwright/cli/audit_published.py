@@ -50,7 +50,7 @@ def asked(args: argparse.Namespace) -> bool:
         return False
     if args.inputs or args.preset:
         raise RecipeError(
-            "judges a table and no recipe", where="--published", 
+            "judges a table and no recipe", where="--published",
             seen=" ".join(args.inputs) or f"--preset {args.preset}",
             fix="leave one of them out",
         )  # fmt: skip
@@ -121,12 +121,10 @@ def _runs(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.published.report import calibrated, calibrated_by_first, judge_all, known_runs, report
     from trainwright.planner.published.rows import read_records
 
+    known = known_runs(Path(args.calibrate)) if args.calibrate not in (None, FIRST) else []
     rows, refused = questions(read_records(args.published))
     judged, more = judge_all(rows)
-    if args.calibrate == FIRST:
-        judged = calibrated_by_first(judged)
-    elif args.calibrate:
-        judged = calibrated(judged, known_runs(Path(args.calibrate)))
+    judged = calibrated_by_first(judged) if args.calibrate == FIRST else calibrated(judged, known) if known else judged
     found = report(judged, [*refused, *more], worst=args.worst)
     if args.draw is not None:
         # Classes of models are few enough to tell apart.
