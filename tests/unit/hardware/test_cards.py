@@ -45,7 +45,10 @@ def test_filters(prices):
 
 @pytest.mark.parametrize(
     ("order", "first"),
-    [("name", "a10"), ("price", "t4"), ("flops-per-dollar", "h100-sxm"), ("memory", "m3-ultra"), ("power", "rtx-a2000")],
+    [
+        ("name", "a10"), ("price", "t4"), ("flops-per-dollar", "h100-sxm"), ("memory", "m3-ultra"),
+        ("power", "rtx-a2000"),
+    ],
 )
 def test_the_best_come_first_and_the_unknown_last(prices, order, first):
     found = cards(prices, order=order)
