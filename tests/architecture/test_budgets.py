@@ -7,8 +7,8 @@ import grimp
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_TRAIN_LINES = 6_200
-# The design says 6,000. The nouns that a plan of a cluster needs (experts, latent attention, adapters, links, ranges of an
-# estimate) are read by the trainer too, because it executes the plan: 350 lines of spec/ that it does not act upon yet.
+# The design says 6,000. The nouns that a plan of a cluster needs (experts, latent attention, adapters, links, ranges of
+# an estimate) are read by the trainer too, because it executes the plan: 350 lines of spec/ that it does not act upon.
 
 # "path" or "path::function" -> why it is longer. Empty is the state to keep.
 EXCUSED: dict[str, str] = {}

@@ -193,8 +193,7 @@ def _meshes(table: _Table, model: Network, workload: Workload, cluster: ClusterS
 def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     """Columns dp_shard, dp_replicate, zero_stage and ep.
 
-    Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all. Of ZeRO's stages 1 and 2 it is the
-    one that the schedule allows: gradients are shared as they come, unless a pipeline accumulates them.
+    Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all.
     """
     domain = float(Fabric.of(cluster).domain)
     near = 2.0 ** np.floor(np.log2(np.maximum(1.0, domain / (table["tp"] * table["cp"]))))
@@ -208,8 +207,15 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     table.keep(new.T.reshape(-1))
     table.columns["dp_replicate"] = table["data"] / table["dp_shard"]
     table.cross("zero_stage", (0, 1, 2, 3))
-    stage, lower = table["zero_stage"], np.where(table["pp"] > 1, 1, 2)
-    table.keep(np.where(table["dp_shard"] == 1, stage == 0, (stage == 3) | (stage == lower)))
+    stage, piped = table["zero_stage"], table["pp"] > 1
+    table.keep((stage == 0) == (table["dp_shard"] == 1))
+    stage, piped = table["zero_stage"], table["pp"] > 1
+    table.keep(
+        ~((stage == 2) & piped), "ZeRO-2 in a pipeline",
+        "gradients are accumulated whole over its micro batches (DeepSpeed's pipelines refuse it)",
+    )  # fmt: skip
+    stage, piped = table["zero_stage"], table["pp"] > 1
+    table.prefer((stage != 1) | piped, "ZeRO-1 without a pipeline", "stage 2 holds less and sends as much")
     # Between micro batches of a pipeline weights stay gathered (torch's FSDP2 does not reshard them).
     table.prefer(
         (table["zero_stage"] < 3) | (table["pp"] == 1), "ZeRO-3 in a pipeline",
