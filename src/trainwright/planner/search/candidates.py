@@ -206,24 +206,29 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     table.columns["dp_shard"] = shared.T.reshape(-1)
     table.keep(new.T.reshape(-1))
     table.columns["dp_replicate"] = table["data"] / table["dp_shard"]
-    table.cross("zero_stage", (0, 1, 2, 3))
-    stage, piped = table["zero_stage"], table["pp"] > 1
-    table.keep((stage == 0) == (table["dp_shard"] == 1))
-    stage, piped = table["zero_stage"], table["pp"] > 1
-    table.keep(
-        ~((stage == 2) & piped), "ZeRO-2 in a pipeline",
-        "gradients are accumulated whole over its micro batches (DeepSpeed's pipelines refuse it)",
-    )  # fmt: skip
-    stage, piped = table["zero_stage"], table["pp"] > 1
-    table.prefer((stage != 1) | piped, "ZeRO-1 without a pipeline", "stage 2 holds less and sends as much")
-    # Between micro batches of a pipeline weights stay gathered (torch's FSDP2 does not reshard them).
-    table.prefer(
-        (table["zero_stage"] < 3) | (table["pp"] == 1), "ZeRO-3 in a pipeline",
-        "holds whole weights all the same, and gathers them besides",
-    )  # fmt: skip
+    _zero_stages(table)
     experts = model.experts if isinstance(model, ModelSpec) else None
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)
+
+
+def _zero_stages(table: _Table) -> None:
+    """Column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
+    table.cross("zero_stage", (0, 1, 2, 3))
+    table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
+    for stage, piped, strike, reason in (
+        (1, False, table.prefer, "stage 2 holds less and sends as much"),
+        (
+            2,
+            True,
+            table.keep,
+            "gradients are accumulated whole over its micro batches (DeepSpeed's pipelines refuse it)",
+        ),
+        # torch's FSDP2 does not reshard weights between micro batches of a pipeline.
+        (3, True, table.prefer, "holds whole weights all the same, and gathers them besides"),
+    ):
+        mask = (table["zero_stage"] != stage) | ((table["pp"] > 1) != piped)
+        strike(mask, f"ZeRO-{stage} {'in' if piped else 'without'} a pipeline", reason)
 
 
 def _micro_batches(table: _Table, model: Network, workload: Workload) -> None:

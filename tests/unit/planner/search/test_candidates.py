@@ -88,7 +88,6 @@ def test_nothing_that_can_run_is_faster_than_the_best_candidate(model, workload,
     assert best <= 1.005 * fastest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "machines", "sequence_tokens", "sequences"),
     [
@@ -108,7 +107,7 @@ def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_to
         catalogue_model(name), catalogue_cluster(machines), work(sequences, sequence_tokens),
     )  # fmt: skip
     draw, plans = random.Random(name), set()
-    while len(plans) < 4000:
+    for _ in range(20_000):
         tp, pp = draw.choice(tensor_counts(model)), draw.choice(stage_counts(model))
         cp, virtual = draw.choice((1, 1, 2, 4, 8, 16)), draw.choice((1, 1, 2, 4, 8)) if pp > 1 else 1
         if cluster.devices % (tp * pp * cp):
