@@ -139,7 +139,10 @@ def read_runs(path: Path) -> list[Record]:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
     except ValueError as error:
         raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
-    runs = [as_run(run) if isinstance(run, dict) and is_ledger(run) else run for run in _listed(found)]
+    try:
+        runs = [as_run(run) if isinstance(run, dict) and is_ledger(run) else run for run in _listed(found)]
+    except (KeyError, TypeError) as error:
+        raise DataError("not a line of a ledger", where=str(path), seen=f"no {error}") from None
     for run in runs:
         missing = [name for name in REQUIRED if name not in run] if isinstance(run, dict) else ["any name"]
         if missing:

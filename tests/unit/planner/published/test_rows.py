@@ -173,6 +173,7 @@ def test_own_runs_are_json_with_the_same_names(tmp_path):
         ("{", "not JSON"),
         ("[1]", "not a measured run .*any name"),
         ('"text"', "not a measured run .*any name"),
+        ('{"model": {}, "workload": {}, "rows": {}, "device": "h100"}', "not a line of a ledger .*no 'devices'"),
         ('{"id": "x"}', r"not a measured run .*no framework, arch.*published.md shows one"),
     ],
 )
