@@ -199,9 +199,7 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     near = 2.0 ** np.floor(np.log2(np.maximum(1.0, domain / (table["tp"] * table["cp"]))))
     reaches = np.stack([np.ones(len(table)), near, 8 * near, np.full(len(table), np.inf)])
     shared = np.minimum(reaches, table["data"])
-    new = np.concatenate([np.ones((1, len(table)), dtype=bool), shared[1:] > shared[:-1]]) & (
-        table["data"] % shared == 0
-    )
+    new = (np.diff(shared, axis=0, prepend=0) > 0) & (table["data"] % shared == 0)
     table.cross("dp_shard", range(len(reaches)))
     table.columns["dp_shard"] = shared.T.reshape(-1)
     table.keep(new.T.reshape(-1))
@@ -216,15 +214,10 @@ def _zero_stages(table: _Table) -> None:
     """Column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
     table.cross("zero_stage", (0, 1, 2, 3))
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
+    # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
     for stage, piped, strike, reason in (
         (1, False, table.prefer, "stage 2 holds less and sends as much"),
-        (
-            2,
-            True,
-            table.keep,
-            "gradients are accumulated whole over its micro batches (DeepSpeed's pipelines refuse it)",
-        ),
-        # torch's FSDP2 does not reshard weights between micro batches of a pipeline.
+        (2, True, table.keep, "gradients are accumulated whole over its micro batches"),
         (3, True, table.prefer, "holds whole weights all the same, and gathers them besides"),
     ):
         mask = (table["zero_stage"] != stage) | ((table["pp"] > 1) != piped)
@@ -246,12 +239,10 @@ def _micro_batches(table: _Table, model: Network, workload: Workload) -> None:
         (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS), "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
     )  # fmt: skip
-    count = workload.batch_sequences / (table["data"] * table["micro_batch"])
+    table.columns["micro_batches"] = workload.batch_sequences / (table["data"] * table["micro_batch"])
     table.prefer(
-        count >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages",
-    )  # fmt: skip
-    count = workload.batch_sequences / (table["data"] * table["micro_batch"])
-    table.columns["micro_batches"] = count
+        table["micro_batches"] >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages"
+    )
     table.cross("virtual_stages", VIRTUAL_STAGES)
     chunks = table["pp"] * table["virtual_stages"]
     cut = np.isin(chunks, stage_counts(model))
