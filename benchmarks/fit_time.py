@@ -303,10 +303,14 @@ def write_stack(
             median, ninety = figures(errors[used])
             lines.append(f"{title} = {{median = {median:.3f}, p90 = {ninety:.3f}}}")
     text = path.read_text(encoding="utf-8")
+    if re.search(r"^time = ", text, flags=re.MULTILINE):  # another stack's
+        return
+    if not mine.any():
+        lines = []
     text = re.sub(r"\n*^\[(?:time|time\.tuned|fit\.time)\]\n(?:(?!\[).*\n?)*", "\n", text, flags=re.MULTILINE).rstrip(
         "\n"
     )
-    path.write_text(text + "\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join(filter(None, (text, "\n".join(lines)))) + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -73,12 +73,13 @@ def stack(name: str, *, where: str | None = None) -> Stack:
 
 @cache
 def read_stack(file: str) -> Stack:
-    """The stack in the file of that name; ``memory = "other"`` stands for the other stack's table."""
+    """The stack in the file of that name; ``memory`` or ``time`` = "other" stands for the other stack's."""
     table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
     for name in ("aliases", "marks", "schedules"):
         if name in table:
             table[name] = tuple(table[name])
-    table["time"] = StackTime(**table.get("time", {}))
+    time = table.get("time", {})
+    table["time"] = read_stack(time).time if isinstance(time, str) else StackTime(**time)
     memory = table.get("memory", {})
     table["memory"] = read_stack(memory).memory if isinstance(memory, str) else StackMemory(**memory)
     return Stack(**table)

@@ -27,7 +27,7 @@ class StackTime:
     traffic: float = 1.0
     launch: float = 1.0
     tuned: Mapping[str, float] = field(default_factory=dict)
-    spread: float = 0.2
+    spread: float = 0.3
 
 
 Kernels = Literal["eager", "fused", "compiled", "own"]
