@@ -61,10 +61,11 @@ def afforded(usd: float, *, on: str, law: str = DEFAULT_LAW, **question: object)
         RecipeError: no price is known, or the best model for the budget cannot be trained there.
     """
     flops = 1e18 * usd
-    for _ in range(ROUNDS):
-        model = typical_model(float(compute_optimal(flops, law=law).parameters))
+    for number in range(ROUNDS):
+        # Models come in steps: between two of them the search would swing. What a step leaves goes into tokens.
+        if number < ROUNDS // 2:
+            model = typical_model(float(compute_optimal(flops, law=law).parameters))
         parameters = total_parameters(model)
-        # Models come in steps; what a step leaves of the budget goes into tokens.
         tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
         found = _planned(model, tokens, on=on, **question)
         cost = found.plan.estimate.usd

@@ -25,7 +25,7 @@ def test_help_lists_every_command_in_order(capsys):
         assert printed.strip() == help_text()
     listed = [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and line.split()[0] in COMMANDS]
     assert listed == list(COMMANDS)
-    assert listed[:4] == ["run", "doctor", "plan", "data"]
+    assert listed[:5] == ["run", "doctor", "plan", "recommend", "data"]
 
 
 def test_version_is_one_line(capsys):
