@@ -36,7 +36,7 @@ COMPUTE: Mapping[str, tuple[str, ...]] = {
     "memory traffic between the products": ("traffic_s", "encoder_s", "casts_s"),
     "the output head and the loss": ("head_s", "loss_s"),
     "launching kernels from the host": ("kernels", "expert_layers"),
-    "the optimizer's update": ("update_s",),
+    "the optimizer's update": ("update_s", "orthogonal_s"),
 }
 """Kinds of work on a device, and the counts of ``Work`` that are theirs."""
 SENT: Mapping[str, tuple[str, ...]] = {
@@ -279,7 +279,7 @@ def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[A
                    origin="default", source="419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"),
         Assumption(name="recovery from a failure", value=settings.recovery_s, unit="s", origin="default",
                    source="what Llama 3's effective training time leaves (arXiv 2407.21783)"),
-        Assumption(name="overhead of long runs", value=numbers.overhead, unit="", origin="catalog",
+        Assumption(name="overhead of long runs", value=numbers.overhead_on(device), unit="", origin="catalog",
                    source=numbers.source),
         Assumption(name="disk of a node", value=(scenario.cluster.node.disk_bytes_per_s or 0) / 1e9, unit="GB/s",
                    origin="catalog" if scenario.cluster.origins.get("disk_bytes_per_s") == "catalog" else "default",

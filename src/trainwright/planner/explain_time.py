@@ -134,10 +134,12 @@ def _update(planned: Planned) -> Explanation:
              meaning="read and written once by one fused kernel"),
         Term(symbol="M", value=device.bytes_per_s, unit="bytes/s", meaning="the memory's rate"),
         Term(symbol="w", value=_number(rate.bandwidth), unit="", meaning="share of it that streams reach"),
+        Term(symbol="n", value=_number(found.work.orthogonal_s / rate.head), unit="s",
+             meaning="products that make Muon's updates orthogonal"),
         Term(symbol="o", value=_number(found.step.update) - ours, unit="s", meaning="moving what is offloaded"),
     )  # fmt: skip
     return Explanation(
-        name="time.update", about="the optimizer's update", formula="u × B / (M × w) + o", terms=terms,
+        name="time.update", about="the optimizer's update", formula="u × B / (M × w) + n + o", terms=terms,
         value=_number(found.step.update), unit="s",
     )  # fmt: skip
 

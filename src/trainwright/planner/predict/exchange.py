@@ -33,8 +33,8 @@ class Exchange:
     """Arrays [L] of seconds.
 
     ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
-    collects sharded weights for one pass, ``scatter_s`` reduces and shards gradients of one micro batch (both zero
-    without FSDP); ``gradients_s`` is what data parallelism exchanges once a step.
+    collects sharded weights for one pass (zero but for ZeRO-3), ``scatter_s`` reduces and shards gradients of one
+    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step.
     """
 
     tensor_s: Numbers
@@ -97,8 +97,9 @@ def _weights(
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
 
-    Only trained weights have gradients to exchange. ZeRO-1 and -2 scatter gradients and gather updated weights once a
-    step, which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7).
+    Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights once a step,
+    which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over
+    micro batches, so that it scatters those of each one, and gathers updated weights once a step.
     """
     groups = placement(
         domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
@@ -108,7 +109,8 @@ def _weights(
     gradient = 2.0 if workload.states == "pure" else 4.0
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp
-    sharded = (layouts.zero_stage == 3) & (owners > 1)
+    weights = (layouts.zero_stage == 3) & (owners > 1)
+    gradients = (layouts.zero_stage >= 2) & (owners > 1)
     gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
@@ -119,10 +121,14 @@ def _weights(
     scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
         fabric, gradient * trained_experts, groups.experts
     )
+    updated = all_gather_s(fabric, gradient * trained, groups.shard) + all_gather_s(
+        fabric, gradient * trained_experts, groups.experts
+    )
     inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
         fabric, gradient * trained_experts, groups.experts
     )
     owned = trained / owners + trained_experts / np.maximum(1.0, owners / layouts.ep)
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
     zero = np.zeros(len(layouts))
-    return np.where(sharded, gather, zero), np.where(sharded, scatter, zero), np.where(sharded, outer, inner + outer)
+    once = outer + np.where(weights, zero, np.where(gradients, updated, inner))
+    return np.where(weights, gather, zero), np.where(gradients, scatter, zero), once

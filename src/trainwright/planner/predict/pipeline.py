@@ -247,7 +247,8 @@ def _play(orders: list[list[_Work]], times: Numbers, micro_batches: int, hop_s: 
         for stage, order in enumerate(orders):
             now = clock[stage]
             start = at = place[stage]
-            for what, chunk, batch in order[start:]:
+            while at < len(order):
+                what, chunk, batch = order[at]
                 part = chunk * stages + stage
                 if what == _FORWARD:
                     ready = forward[part - 1][batch] if part else -hop_s

@@ -134,8 +134,30 @@ class StepTable:
         return self.forward + self.backward + self.communicate + self.update + self.host + self.idle
 
 
-def combine(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> StepTable:
-    """Seconds of a step from counted work and reached rates."""
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Passes:
+    """Arrays [L] of seconds of one micro batch on one rank.
+
+    ``forward`` and ``backward`` are kernels, recomputation and casts counting as backward, and ``weight`` is that part
+    of the latter which makes gradients of weights; ``host`` is waiting for launches, ``exposed`` communication that
+    nothing hides, ``sends`` that part of it which goes to another pipeline stage and back.
+    """
+
+    forward: Numbers
+    backward: Numbers
+    weight: Numbers
+    host: Numbers
+    exposed: Numbers
+    sends: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All that a rank does for one micro batch."""
+        return self.forward + self.backward + self.host + self.exposed
+
+
+def passes(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> Passes:
+    """Seconds of one micro batch from counted work and reached rates."""
     aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
     products = aligned / (rate.products * work.busy**rate.tiles) + rate.operands * work.operands_s
     attention = work.attention_s / rate.attention
@@ -156,29 +178,36 @@ def combine(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> StepTabl
     link = rate.link * np.exp(rate.bus_sharing * sent.bus)
     parallel = rate.tensor * sent.tensor_s + rate.context * sent.context_s + rate.expert * sent.expert_s
     weights = link * (2 * sent.gather_s + sent.scatter_s)
-    exposed = (
-        link * ((2 + full) * parallel + 2 * sent.pipeline_s) + rate.sharded * weights + longer(weights, busy) - busy
-    )
-    count = shape.micro_batches
-    part = rate.compute * count
-    waited = rate.compute * (busy - _filled(shape, (work.backward_products - 1) * products)) + exposed
-    return StepTable(
-        forward=part * forward, backward=part * (backward + again + casts),
-        communicate=count * exposed + rate.gradients * link * sent.gradients_s,
-        update=rate.update * work.update_s / rate.bandwidth, host=part * (busy - kernels),
-        idle=waited * rate.bubble * (shape.pp - 1) / shape.virtual_stages,
+    sends = link * 2 * sent.pipeline_s
+    exposed = link * (2 + full) * parallel + sends + rate.sharded * weights + longer(weights, busy) - busy
+    return Passes(
+        forward=rate.compute * forward, backward=rate.compute * (backward + again + casts),
+        weight=rate.compute * (work.backward_products - 1) * products, host=rate.compute * (busy - kernels),
+        exposed=exposed, sends=sends,
     )  # fmt: skip
 
 
-def _filled(shape: Layouts, weight_gradients_s: Value) -> Numbers:
+def combine(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> StepTable:
+    """Seconds of a step from counted work and reached rates; the pipeline's bubble as if all stages were equal."""
+    each, count = passes(work, sent, shape, rate), shape.micro_batches
+    once = rate.link * np.exp(rate.bus_sharing * sent.bus) * sent.gradients_s
+    return StepTable(
+        forward=count * each.forward, backward=count * each.backward, host=count * each.host,
+        communicate=count * each.exposed + rate.gradients * once,
+        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
+        idle=(each.total - _filled(shape, each.weight)) * rate.bubble * (shape.pp - 1) / shape.virtual_stages,
+    )  # fmt: skip
+
+
+def _filled(shape: Layouts, weight_s: Numbers) -> Numbers:
     """Of the wait for a micro batch on another stage, what zero-bubble schedules fill with gradients of weights.
 
     Nobody waits for those themselves, and others of them are made meanwhile (Qi et al., 2023, arXiv 2401.10241, table
-    2: ZB-H1; see ``pipeline.makespan_s``).
+    2: ZB-H1; see ``pipeline.simulate``).
     """
     waits = np.maximum(shape.pp - 1, 1.0)
     others = np.minimum(shape.micro_batches - 1, waits) / waits
-    return np.where(shape.schedule == SCHEDULES.index("zero_bubble"), (1 + others) * weight_gradients_s, 0.0)
+    return np.where(shape.schedule == SCHEDULES.index("zero_bubble"), (1 + others) * weight_s, 0.0)
 
 
 def longer(one: Value, other: Value) -> Numbers:

@@ -15,8 +15,17 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.flops import count_flops
-from trainwright.planner.parameters import BLOCK_PARTS, Matrix, adapter_parameters, matrices, total_parameters
+from trainwright.planner.parameters import (
+    BLOCK_PARTS,
+    Matrix,
+    adapter_parameters,
+    block_matrix_parameters,
+    matrices,
+    total_parameters,
+)
 from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.planner.predict.states import MOMENT_BYTES, moments_per_parameter
+from trainwright.planner.rates import muon_flops
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Precision, Workload
@@ -50,8 +59,8 @@ class Work:
     writes its scores; ``traffic_s`` everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an
     encoder's dropout; ``casts_s`` moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels``
     launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many products the
-    backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic. ``layers`` is how
-    many blocks the slowest rank has.
+    backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic, ``orthogonal_s``
+    are Muon's matrix products at the 16-bit peak. ``layers`` is how many blocks the slowest rank has.
     """
 
     tokens: Numbers
@@ -70,6 +79,7 @@ class Work:
     expert_layers: Numbers
     backward_products: float
     update_s: Numbers
+    orthogonal_s: Numbers | float = 0.0
     busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
@@ -126,6 +136,7 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
         kernels=layers * kernels(model, workload), expert_layers=layers * model.moe_layers / model.layers,
         backward_products=1.0 if workload.adapter else 2.0,
         update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
+        orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )  # fmt: skip
 
 
@@ -223,13 +234,48 @@ def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Number
 
 
 def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Memory traffic of one AdamW update: gradient, weight and two moments read, weight and moments written.
+    """Memory traffic of one update: gradient, weight and moments read, weight and moments written.
 
-    In fp32 that is 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is kept reduced.
+    AdamW with two moments in fp32: 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is
+    kept reduced. Adafactor keeps no moment, but reads the gradient three times: for the means of its rows and columns,
+    for the update's size, by which it is clipped, and for the update (Shazeer and Stern, 2018, arXiv 1804.04235,
+    algorithm 4). Muon writes and reads what it makes orthogonal, in 16 bits.
     """
-    each = {"fp32": 28.0, "mixed": 30.0, "pure": 14.0}[workload.states]
+    full = 2.0 if workload.states == "pure" else 4.0
+    moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
+    gradients = 3 if workload.optimizer == "adafactor" else 1
+    each = (gradients + 2) * full + 2 * moment * moments_per_parameter(model, workload)
+    each += 2.0 * (workload.states == "mixed")
     if workload.adapter is not None:
         return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
+    if workload.optimizer == "muon":
+        each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
     shared, experts = rank_parameters(model, layouts)
-    sharded = np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp, 1.0)
-    return np.asarray(each * (shared / sharded + experts / np.maximum(1.0, sharded / layouts.ep)))
+    owners = _owners(layouts)
+    return np.asarray(each * (shared / owners + experts / np.maximum(1.0, owners / layouts.ep)))
+
+
+def _owners(layouts: Layouts) -> Numbers:
+    """Ranks that share the optimizer's state and its work."""
+    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp, 1.0)
+
+
+def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Products of Muon's Newton-Schulz iterations on one rank (``rates.muon_flops``; Jordan et al., 2024).
+
+    Every one of the blocks' matrices, whole: ranks that share the state, tensor-parallel ones too, are dealt whole
+    matrices (Liu et al., 2025, arXiv 2502.16982, section 2.3), so that none has less to do than the largest asks for.
+    """
+    if workload.optimizer != "muon" or workload.adapter is not None:
+        return np.zeros(len(layouts))
+    stage = slowest_layers(model, layouts) / model.layers
+    owners = _owners(layouts) * layouts.tp
+    found, largest = np.zeros(len(layouts)), 0.0
+    for matrix in matrices(model):
+        if matrix.part in BLOCK_PARTS:
+            each = muon_flops(matrix.outputs, matrix.inputs)
+            split = layouts.ep if matrix.part == "experts" else 1.0
+            dealt = np.maximum(1.0, owners / split)
+            found = found + each * matrix.layers * matrix.copies * stage / split / dealt
+            largest = max(largest, each)
+    return np.maximum(found, largest)

@@ -82,6 +82,9 @@ def test_zero_moves_as_much_as_data_parallelism_and_stage_three_half_as_much_aga
     volume = 2 * PARAMETERS * (ranks - 1) / ranks
     assert once.tolist() == pytest.approx([2 * volume, 2 * volume, 2 * volume, 3 * volume])
     assert found.gather_s.tolist() == pytest.approx([0, 0, 0, volume])
+    # Stage 2 keeps no whole gradients: it scatters those of every micro batch (section 5.2).
+    assert found.scatter_s.tolist() == pytest.approx([0, 0, volume, volume])
+    assert found.gradients_s.tolist() == pytest.approx([2 * volume, 2 * volume, volume, 0])
 
 
 def test_gradients_in_fp32_are_twice_as_wide(meter):

@@ -76,6 +76,12 @@ def test_phases_partition_the_step():
     assert found.total_s[0] == 111111.0
 
 
+def test_products_of_the_update_run_at_the_products_rate():
+    each = replace(work(update_s=0.25), orthogonal_s=np.array([0.5]))
+    found = combine(each, silence(), shape(), replace(IDEAL, update=2.0, head=0.8))
+    assert found.update[0] == found.total_s[0] == pytest.approx(2 * 0.25 + 0.5 / 0.8)
+
+
 def test_micro_batches_repeat_all_but_the_update_and_the_exchange_of_gradients():
     each = work(products_s=1.0, update_s=0.25)
     sent = silence(tensor_s=0.125, gradients_s=0.5)

@@ -209,6 +209,70 @@ def test_an_update_reads_four_numbers_and_writes_three(states, each):
     assert found[0] == each * total_parameters(LLAMA_8B)
 
 
+@pytest.mark.parametrize(
+    ("changed", "each"),
+    [
+        ({"optimizer": "sgd"}, 4 + 4 + 4 + 2 * 4),  # one moment
+        ({"optimizer": "adafactor"}, 3 * 4 + 4 + 4),  # none, and the gradient three times
+        ({"moments": "bf16"}, 4 + 4 + 4 + 2 * 2 * 2),
+        ({"moments": "int8"}, 4 + 4 + 4 + 2 * 2 * (1 + 4 / 256)),  # a scale for 256 elements
+        ({"moments": "bf16", "states": "mixed"}, 4 + 4 + 4 + 2 * 2 * 2 + 2),
+        ({"optimizer": "sgd", "states": "pure"}, 5 * 2),
+    ],
+)
+def test_an_update_moves_the_moments_that_its_optimizer_keeps(changed, each):
+    found = update_bytes(LLAMA_8B, replace(WORK, **changed), layouts(ParallelPlan()))
+    assert found[0] == pytest.approx(each * total_parameters(LLAMA_8B))
+
+
+def newton_schulz_operations(rows, columns, steps=5):
+    """Operations of the published loop, counted product by product (Jordan et al., 2024)."""
+    x = np.empty((min(rows, columns), max(rows, columns)))
+    count = 0
+
+    def product(one, other):
+        nonlocal count
+        count += 2 * one.shape[0] * one.shape[1] * other.shape[1]
+        return np.empty((one.shape[0], other.shape[1]))
+
+    for _ in range(steps):
+        a = product(x, x.T)
+        product(a, a)
+        x = product(a, x)
+    return count
+
+
+def test_muon_makes_each_matrix_orthogonal():
+    muon = replace(WORK, optimizer="muon")
+    shapes = [(1024, 1024)] * 2 + [(256, 1024)] * 2 + [(2816, 1024)] * 3
+    small = replace(LLAMA_8B, layers=3, width=1024, heads=16, kv_heads=4, head_size=64, ffn_width=2816)
+    every = small.layers * sum(newton_schulz_operations(*shape) for shape in shapes)
+    found = work_of(small, ParallelPlan(), work=muon)
+    assert found.orthogonal_s[0] * H100.flops_per_s["bf16"] == pytest.approx(every)
+    assert work_of(small, ParallelPlan()).orthogonal_s[0] == 0
+    # One moment for matrices and the orthogonal update in 16 bits, AdamW's two for tables and norms.
+    matrices = small.layers * sum(rows * columns for rows, columns in shapes)
+    moved = (20 + 4) * matrices + 28 * (total_parameters(small) - matrices)
+    assert update_bytes(small, muon, layouts(ParallelPlan()))[0] == pytest.approx(moved)
+
+
+def test_ranks_are_dealt_whole_matrices_to_make_orthogonal():
+    muon = replace(WORK, optimizer="muon")
+    plans = [ParallelPlan(dp_shard=each, zero_stage=1) for each in (1, 8, 512)]
+    plans += [ParallelPlan(dp_replicate=8), ParallelPlan(pp=4), ParallelPlan(tp=2)]
+    alone, shared, many, replicated, piped, split = work_of(LLAMA_8B, *plans, work=muon).orthogonal_s
+    assert (shared, replicated, piped, split) == pytest.approx((alone / 8, alone, alone / 4, alone / 2))
+    largest = newton_schulz_operations(LLAMA_8B.width, LLAMA_8B.ffn_width)
+    assert many * H100.flops_per_s["bf16"] == pytest.approx(largest)
+
+
+def test_experts_are_made_orthogonal_by_the_ranks_that_hold_them():
+    muon = replace(WORK, optimizer="muon")
+    plans = [ParallelPlan(dp_shard=8, ep=each) for each in (1, 2, 8)]
+    found = work_of(MIXTRAL, *plans, work=muon).orthogonal_s
+    assert found.tolist() == pytest.approx([found[0]] * 3)
+
+
 def test_ranks_that_share_the_state_share_its_update():
     plans = [
         ParallelPlan(dp_shard=8, zero_stage=0), ParallelPlan(dp_shard=8, zero_stage=1), ParallelPlan(dp_shard=8),
