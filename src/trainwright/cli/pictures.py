@@ -359,11 +359,24 @@ def _legend_below(axes: Axes, *, columns: int) -> None:
     )  # fmt: skip
 
 
+def drawable(path: Path) -> Path:
+    """``path`` itself, if a picture can be written there: asked before long answers are printed.
+
+    Raises:
+        RecipeError: its suffix is no picture's.
+        MachineError: there is no such folder.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise RecipeError("cannot draw such a file", where=path, seen=repr(path.suffix), expected=" or ".join(SUFFIXES))
+    if not path.parent.is_dir():
+        raise MachineError("cannot write the picture", where=path, seen=f"no folder {path.parent}")
+    return path
+
+
 @contextmanager
 def _picture(path: Path, title: str, *, height: float) -> Iterator[Figure]:
     """A figure in the project's style, written to ``path`` when it is drawn."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise RecipeError("cannot draw such a file", where=path, seen=repr(path.suffix), expected=" or ".join(SUFFIXES))
+    drawable(path)
     try:
         from matplotlib import style
         from matplotlib.figure import Figure

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
+from trainwright.cli.pictures import drawable
 from trainwright.cli.plan_question import OF_SERVING, question_of, refuse
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.question import resolve
 
     output = Output.of(args)
+    if args.draw is not None:
+        drawable(Path(args.draw))
     found = planned(resolve(question))
     if args.explain is not None:
         from trainwright.planner.explain import explain
@@ -88,7 +91,7 @@ def show(plan: Plan, found: Planned, question: Question, output: Output) -> None
     _show_memory(plan, found, output)
     if estimate.fits:
         output.line()
-        _show_time(plan, output)
+        _show_time(plan, found, output)
     if estimate.fits and estimate.needs is not None:
         output.line()
         output.table(("it also needs", "amount", "note"), needs_rows(estimate.needs, images=images))
@@ -133,7 +136,9 @@ def _show_memory(plan: Plan, found: Planned, output: Output) -> None:
         output.line(f"8 of 10 measurements lie between {format_bytes(low)} and {format_bytes(high)}")
 
 
-def _show_time(plan: Plan, output: Output) -> None:
+def _show_time(plan: Plan, found: Planned, output: Output) -> None:
+    from trainwright.planner.explain_run import beside_steps
+
     estimate = plan.estimate
     steps, whole = estimate.phases.as_dict(), estimate.run_phases.as_dict()
     total = estimate.phases.total_s
@@ -144,6 +149,10 @@ def _show_time(plan: Plan, output: Output) -> None:
     ]
     rows.append(("total", format_seconds(total), format_seconds(estimate.run_phases.total_s)))
     output.table(("time", "a step", "the run"), rows)
+    least = 1e-3 * estimate.run_phases.total_s
+    beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(found.run) if seconds >= least]
+    if beside:
+        output.line(f"other, beside the steps: {'; '.join(beside)}")
     if estimate.exposed:
         output.line()
         shown = [part for part in estimate.exposed if part.seconds >= 0.0005 * total]
@@ -166,10 +175,10 @@ def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, st
         ("a checkpoint", format_bytes(needs.checkpoint_bytes), written),
         ("disk", format_bytes(needs.disk_bytes), "two checkpoints" + ("" if images else ", and each token once")),
         ("loader", f"{format_bytes(needs.loader_bytes_per_s)}/s", "for all devices together"),
-        ("device hours", number(needs.device_hours), f"{needs.interruptions:,.2g} interruptions expected"),
+        ("device hours", number(needs.device_hours), f"interruptions to expect: {_expected(needs.interruptions)}"),
     ]  # fmt: skip
     if needs.kwh is not None and needs.power_w is not None:
-        power = f"at {needs.power_w / 1e3:,.3g} kW, which cooling carries away; building included"
+        power = f"building included; heat to carry away: {number(needs.power_w / 1e3)} kW"
         rows.append(("energy", f"{number(needs.kwh)} kWh", power))
     return rows
 
@@ -181,6 +190,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:,.4g}"
 
 
+def _expected(count: float) -> str:
+    return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 0.01 else "hardly any"
+
+
 def format_rate(per_s: float) -> str:
     """Tokens per second: whole ones from ten on."""
     return number(per_s) if per_s >= 1e6 else f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
@@ -189,6 +202,8 @@ def format_rate(per_s: float) -> str:
 def assumption_row(entry: Assumption, *, whole: bool = False) -> tuple[str, str, str, str]:
     """An assumption's row; a long source is cut unless all of it is wanted."""
     value = entry.value if isinstance(entry.value, str) else number(entry.value)
+    if entry.unit == "s" and not isinstance(entry.value, str) and entry.value < 1:
+        return entry.name, format_seconds(entry.value), entry.origin, entry.source
     source = entry.source if whole or len(entry.source) <= 90 else entry.source[:87].rstrip() + "..."
     return entry.name, f"{value} {entry.unit}".strip(), entry.origin, source
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.output import Output
@@ -13,8 +15,10 @@ from trainwright.core.units import format_bytes, format_count, format_seconds, f
 
 if TYPE_CHECKING:
     from trainwright.planner.inference import InferenceEstimate, Serving
-    from trainwright.spec.device import ClusterSpec
+    from trainwright.spec.device import ClusterSpec, Price
     from trainwright.spec.model import ModelSpec
+    from trainwright.spec.plan import Assumption
+    from trainwright.spec.stack import Stack
 
 DEFAULT_CONTEXT = "2048"
 
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
     for name in clouds or ():
         cloud(name, where="--cloud")
-    price = args.price
+    price, listed = args.price, None
     if price is None:
         kind: Any = one_of(args.price_kind or "on_demand", ("on_demand", "spot", "reserved"), where="--price-kind")
         listed = price_list().cheapest(machines.device.name, kind, providers=clouds)
@@ -49,8 +53,50 @@ def run(args: argparse.Namespace) -> int:
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     found = estimate_inference(model, serving, machines, usd_per_device_hour=price, stack=software)
-    output.result({"inference": found, "serving": serving}, lambda: show(args.model, found, serving, output))
+    found = replace(found, assumptions=_with_machines(found, machines, listed))
+    ways = () if found.fits else _ways(model, serving, machines, software)
+    payload = {"inference": found, "serving": serving, "would_fit": ways}
+    output.result(payload, lambda: show(args.model, found, serving, output, ways=ways))
     return 0 if found.fits else 1
+
+
+def _with_machines(found: InferenceEstimate, machines: ClusterSpec, listed: Price | None) -> tuple[Assumption, ...]:
+    """What the estimate rests on, with the device's own numbers and where its price is from."""
+    from trainwright.spec.plan import Assumption
+
+    device = machines.device
+    own = [
+        Assumption(name="memory of a device", value=device.memory_bytes / 1e9, unit="GB", origin="catalog",
+                   source=device.source),
+        Assumption(name="memory bandwidth", value=device.bytes_per_s / 1e9, unit="GB/s", origin="catalog",
+                   source=device.source),
+    ]  # fmt: skip
+    kept = [entry for entry in found.assumptions if entry.name != "price" or listed is None]
+    if listed is not None:
+        kind = listed.kind.replace("_", "-")
+        kept.append(
+            Assumption(
+                name=f"price ({kind})", value=listed.usd_per_device_hour, unit="$ per device and hour",
+                origin="catalog", source=f"{listed.provider} {listed.region}, {listed.source}",
+            )
+        )  # fmt: skip
+    return (*own, *kept)
+
+
+def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: Stack) -> tuple[str, ...]:
+    """What would make it fit, the smallest change first: fewer bits of a weight, more devices for a replica."""
+    from trainwright.planner.inference import serving_memory
+    from trainwright.planner.predict.memory import usable_bytes
+
+    limit = usable_bytes(machines.device)
+
+    def fits(other: Serving) -> bool:
+        return serving_memory(model, other, software).total_bytes <= limit
+
+    ways = [f"--precision {name}" for name in ("int8", "int4") if fits(replace(serving, weights=name))]
+    more = [tp for tp in (2**power for power in range(12)) if tp > serving.tp and model.heads % tp == 0]
+    wide = next((tp for tp in more if fits(replace(serving, tp=tp))), None)
+    return (*ways, *(() if wide is None else (f"{wide} devices for a replica",)))
 
 
 def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) -> Serving:
@@ -82,26 +128,32 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
     return of(min(holding, default=max(wide)))
 
 
-def verdict(found: InferenceEstimate) -> str:
+def verdict(found: InferenceEstimate, ways: Sequence[str] = ()) -> str:
     """``fits: 34 GiB of 78.8 GiB; 110 tokens/s for one, 1,760 in all``."""
     memory = f"{format_bytes(found.memory.total_bytes)} of {format_bytes(found.memory_available_bytes)}"
     if not found.fits:
         largest = found.largest_batch
-        return f"does not fit: needs {memory}" + (f"; a batch of {largest} would" if largest else "")
+        way = f"; a batch of {largest:,} would" if largest else f"; smallest change: {ways[0]}" if ways else ""
+        return f"does not fit: needs {memory}{way}"
     one, every = format_rate(found.tokens_per_s_per_user), format_rate(found.tokens_per_s)
     cost = found.usd_per_million_tokens
     price = "price unknown" if cost is None else f"{format_usd(cost.mid)} for a million"
     return f"fits: {memory}; {one} tokens/s for each sequence, {every} in all, {price}"
 
 
-def show(name: str, found: InferenceEstimate, serving: Serving, output: Output) -> None:
+def show(
+    name: str, found: InferenceEstimate, serving: Serving, output: Output, *, ways: Sequence[str] = ()
+) -> None:  # fmt: skip
     """Verdict, memory, latency, limits, and what it rests on."""
-    output.heading(verdict(found))
-    each = "a device" if serving.tp == 1 else f"{serving.tp} devices"
+    output.heading(verdict(found, ways))
+    each = "one device" if serving.tp == 1 else f"{serving.tp} devices"
+    copies = f"a replica on {each}" if found.replicas == 1 else f"{found.replicas:,} replicas of {each}"
     output.line(
-        f"{name} in {serving.weights}; replicas of {each}, {found.replicas:,} in all; on each a batch of "
+        f"{name} in {serving.weights}; {copies}; on each a batch of "
         f"{serving.batch:,}: {serving.prompt_tokens:,} tokens of prompt, {serving.new_tokens:,} new ones"
     )
+    if len(ways) > 1:
+        output.line(f"would make it fit: {'; '.join(ways)}")
     output.line()
     memory = found.memory
     rows = [(part, format_bytes(getattr(memory, part))) for part in ("weights", "cache", "activations", "context")]

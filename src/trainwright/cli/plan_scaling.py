@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         laws, title = _laws(flops=flops), f"{flops:.3g} FLOPs of training"
     else:
         parameters = float(count(args.params, where="--params"))
-        laws, title = _laws(parameters=parameters), f"a model of {format_count(parameters)} parameters"
+        laws, title = _laws(parameters=parameters), "compute-optimal"
     best = next(law for law in laws if law.law == DEFAULT_LAW)
     given = None if args.params is None or args.tokens is None else float(count(args.tokens, where="--tokens"))
     if found is None and args.on is not None:
@@ -128,7 +128,7 @@ def _batches(tokens: float, loss: float | None) -> list[Batch]:
     """Two papers' critical batch, by the tokens of a run and by the loss at its end."""
     from trainwright.planner.scaling_laws import critical_batch_tokens, critical_batch_tokens_at
 
-    run = f"for a run of {format_count(tokens)}: beyond it, 20 % more steps than in proportion"
+    run = f"for a run of {format_count(tokens)}: beyond it, 20% more steps than in proportion"
     found = [Batch(tokens=float(critical_batch_tokens(tokens)), source=f"{run} (Zhang et al., 2024, arXiv 2410.21676)")]
     if loss is not None:
         at = f"at a loss of {loss:.2f}: both steps and tokens are twice the least"
@@ -188,11 +188,12 @@ def _show_run(found: Planned, output: Output) -> None:
     from trainwright.cli.plan_cluster import verdict
 
     plan = found.plan
-    model = found.scenario.transformer
+    model, machines = found.scenario.transformer, plan.cluster
     output.line(f"on {plan.cluster.devices:,} {plan.cluster.device.name}: {verdict(plan)}")
     low, high = plan.estimate.seconds.low, plan.estimate.seconds.high
     output.line(
         f"between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width {model.width:,}; "
-        f"MFU {plan.estimate.mfu:.1%}; see it all: plan --model layers={model.layers},width={model.width},"
-        f"heads={model.heads},vocabulary={model.vocabulary} --tokens {plan.workload.total_tokens} --on ..."
+        f"MFU {plan.estimate.mfu:.1%}; see it all: trainwright plan --model layers={model.layers},width={model.width},"
+        f"heads={model.heads},vocabulary={model.vocabulary} --tokens {plan.workload.total_tokens} "
+        f"--on {machines.nodes}x{machines.node.devices}x{machines.device.name}"
     )

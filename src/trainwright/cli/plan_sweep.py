@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
+from trainwright.cli.pictures import drawable
 from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ def run(args: argparse.Namespace, question: Question) -> int:
     from trainwright.planner.sweep import parse_sweep, sweep
 
     output = Output.of(args)
+    if args.draw is not None:
+        drawable(Path(args.draw))
     axis, values = parse_sweep(args.sweep)
     found = sweep(question, axis, values)
     output.result({"sweep": found}, lambda: show(found, output))
@@ -59,11 +62,14 @@ def _table(axis: str, points: list[Point], output: Output, *, scaling: bool) -> 
                "tokens/s", "MFU", "exposed", *(("efficiency",) if scaling else ()), "time", "cost"]  # fmt: skip
     rows = [_row(point, scaling=scaling) for point in points]
     output.table(columns, rows)
+    for point in points:
+        if point.step_s is None:
+            output.line(f"{columns[0]} {point.value}: {point.reason}")
 
 
 def _row(point: Point, *, scaling: bool) -> list[str]:
     if point.step_s is None or point.seconds is None:
-        return [point.value, *(("", "") if scaling else ()), point.reason, *([""] * (8 if scaling else 7))]
+        return [point.value, *(("", "") if scaling else ()), "cannot run", *([""] * (8 if scaling else 7))]
     size = [f"{point.devices:,}", format_count(point.batch_tokens or 0)] if scaling else []
     fit = {"fits": "", "uncertain": " (uncertain)"}.get(point.fit, " (does not fit)")
     found = [point.value, *size, point.layout, f"{format_bytes(point.memory_bytes or 0)}{fit}"]

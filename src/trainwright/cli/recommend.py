@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.cli.pictures import drawable
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import (
     format_bytes,
@@ -78,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.planner.search.recommend import Goals, recommend
 
     output = Output.of(args)
+    if args.draw is not None:
+        drawable(args.draw)
     pool = _pool(args)
     scenario = _scenario(args, pool)
     goals = Goals(budget_usd=_read(args.budget, parse_usd, "--budget"),
@@ -204,6 +207,8 @@ def _show(
         f"{args.model}: {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of {work.batch_sequences:,} "
         f"{each}; {work.precision}, {work.optimizer}, {scenario.stack.title}"
     )
+    if judged is not None:
+        _show_pool(output, judged)
     columns = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
     priced = [option for option in found.distinct(len(found.options) or ROWS) if option.usd is not None][:ROWS]
     if priced:
@@ -218,8 +223,6 @@ def _show(
     if unpriced:
         output.line()
         output.table(columns, [_row(option) for option in unpriced], title="fastest without a known price")
-    if judged is not None:
-        _show_pool(output, judged)
     for name, rows in mended.items():
         _show_changes(output, name, rows)
     if found.refused:

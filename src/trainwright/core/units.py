@@ -167,7 +167,9 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``355 years``, ``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``."""
+    """``355 years``, ``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``, ``2.4 µs``."""
+    if 0 < seconds < 0.9995e-3:
+        return f"{seconds * 1e6:.3g} µs"
     if 0 < seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 59.95:
@@ -184,7 +186,7 @@ def format_seconds(seconds: float) -> str:
 def format_count(value: float) -> str:
     """``1.5M``, ``300B``, ``4,096``; four significant digits from a million on."""
     if abs(value) < 1e6:
-        return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+        return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1e4 else f"{value:,.4g}"
     rounded = float(f"{value:.4g}")
     scale, suffix = next(step for step in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(rounded) >= step[0])
     return f"{rounded / scale:.4g}{suffix}"

@@ -12,14 +12,24 @@ from trainwright.planner.cluster_plan import Planned
 from trainwright.planner.explanation import Explanation, Term
 from trainwright.planner.goodput import HOUR_S, Goodput
 from trainwright.planner.parameters import adapter_parameters, total_parameters
-from trainwright.planner.run import checkpoint_bytes
+from trainwright.planner.run import RunCost, checkpoint_bytes
 
 _PARTS = {
     "steps_s": "steps alone", "stragglers_s": "waiting for slow devices", "ramp_up_s": "small batches at the start",
     "evaluation_s": "validation", "checkpoints_s": "writing checkpoints", "lost_s": "work that failures undo",
     "recovery_s": "coming back from failures", "start_s": "start-up",
-    "overhead_s": "what published long runs spend beyond all that",
+    "overhead_s": "overhead of long runs, as published ones had",
 }  # fmt: skip
+
+
+_PHASES = frozenset({"steps_s", "evaluation_s", "checkpoints_s"})
+"""Parts that have phases of their own; the others are in ``other``."""
+
+
+def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
+    """What ``other`` of a run holds beside its steps' own: each part's words and seconds, the longest first."""
+    found = [(_PARTS[name], _first(getattr(run.parts, name))) for name in _PARTS if name not in _PHASES]
+    return tuple(sorted((part for part in found if part[1] > 0), key=lambda part: -part[1]))
 
 
 def _first(value: np.ndarray) -> float:

@@ -395,5 +395,5 @@ def _assumptions(serving: Serving, usd_per_device_hour: float | None) -> tuple[A
                    source="vLLM's max_num_batched_tokens"),
     ]  # fmt: skip
     if usd_per_device_hour is not None:
-        found.append(Assumption(name="price", value=usd_per_device_hour, unit="USD per device-hour", origin="given"))
+        found.append(Assumption(name="price", value=usd_per_device_hour, unit="$ per device and hour", origin="given"))
     return tuple(found)

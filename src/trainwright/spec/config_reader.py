@@ -115,6 +115,19 @@ class ConfigReader:
             self._refuse(key, value, "an object")
         return ConfigReader(value, where=f"{self._where}: {key}")
 
+    def head_size(self, width: int, heads: int) -> int:
+        """One head's share of the width, where the configuration gives heads no size of their own.
+
+        Raises:
+            RecipeError: the width cannot be divided.
+        """
+        if width % heads:
+            raise RecipeError(
+                "bad model configuration: the width cannot be divided over the heads", where=self._where,
+                seen=f"width {width}, {heads} heads", expected="a multiple of the heads, or head_dim",
+            )  # fmt: skip
+        return width // heads
+
     def activation(self, key: str, default: str) -> Activation:
         """The function between the matrices of a feed-forward."""
         value = self._config.get(key) or default

@@ -12,7 +12,7 @@ import pytest
 
 from trainwright.cli import pictures
 from trainwright.cli.pictures import MemoryBar, ParetoPoint, ScalingPoint, ScatterPoint, StepBar
-from trainwright.core.errors import MissingPackage, RecipeError
+from trainwright.core.errors import MachineError, MissingPackage, RecipeError
 
 GIB = 2.0**30
 BARS = [
@@ -157,3 +157,11 @@ def _lengths(path, tone):
     boxes = [[tuple(map(float, pair)) for pair in re.findall(r"[ML] (\S+) (\S+)", text)] for text in paths]
     widths = [max(x for x, _ in box) - min(x for x, _ in box) for box in boxes]
     return widths[:2]
+
+
+def test_where_no_picture_can_be_is_said_before_anything_is_computed(tmp_path):
+    assert pictures.drawable(tmp_path / "a.svg") == tmp_path / "a.svg"
+    with pytest.raises(RecipeError, match="cannot draw such a file"):
+        pictures.drawable(tmp_path / "a.gif")
+    with pytest.raises(MachineError, match="cannot write the picture"):
+        pictures.drawable(tmp_path / "none" / "a.svg")

@@ -25,9 +25,22 @@ def test_weights_are_shared_by_as_few_devices_as_hold_them(capsys):
     assert (found["serving"]["tp"], found["serving"]["weights"]) == (8, "int4")
 
 
-def test_what_does_not_fit_says_so(capsys):
+def test_what_does_not_fit_says_what_would(capsys):
     assert cli.main([*ASKED, "t4"]) == 1
-    assert capsys.readouterr().out.startswith("does not fit: needs ")
+    out = capsys.readouterr().out
+    assert out.startswith("does not fit: needs ")
+    assert out.splitlines()[0].endswith("smallest change: --precision int8")
+    assert "would make it fit: --precision int8; --precision int4; 2 devices for a replica" in out
+    assert cli.main([*ASKED, "t4", "--precision", "int8"]) == 0
+
+
+def test_a_price_says_whether_it_was_given_or_listed(capsys):
+    assert cli.main([*ASKED, "h100-sxm", "--json"]) == 0
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
+    assert found["price (on-demand)"]["origin"] == "catalog" and found["price (on-demand)"]["source"]
+    assert cli.main([*ASKED, "h100-sxm", "--price", "2", "--json"]) == 0
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
+    assert (found["price"]["origin"], found["price"]["value"]) == ("given", 2.0)
 
 
 @pytest.mark.parametrize(

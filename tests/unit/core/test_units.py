@@ -147,6 +147,8 @@ def test_sizes_are_printed_in_binary_units(size_bytes, text):
     [
         (0, "0 s"),
         (0.0081, "8.1 ms"),
+        (2.4e-6, "2.4 µs"),
+        (0.0009999, "1 ms"),
         (12.3, "12.3 s"),
         (245, "4 min 05 s"),
         (12_000, "3 h 20 min"),
@@ -170,6 +172,7 @@ def test_times_are_printed_in_two_units(seconds, text):
         (1.5e6, "1.5M"),
         (3e11, "300B"),
         (4096, "4,096"),
+        (412_345.6, "412,346"),
         (0.5, "0.5"),
         (1e12, "1T"),
         (999_999_999, "1B"),

@@ -71,3 +71,9 @@ def test_labels_are_named_or_numbered():
     assert ConfigReader({"id2label": {"0": "a", "1": "b", "2": "c"}}, where="here").labels() == 3
     assert ConfigReader({"num_labels": 5, "id2label": None}, where="here").labels() == 5
     assert ConfigReader({}, where="here").labels() == 2
+
+
+def test_heads_divide_the_width_unless_they_have_a_size_of_their_own():
+    assert ConfigReader({}, where="here").head_size(4096, 32) == 128
+    with pytest.raises(RecipeError, match=r"^here: .*cannot be divided over the heads \(seen width 4096, 33 heads"):
+        ConfigReader({}, where="here").head_size(4096, 33)

@@ -94,7 +94,7 @@ def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: in
     """A decoder of GPT-2's kind: LayerNorm, plain feed-forward of four times the width, biases; and its ``own``."""
     language_model(read)
     settings: dict[str, Any] = {
-        "kv_heads": heads, "head_size": max(width // heads, 1), "ffn_width": 4 * width, "gated": False,
+        "kv_heads": heads, "head_size": read.head_size(width, heads), "ffn_width": 4 * width, "gated": False,
         "norm": "layernorm", "bias": True, "positions": "rope", "rope_theta": read.rope_theta(),
         "vocabulary": read.integer("vocab_size"),
     }  # fmt: skip

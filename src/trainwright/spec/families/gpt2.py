@@ -18,7 +18,7 @@ def gpt2(read: ConfigReader) -> ModelSpec:
         width=width,
         heads=heads,
         kv_heads=heads,
-        head_size=max(width // heads, 1),
+        head_size=read.head_size(width, heads),
         ffn_width=read.integer("n_inner", 4 * width),
         vocabulary=read.integer("vocab_size"),
         context_tokens=read.integer("n_positions", 1024),

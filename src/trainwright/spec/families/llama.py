@@ -27,13 +27,14 @@ def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     settings: dict[str, Any] = {
         "kv_heads": read.integer("num_key_value_heads", heads),
-        "head_size": read.optional("head_dim") or max(width // heads, 1),
         "ffn_width": read.integer("intermediate_size"),
         "context_tokens": read.integer("max_position_embeddings", 2048),
         "tied": read.flag("tie_word_embeddings", False),
         "norm_epsilon": read.number("rms_norm_eps", 1e-6),
         "rope_theta": read.rope_theta(),
     }
+    if "head_size" not in different:
+        settings["head_size"] = read.optional("head_dim") or read.head_size(width, heads)
     if "activation" not in different:
         settings["activation"] = read.activation("hidden_act", "silu")
     if "bias" not in different:
