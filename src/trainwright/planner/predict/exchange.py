@@ -99,7 +99,8 @@ def _weights(
 
     Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights once a step,
     which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over
-    micro batches, so that it scatters those of each one, and gathers updated weights once a step.
+    micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
+    which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
     """
     groups = placement(
         domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
@@ -110,7 +111,7 @@ def _weights(
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)
-    gradients = (layouts.zero_stage >= 2) & (owners > 1)
+    gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
     gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:

@@ -87,6 +87,13 @@ def test_zero_moves_as_much_as_data_parallelism_and_stage_three_half_as_much_aga
     assert found.gradients_s.tolist() == pytest.approx([2 * volume, 2 * volume, volume, 0])
 
 
+def test_pipelines_scatter_gradients_once_a_step(meter):
+    one, two = (ParallelPlan(dp_shard=8, pp=8, zero_stage=stage) for stage in (1, 2))
+    found = sent(one, two)
+    assert found.scatter_s.tolist() == [0, 0]
+    assert found.gradients_s[0] == found.gradients_s[1] > 0
+
+
 def test_gradients_in_fp32_are_twice_as_wide(meter):
     narrow = sent(ParallelPlan(dp_replicate=64), work=replace(WORK, states="pure")).gradients_s
     assert sent(ParallelPlan(dp_replicate=64)).gradients_s == pytest.approx(2 * narrow)
