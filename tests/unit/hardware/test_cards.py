@@ -46,7 +46,10 @@ def test_filters(prices):
 @pytest.mark.parametrize(
     ("order", "first"),
     [
-        ("name", "a10"), ("price", "t4"), ("flops-per-dollar", "h100-sxm"), ("memory", "m3-ultra"),
+        ("name", "a10"),
+        ("price", "t4"),
+        ("flops-per-dollar", "h100-sxm"),
+        ("memory", "m3-ultra"),
         ("power", "rtx-a2000"),
     ],
 )
