@@ -153,10 +153,12 @@ def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
         return (tokens,)
     mixture = place.at(place.case.stages.dense_layers) == 0
     factor = place.case.memory.activations
-    parts = layer_bytes(place.case, mixture=mixture)
+    parts = {name: factor * place.at(part) for name, part in layer_bytes(place.case, mixture=mixture).items()}
+    elements = tokens.value * place.model.width
     return (tokens, *(
-        Term(symbol="", value=factor * place.at(part), unit="bytes", meaning=f"of a layer: {name.replace('_', ' ')}")
-        for name, part in parts.items() if place.at(part)
+        Term(symbol="", value=part, unit="bytes",
+             meaning=f"of a layer: {name.replace('_', ' ')}, {part / elements:.3g} bytes x tokens x width")
+        for name, part in parts.items() if part
     ))  # fmt: skip
 
 

@@ -18,7 +18,7 @@ _PARTS = {
     "steps_s": "steps alone", "stragglers_s": "waiting for slow devices", "ramp_up_s": "small batches at the start",
     "evaluation_s": "validation", "checkpoints_s": "writing checkpoints", "lost_s": "work that failures undo",
     "recovery_s": "coming back from failures", "start_s": "start-up",
-    "overhead_s": "overhead of long runs, as published ones had",
+    "overhead_s": "overhead of long runs (as published ones had)",
 }  # fmt: skip
 
 
