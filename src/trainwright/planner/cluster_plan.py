@@ -15,6 +15,7 @@ from trainwright.planner.choose import Choice, choose, mesh
 from trainwright.planner.flops import count_flops
 from trainwright.planner.goodput import HOUR_S
 from trainwright.planner.parameters import parameter_counts
+from trainwright.planner.predict.bubble import idle_s
 from trainwright.planner.predict.forecast import Forecast
 from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import StepTable, combine
@@ -73,6 +74,7 @@ def planned(scenario: Scenario) -> Planned:
     """
     choice = choose(scenario)
     workload = replace(scenario.workload, recompute=choice.recompute)
+    choice, piped = _played(scenario, choice)
     learnt = _learnt(scenario, workload, choice)
     if learnt.known:
         choice = replace(choice, found=corrected(choice.found, learnt))
@@ -83,13 +85,32 @@ def planned(scenario: Scenario) -> Planned:
         usd_per_device_hour=None if price is None else price.usd_per_device_hour, settings=scenario.settings,
     )  # fmt: skip
     estimate = _estimate(scenario, workload, choice, run)
-    if scenario.references:
-        estimate = replace(estimate, assumptions=(*estimate.assumptions, _measured_runs(scenario, learnt)))
+    more = (*piped, *((_measured_runs(scenario, learnt),) if scenario.references else ()))
+    estimate = replace(estimate, assumptions=(*estimate.assumptions, *more))
     plan = Plan(
         model=scenario.model, parameters=parameter_counts(scenario.model), workload=workload, cluster=scenario.cluster,
         parallel=choice.parallel, estimate=estimate, rejected=choice.rejected,
     )  # fmt: skip
     return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+
+
+def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
+    """The choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
+    found = choice.found
+    if isinstance(scenario.model, ConvNetSpec):
+        return choice, ()
+    idle = idle_s(scenario.model.layers, found.work, found.sent, found.layouts, found.rates)
+    if idle is None:
+        return choice, ()
+    played = replace(found, step=replace(found.step, idle=np.array([idle])))
+    shares = [float(each.step.idle[0] / each.step_s[0]) for each in (played, found)]
+    parallel = choice.parallel
+    said = Assumption(
+        name="pipeline", value=f"{shares[0]:.1%} idle", unit="", origin="default",
+        source=f"{parallel.schedule} of {parallel.pp} stages and {found.layouts.micro_batches[0]:,.0f} micro batches, "
+        f"played out; {shares[1]:.1%} in closed form, all stages equal",
+    )  # fmt: skip
+    return replace(choice, found=played), (said,)
 
 
 def _learnt(scenario: Scenario, workload: Workload, choice: Choice) -> Correction:
@@ -206,26 +227,32 @@ def _run_phases(found: Forecast, run: RunCost) -> PhaseTimes:
 
 def work_shares(found: Forecast) -> tuple[Share, ...]:
     """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
-    whole = combine(found.work, found.sent, found.layouts, found.rates)
-    total = float(whole.total_s[0])
+    whole, pace = combine(found.work, found.sent, found.layouts, found.rates), _pace(found)
+    without = {kind: step_without(found, *names) for kind, names in COMPUTE.items()}
     shares = [
-        Share(name=kind, seconds=total - float(step_without(found, *COMPUTE[kind]).total_s[0])) for kind in COMPUTE
+        Share(name=kind, seconds=pace * float((whole.total_s - step.total_s)[0])) for kind, step in without.items()
     ]
-    shares.append(Share(name="exposed communication", seconds=float(whole.communicate[0])))
-    shares.append(Share(name="the pipeline's idle time", seconds=float(whole.idle[0])))
-    shares.append(Share(name="offload to the host", seconds=float(found.step_s[0]) - total))
-    return tuple(sorted(_real(shares, total), key=lambda share: -share.seconds))
+    shares.append(Share(name="exposed communication", seconds=float(found.step.communicate[0])))
+    shares.append(Share(name="the pipeline's idle time", seconds=float(found.step.idle[0])))
+    shares.append(Share(name="offload to the host", seconds=float(found.step.update[0] - pace * whole.update[0])))
+    return tuple(sorted(_real(shares, float(found.step_s[0])), key=lambda share: -share.seconds))
+
+
+def _pace(found: Forecast) -> float:
+    """How much longer measured runs say that everything takes; see ``calibration.corrected``."""
+    whole = combine(found.work, found.sent, found.layouts, found.rates)
+    return float(found.step.forward[0] / whole.forward[0])
 
 
 def exposed(found: Forecast) -> tuple[Share, ...]:
     """Each kind of communication by what the step would be shorter by without it, but for idle time."""
-    whole = float(found.step.communicate[0])
+    whole = combine(found.work, found.sent, found.layouts, found.rates).communicate
     zero = np.zeros_like(found.step_s)
     shares = []
     for kind, names in SENT.items():
         sent = replace(found.sent, **dict.fromkeys(names, zero))
         without = combine(found.work, sent, found.layouts, found.rates)
-        shares.append(Share(name=kind, seconds=whole - float(without.communicate[0])))
+        shares.append(Share(name=kind, seconds=_pace(found) * float((whole - without.communicate)[0])))
     return tuple(_real(shares, float(found.step_s[0])))
 
 
