@@ -181,4 +181,5 @@ def _code(error: TrainwrightError) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return not text or text[:1] in "-+$~<>≈" or text[:1].isdigit()
+    """Whether a cell is a quantity; ``8xh100-sxm`` is a name."""
+    return not text or text[:1] in "-+$~<>≈" or (text[:1].isdigit() and not re.match(r"\d+x\w", text))

@@ -209,7 +209,7 @@ def _show(
     )
     if judged is not None:
         _show_pool(output, judged)
-    columns = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
+    columns = ("", "run on", "from", "time", "cost", "9 of 10 between", "MFU", "memory", "layout")
     priced = [option for option in found.distinct(len(found.options) or ROWS) if option.usd is not None][:ROWS]
     if priced:
         output.line()
@@ -260,13 +260,12 @@ def _said(option: Option) -> str:
 def _row(option: Option) -> tuple[str, ...]:
     from trainwright.planner.choose import mesh
 
-    cost = "unknown"
-    if option.usd is not None and option.usd_low is not None and option.usd_high is not None:
-        cost = f"{format_usd(option.usd)} ({format_usd(option.usd_low)} to {format_usd(option.usd_high)})"
+    cost = "unknown" if option.usd is None else format_usd(option.usd)
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
     return (
         marks, option.cluster, option.source or "unknown",
-        f"{format_seconds(option.seconds)} ({format_seconds(option.low_s)} to {format_seconds(option.high_s)})", cost,
+        format_seconds(option.seconds), cost,
+        f"{option.low_s / option.seconds:.2f} and {option.high_s / option.seconds:.2f} times",
         f"{option.mfu:.0%}", f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
         mesh(option.parallel, option.recompute),
     )  # fmt: skip

@@ -105,3 +105,9 @@ def test_the_output_follows_the_arguments():
 @pytest.mark.parametrize(("arguments", "is_json"), [(["plan", "--json"], True), (["plan"], False)], ids=str)
 def test_errors_before_parsing_know_the_format(arguments, is_json):
     assert error_output(arguments).json is is_json
+
+
+def test_numbers_stand_right_and_names_that_begin_with_one_left(output_to):
+    output = output_to()
+    output.table(("run on", "slower"), [("8xh100-sxm", "1.35x"), ("16x8xh100-sxm", "12x")])
+    assert output.stdout.getvalue().splitlines()[1:] == ["8xh100-sxm      1.35x", "16x8xh100-sxm     12x"]
