@@ -26,6 +26,7 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
+    STAGE_WASTE,
     Adapter,
     Method,
     MomentDtype,
@@ -34,6 +35,7 @@ from trainwright.spec.workload import (
     Recompute,
     States,
     Workload,
+    stage_waste,
 )
 
 DEFAULT_SEQUENCE_TOKENS = 8192
@@ -125,6 +127,7 @@ def resolve(question: Question) -> Scenario:
         raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
     price = _price(question, machines.device)
     spot = question.price_kind == "spot" and price is not None
+    said += _stages(question)
     said += _machine_assumptions(machines, software, price, question.price_kind)
     provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
     return Scenario(
@@ -172,6 +175,23 @@ def _sequence(question: Question, said: list[Assumption]) -> int:
     source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
     said.append(_assumed("sequence", float(found), "tokens", given=False, source=source))
     return found
+
+
+def _stages(question: Question) -> list[Assumption]:
+    """What a pipeline loses whose stages were asked for and do not divide the layers."""
+    pp = question.layout.get("pp")
+    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.layers:
+        return []
+    layers, waste = question.model.layers, stage_waste(question.model.layers, pp)
+    if waste <= STAGE_WASTE:
+        return []
+    near = [each for each in range(1, layers + 1) if stage_waste(layers, each) <= STAGE_WASTE]
+    below, above = max(each for each in near if each < pp), min(each for each in near if each > pp)
+    source = (
+        f"{layers} layers on {pp} ranks, {-(-layers // pp)} on the slowest; near, with less waste: {below} or {above}"
+    )
+    return [Assumption(name="idle share of uneven stages", value=waste / (1 + waste), unit="", origin="given",
+                       source=source)]  # fmt: skip
 
 
 def _tokens(question: Question, said: list[Assumption]) -> int:

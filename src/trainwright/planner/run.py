@@ -167,7 +167,7 @@ def _parts(
     steps_s = steps * found.step_s
     forward = found.step.forward / (found.step.forward + found.step.backward)
     validated = workload.validations * workload.validation_tokens / workload.batch_tokens
-    overhead = numbers.overhead * -np.expm1(-steps_s / (numbers.overhead_days * DAY_S))
+    overhead = numbers.overhead_on(cluster.device) * -np.expm1(-steps_s / (numbers.overhead_days * DAY_S))
     parts = goodput(
         steps_s, devices=found.layouts.devices, checkpoint_s=checkpoint_s,
         checkpoint_interval_s=settings.checkpoint_interval_s, evaluation_s=validated * found.step_s * forward,

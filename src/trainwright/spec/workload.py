@@ -92,6 +92,10 @@ Offload = Literal["none", "optimizer", "all"]
 """What lives in host memory between its uses: the optimizer's state, or weights and gradients too."""
 
 
+STAGE_WASTE = 0.08
+"""Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelPlan:
     """How the devices share one step; every axis is a mesh axis.
@@ -160,15 +164,12 @@ class ParallelPlan:
             near = _divisors_near(model.kv_heads if self.tp < model.kv_heads else model.heads, self.tp)
             found.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
         stages = self.pp * self.virtual_stages
-        # Embedding and head may stand for a layer each (Llama 3 405B, arXiv 2407.21783, section 3.3.2).
-        if stages > 1 and model.layers % stages and ((model.layers + 2) % stages or stages > model.layers):
-            name = (
-                f"pp={self.pp}"
-                if self.virtual_stages == 1
-                else f"pp={self.pp} with virtual_stages={self.virtual_stages}"
+        if stages > model.layers:
+            chunks = "" if self.virtual_stages == 1 else f" with virtual_stages={self.virtual_stages}"
+            found.append(
+                f"layers ({model.layers}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
+                f"at most pp={max(1, model.layers // self.virtual_stages)}"
             )
-            near = _divisors_near(model.layers, self.pp)
-            found.append(f"layers ({model.layers}) cannot be divided over {name}: nearest pp={near}")
         if workload.sequence_tokens % self.cp:
             near = _divisors_near(workload.sequence_tokens, self.cp)
             found.append(
@@ -196,6 +197,16 @@ class ParallelPlan:
         if cluster.devices % others:
             return f": tp x pp x cp = {others} does not divide them"
         return f": with dp_shard={cluster.devices // others} it is full" if self.dp_replicate == 1 else ""
+
+
+def stage_waste(layers: int, stages: int) -> float:
+    """What the slowest of so many pipeline stages has more than its share, as a share of all layers.
+
+    Embedding and head may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
+    """
+    if (layers + 2) % stages == 0:
+        return 0.0
+    return math.ceil(layers / stages) * stages / layers - 1
 
 
 def _divisors_near(size: int, wanted: int) -> str:

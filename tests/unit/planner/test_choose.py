@@ -51,7 +51,7 @@ def test_layouts_that_no_search_tries_can_be_asked_for():
         ("tp=3", "heads .* cannot be divided over tp=3: nearest 2 or 4"),
         ("dp_shard=7", "the layout uses 7 devices, the cluster has 32: with dp_shard=32 it is full"),
         ("ep=4", "ep=4 divides experts, and this model has none"),
-        ("pp=5", "layers .* cannot be divided over pp=5: nearest pp=4 or 8"),
+        ("pp=4,virtual_stages=16", r"layers \(32\) are fewer than the 64 stages of pp=4 .*: at most pp=2"),
     ],
 )
 def test_a_layout_that_cannot_run_says_why_and_what_is_near(text, message):

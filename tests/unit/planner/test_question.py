@@ -93,3 +93,12 @@ def test_prices_come_from_the_list_or_from_the_user():
 def test_bad_questions_are_refused_in_one_line(options, message):
     with pytest.raises(RecipeError, match=message):
         asked(**options)
+
+
+def test_stages_that_waste_much_are_allowed_and_said():
+    """32 layers on 5 ranks: the slowest has 7, and 3 of 35 turns are idle."""
+    note = said(asked(on="5xh100-sxm", layout={"pp": 5}), "idle share of uneven stages")
+    assert note.value == pytest.approx(3 / 35)
+    assert "4 or 8" in note.source
+    for layout in ({}, {"pp": 4}, {"pp": 33}):
+        assert not any("uneven" in entry.name for entry in asked(layout=layout).assumptions)

@@ -9,7 +9,7 @@ import pytest
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.model import Experts
 from trainwright.spec.recipe import ModelSection
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import ParallelPlan, Workload, stage_waste
 
 MODEL = ModelSection(layers=4, width=64, heads=4, context_tokens=128).spec(vocabulary=100)
 WORK = Workload(sequence_tokens=128, batch_tokens=1024, steps=10, precision="fp32", optimizer="adamw")
@@ -52,7 +52,8 @@ def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
         (ParallelPlan(), 4, "with dp_shard=4 it is full"),
         (ParallelPlan(tp=3), 4, "tp x pp x cp = 3 does not divide them"),
         (ParallelPlan(tp=3), 3, "heads (4) cannot be divided over tp=3: nearest 2 or 4"),
-        (ParallelPlan(pp=4, virtual_stages=2), 4, "over pp=4 with virtual_stages=2: nearest pp=2"),
+        (ParallelPlan(pp=4, virtual_stages=2), 4, "the 8 stages of pp=4 with virtual_stages=2: at most pp=2"),
+        (ParallelPlan(pp=5), 5, "layers (4) are fewer than the 5 stages of pp=5: at most pp=4"),
         (ParallelPlan(cp=3), 3, "a sequence of 128 tokens cannot be divided over cp=3: nearest 2 or 4"),
         (ParallelPlan(ep=2), 1, "ep=2 divides experts, and this model has none"),
         (ParallelPlan(tp=0), 1, "tp must be at least 1, seen 0"),
@@ -64,6 +65,13 @@ def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
 def test_impossible_layouts(plan, devices, part) -> None:
     assert any(part in reason for reason in plan.problems(MODEL, WORK, cluster(devices)))
     assert ParallelPlan(dp_replicate=2, tp=2).problems(MODEL, WORK, cluster(4)) == ()
+
+
+def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_its_share() -> None:
+    assert stage_waste(64, 8) == 0
+    assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each
+    assert stage_waste(61, 16) == pytest.approx(3 / 61)  # most have 4 layers, and 16 times 4 is 64
+    assert stage_waste(32, 20) == pytest.approx(8 / 32)
 
 
 def test_more_ranks_than_key_heads_keep_copies_and_embedding_and_head_may_count_as_layers() -> None:

@@ -19,7 +19,7 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
+from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Workload, stage_waste
 
 MICRO_BATCH_TOKENS = 32_768
 """Tokens of a micro batch on a device beyond which its matrix products gain nothing: their rows fill every wave."""
@@ -63,14 +63,14 @@ def divisors(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def stage_counts(model: Network) -> tuple[int, ...]:
-    """Into how many pipeline stages the blocks can be cut: evenly, or evenly when embedding and head count as one each.
+    """Into how many pipeline stages the blocks can be cut with little loss (``stage_waste``).
 
-    The latter is how Llama 3 405B puts 126 layers on 16 ranks (arXiv 2407.21783, section 3.3.2).
+    Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
+    126 of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
     if isinstance(model, ConvNetSpec):
         return (1,)
-    ends = (each for each in divisors(model.layers + 2) if each <= model.layers and each > 1)
-    return tuple(sorted({*divisors(model.layers), *ends}))
+    return tuple(each for each in range(1, model.layers + 1) if stage_waste(model.layers, each) <= STAGE_WASTE)
 
 
 def tensor_counts(model: Network) -> tuple[int, ...]:

@@ -195,7 +195,16 @@ def test_a_layout_goes_to_a_plan_and_back():
 def test_llama_405b_is_cut_into_sixteen_stages():
     model = catalogue_model("llama3.1-405b")
     assert {1, 2, 3, 7, 14, 16, 32, 64, 126} <= set(stage_counts(model))
-    assert {5, 10, 128} & set(stage_counts(model)) == set()
+    assert {20, 28, 128} & set(stage_counts(model)) == set()
+
+
+def test_deepseek_v3_is_cut_unevenly():
+    """61 layers, a prime number, on 16 ranks (arXiv 2412.19437, section 3.2.1): at most 4 on one of them."""
+    model = catalogue_model("deepseek-v3")
+    assert {1, 2, 4, 8, 16, 32, 61} <= set(stage_counts(model))
+    assert {40, 48, 60} & set(stage_counts(model)) == set()
+    left = candidates(model, work(15360), [2048], catalogue_cluster("256x8xh800-sxm"), STACK).layouts
+    assert {1, 2, 4, 8, 16} <= set(left.pp)
 
 
 def test_key_heads_are_divided_or_copied():

@@ -1,0 +1,175 @@
+"""Fits what whole trainings take beyond their steps to published device-hours, and says how well it holds elsewhere.
+
+    python benchmarks/fit_totals.py totals.csv            # errors, with each training and each source left out
+    python benchmarks/fit_totals.py totals.csv --write    # the same, and writes catalog/runs.toml
+
+Of all trainings that ran (not those that their source extrapolated from throughput) the fit finds the overhead and the
+days over which it grows that make the mean absolute logarithm of predicted over reported hours least; then, for each
+generation of ``PRIORS``, its own, with ``PRIOR_ROWS`` rows' weight on the prior. Everything else of the prediction is
+``fit_time.py``'s, which is why this runs after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+import trainwright
+from trainwright.hardware.runs import read_runs
+from trainwright.planner.predict.forecast import INTERVAL
+from trainwright.planner.published.rows import read_records
+from trainwright.planner.published.totals import REQUIRED, Total, replay
+
+RUNS = Path(trainwright.__file__).parent / "catalog" / "runs.toml"
+DAY_S = 24 * 3600.0
+OVERHEADS = np.round(np.arange(0.0, 1.51, 0.01), 2)
+DAYS = (1.0, 2.0, 3.0, 5.0, 7.0)
+"""What little the table says of short runs cannot tell these apart by more."""
+PRIORS = {"ampere": 0.47 / 0.38 - 1, "hopper": 0.40 / 0.26 - 1}
+"""Median MFU of published benchmarks over that of whole trainings by 6 N D, less 1."""
+PRIOR_ROWS = 2.0
+SPREADS = np.round(np.arange(0.1, 0.61, 0.01), 2)
+COVERED = 0.85
+"""Share of trainings that the interval is made wide enough for."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The numbers of ``catalog/runs.toml`` that are fitted."""
+
+    overhead: dict[str, float]
+    days: float
+
+    def hours(self, each: Total) -> float:
+        """Device-hours of a training with these numbers."""
+        if each.extrapolated:
+            return each.bare_hours
+        share = self.overhead.get(each.generation, self.overhead["default"])
+        return float(each.bare_hours * (1 - share * np.expm1(-each.steps_s / (self.days * DAY_S))))
+
+    def errors(self, totals: Sequence[Total]) -> np.ndarray:
+        """log(predicted / reported) hours of each."""
+        return np.log([self.hours(each) / each.reported_hours for each in totals])
+
+
+def fit(totals: Sequence[Total]) -> Fitted:
+    """The numbers that hold best for the trainings that ran."""
+    ran = [each for each in totals if not each.extrapolated]
+
+    def cost(rows: Sequence[Total], days: float, prior: float | None) -> Callable[[float], float]:
+        def of(overhead: float) -> float:
+            size = float(np.abs(Fitted({"default": overhead}, days).errors(rows)).sum())
+            return size if prior is None else size + PRIOR_ROWS * abs(np.log((1 + overhead) / (1 + prior)))
+
+        return of
+
+    choices = [(cost(ran, days, None)(overhead), days, overhead) for days in DAYS for overhead in map(float, OVERHEADS)]
+    _, days, default = min(choices)
+    found = {"default": default}
+    for kind, prior in PRIORS.items():
+        rows = [each for each in ran if each.generation == kind]
+        found[kind] = min(map(float, OVERHEADS), key=cost(rows, days, prior))
+    return Fitted(found, days)
+
+
+def spread(fitted: Fitted, totals: Sequence[Total]) -> float:
+    """The least that must be added to the steps' own spread for the interval to hold ``COVERED`` of what ran."""
+    ran = [each for each in totals if not each.extrapolated]
+    size, own = np.abs(fitted.errors(ran)), np.array([each.spread for each in ran])
+    wide = (float(each) for each in SPREADS if np.mean(size <= INTERVAL * np.hypot(own, each)) >= COVERED)
+    return next(wide, float(SPREADS[-1]))
+
+
+def left_out(totals: Sequence[Total], keys: Sequence[str]) -> np.ndarray:
+    """Errors of the trainings of each key with numbers fitted without them."""
+    errors = np.zeros(len(totals))
+    for key in set(keys):
+        mask = np.array([each == key for each in keys])
+        rest = [each for each, out in zip(totals, mask, strict=True) if not out]
+        errors[mask] = fit(rest).errors([each for each, out in zip(totals, mask, strict=True) if out])
+    return errors
+
+
+def summary(errors: np.ndarray) -> str:
+    """Median, 80th percentile and bias of the error of hours, and the share within a quarter."""
+    size = np.abs(np.expm1(errors))
+    return (f"n {len(size):3d}  median {np.median(size):6.1%}  p80 {np.quantile(size, 0.8):6.1%}  "
+            f"within 25 % {np.mean(size < 0.25):4.0%}  bias {np.expm1(np.median(errors)):+6.1%}")  # fmt: skip
+
+
+def source_of(text: str) -> str:
+    """The repository, paper or page that a row comes from."""
+    plain = re.sub(r"^\[\w+\]\s*", "", text)
+    return re.split(r"[@:;(,]| README| table", plain)[0].strip()
+
+
+def show(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> None:
+    """The table and its errors."""
+    errors, numbers = fitted.errors(totals), read_runs()
+    print(f"{'training':28} {'device':14} {'predicted':>12} {'reported':>12} ratio  mfu")
+    for each, error in zip(totals, errors, strict=True):
+        kind = "  extrapolated by its source" if each.extrapolated else ""
+        print(f"{each.name[:28]:28} {each.device:14} {fitted.hours(each):10,.0f} h {each.reported_hours:10,.0f} h "
+              f"{np.exp(error):5.2f}  {each.mfu:.2f}{kind}")  # fmt: skip
+    print(f"\noverhead {fitted.overhead}, {fitted.days:g} days to grow, spread {spread(fitted, totals):.2f} "
+          f"(in the catalogue: {dict(numbers.overhead)}, {numbers.overhead_days:g}, {numbers.spread:.2f})")  # fmt: skip
+    for title, found in (
+        ("all trainings", errors),
+        ("each training left out", left_out(totals, [str(each.line) for each in totals])),
+        ("each source left out", left_out(totals, sources)),
+        ("one overhead for all", Fitted({"default": fitted.overhead["default"]}, fitted.days).errors(totals)),
+        ("no overhead", Fitted({"default": 0.0}, fitted.days).errors(totals)),
+    ):
+        print(f"{title:26} {summary(found)}")
+    for kind in sorted({each.generation for each in totals}):
+        mask = [each.generation == kind for each in totals]
+        print(f"  {kind:24} {summary(errors[mask])}")
+    run_spread = spread(fitted, totals)
+    wide = [INTERVAL * (each.spread if each.extrapolated else np.hypot(each.spread, run_spread)) for each in totals]
+    print(f"in range {np.mean(np.abs(errors) <= wide):.0%}")
+
+
+def write(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> None:
+    """Writes ``catalog/runs.toml``."""
+    numbers = read_runs()
+    size = np.abs(np.expm1(fitted.errors(totals)))
+    out = np.abs(np.expm1(left_out(totals, sources)))
+    source = (
+        f"benchmarks/fit_totals.py: device-hours of {len(totals)} published trainings; off by {np.median(size):.0%} in "
+        f"the median, {np.median(out):.0%} with the source left out"
+    )
+    lines = [
+        "# What whole runs take beyond their steps, failures and checkpoints. Written by benchmarks/fit_totals.py.",
+        f"overhead_days = {fitted.days:g}", f"start_s = {numbers.start_s:g}",
+        f"spread = {spread(fitted, totals):.2f}",
+        f'source = "{source}"',
+        f'recorded = "{datetime.now(UTC).date()}"', "", "[overhead]",
+        *(f"{kind} = {value:g}" for kind, value in fitted.overhead.items()),
+    ]  # fmt: skip
+    RUNS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Fit, validate, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    records = read_records(args.table, required=REQUIRED)
+    by_line = {record.line: source_of(record.text("source")) for record in records}
+    totals, _ = replay(records)
+    sources = [by_line[each.line] for each in totals]
+    fitted = fit(totals)
+    show(fitted, totals, sources)
+    if args.write:
+        write(fitted, totals, sources)
+
+
+if __name__ == "__main__":
+    main()
