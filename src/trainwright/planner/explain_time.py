@@ -145,19 +145,17 @@ def _update(planned: Planned) -> Explanation:
 
 
 def _idle(planned: Planned) -> Explanation:
-    found, layouts = planned.choice.found, planned.choice.found.layouts
-    stages, chunks = _number(layouts.pp), _number(layouts.virtual_stages)
+    found = planned.choice.found
     value, bubble = _number(found.step.idle), _number(found.rates.bubble)
-    micro = value * chunks / (bubble * (stages - 1)) if stages > 1 else 0.0
     terms = (
-        Term(symbol="t", value=micro, unit="s", meaning="one micro batch, forward and backward"),
-        Term(symbol="p", value=stages, unit="", meaning="pipeline stages"),
-        Term(symbol="v", value=chunks, unit="", meaning="chunks of a stage"),
+        Term(symbol="w", value=value / bubble, unit="s",
+             meaning=f"beyond the work and the sends of one rank, the schedule of {_number(found.layouts.pp):,.0f} "
+             "stages played out"),
         Term(symbol="b", value=bubble, unit="", meaning="of the schedule's bubble, what is really idle, fitted"),
-    )
+    )  # fmt: skip
     return Explanation(
-        name="time.idle", about="the pipeline's bubble", formula="b × t × (p - 1) / v", terms=terms, value=value,
-        unit="s", source="Narayanan et al., 2021, arXiv 2104.04473, section 2.2",
+        name="time.idle", about="the pipeline's bubble", formula="b × w", terms=terms, value=value, unit="s",
+        source="planner/predict/bubble.py, planner/predict/pipeline.py; fit: benchmarks/fit_time.py",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from trainwright.core.errors import DataError, TrainwrightError
-from trainwright.planner.calibration import Reference, correction
+from trainwright.planner.calibration import Correction, Reference, corrected, correction
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.predict.memory import predict_memory
 from trainwright.planner.published.question import Refused, Row, questions
@@ -55,17 +55,20 @@ class Judged:
         return None if not measured else self.memory_bytes.mid / measured
 
 
-def judge(row: Row) -> Judged:
-    """Predict one row.
+def judge(row: Row, learnt: Correction | None = None) -> Judged:
+    """Predict one row, with what was ``learnt`` of measured runs.
 
     Raises:
         RecipeError: the device has no rate for the row's precision, or no link that the layout needs.
     """
     ask, layouts, stage = row.request, row.request.layouts(), row.measured.memory_stage
-    found = forecast(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
-    memory = worst = found.memory
+    found = there = forecast(ask.model, ask.workload, layouts, ask.cluster, ask.stack)
     if stage != "worst":
         memory = predict_memory(ask.model, ask.workload, layouts, ask.cluster, ask.stack, stage=stage)
+        there = replace(found, memory=memory)
+    if learnt is not None:
+        found, there = corrected(found, learnt), corrected(there, learnt)
+    memory, worst = there.memory, found.memory
     tokens = ask.workload.batch_tokens / float(layouts.devices[0])
     kind = row.measured.memory_kind or ask.stack.memory.reports
     low, high = memory.interval(kind)
@@ -263,17 +266,7 @@ def _miss(ratio: float | None) -> float | None:
 
 def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Judged]:
     """The same rows predicted with what ``known`` runs of the same device and stack say."""
-    found = []
-    for each in judged:
-        learnt = correction(each.row.request, known)
-        found.append(
-            replace(
-                each,
-                tokens_per_s=_scaled(each.tokens_per_s, learnt.speed),
-                memory_bytes=_scaled(each.memory_bytes, learnt.memory),
-            )
-        )
-    return found
+    return [judge(each.row, correction(each.row.request, known)) for each in judged]
 
 
 def calibrated_by_first(judged: Sequence[Judged]) -> list[Judged]:
@@ -287,7 +280,3 @@ def calibrated_by_first(judged: Sequence[Judged]) -> list[Judged]:
 
 def _origin(each: Judged) -> tuple[str, str, str]:
     return each.row.source, each.row.framework, each.row.device
-
-
-def _scaled(span: Range, factor: float) -> Range:
-    return Range(low=span.low * factor, mid=span.mid * factor, high=span.high * factor)

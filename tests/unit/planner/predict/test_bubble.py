@@ -73,7 +73,7 @@ def test_stages_without_the_head_are_waited_for_no_longer_than_they_take():
 
 
 def test_ends_with_a_layer_less_make_room_for_the_head():
-    """14 layers on 4 ranks are 3, 4, 4, 3; with a head as long as a layer the last is no slower than the middle ones."""
+    """14 layers on 4 ranks are 3, 4, 4, 3; a head as long as a layer makes the last as slow as the middle ones."""
     plan = shape(pp=4)
     each = work(4, products_s=4.0, head_s=1.0)
     step = combine(each, silence(), plan, IDEAL)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fixtures.published import RUNS, record
+from trainwright.planner.calibration import Reference
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.published.question import Refused, question, questions
 from trainwright.planner.published.report import (
@@ -143,9 +144,25 @@ def test_a_constant_bias_is_learnt_from_one_run():
     for before, after in zip(others, learnt, strict=True):
         assert abs(after.speed_ratio - 1) < 0.5 * abs(before.speed_ratio - 1)
         assert abs(after.memory_ratio - 1) < 0.6 * abs(before.memory_ratio - 1)
-        assert after.tokens_per_s.high / after.tokens_per_s.low == pytest.approx(
-            before.tokens_per_s.high / before.tokens_per_s.low
-        )
+        assert width(after.tokens_per_s) < width(before.tokens_per_s)
+        assert width(after.memory_bytes) < width(before.memory_bytes)
+
+
+def width(span):
+    return span.high / span.low
+
+
+def test_what_is_learnt_of_memory_decides_whether_a_row_fits():
+    """A row near to the device's memory fits where one like it took a fifth less, and not where it took more."""
+    sizes = [judged(id=str(n), micro_batch=n, global_batch=8 * n) for n in range(1, 65)]
+    near = next(each for each in sizes if each.verdict == "uncertain")
+    found = []
+    for memory in (0.8, 1.3):
+        like = Reference(request=near.row.request, log_speed=0.0, log_memory=np.log(memory))
+        (after,) = calibrated([near], [like])
+        found.append(after.verdict)
+        assert after.memory_bytes.mid / near.memory_bytes.mid == pytest.approx(memory, rel=0.05)
+    assert found == ["fits", "does not fit"]
 
 
 def test_the_first_of_each_source_and_device_is_known_and_not_judged():
