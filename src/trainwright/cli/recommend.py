@@ -10,6 +10,7 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -75,7 +76,6 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
     from trainwright.planner.search.changes import changes
-    from trainwright.planner.search.pools import judge
     from trainwright.planner.search.recommend import Goals, recommend
 
     output = Output.of(args)
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
         price_kinds=_kinds(args.price_kinds), most_devices=_read(args.most_devices, parse_count, "--most-devices") or 1,
     )  # fmt: skip
-    judged = judge(scenario.model, scenario.workload, pool, scenario.stack) if len(pool) == 2 else None
+    judged = _judged(scenario, pool)
     tight = _tight(args, pool, found)
     mended = {_name(each): changes(scenario.model, scenario.workload, each, scenario.stack) for each in tight}
     payload = {
@@ -103,6 +103,14 @@ def run(args: argparse.Namespace) -> int:
     if args.draw is not None:
         _draw(args, output, found)
     return 0 if found.options else 1
+
+
+def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
+    """Whether to use two kinds of devices together: of several kinds, the pair whose best way is the fastest."""
+    from trainwright.planner.search.pools import judge
+
+    found = [judge(scenario.model, scenario.workload, pair, scenario.stack) for pair in combinations(pool, 2)]
+    return min(found, key=lambda each: min((way.step_s for way in each.ways), default=math.inf), default=None)
 
 
 def _name(machines: ClusterSpec) -> str:

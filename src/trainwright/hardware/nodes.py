@@ -58,13 +58,15 @@ def cluster(
     kind = _kinds().get(spec.name, _kinds()[""])
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     if rails is not None and rails < 1:
-        raise RecipeError("a node needs a network port", where=where, seen=f"rails={rails}", expected="1 or more")
+        raise RecipeError(
+            "a node needs a network port", where=where and "--rails", seen=f"rails={rails}", expected="1 or more"
+        )
     node, origins = _node(spec, kind, devices)
     port = link(kind.scale_out)
     if scale_up is not None:
-        node = _with_scale_up(node, scale_up, where)
+        node = _with_scale_up(node, scale_up, where and "--scale-up")
     if scale_out is not None:
-        port = _port(scale_out, port, where)
+        port = _port(scale_out, port, where and "--scale-out")
     if rails is not None:
         node = replace(node, rails=rails)
     given = {"scale_up": scale_up, "scale_out": scale_out, "rails": rails}

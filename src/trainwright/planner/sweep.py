@@ -94,13 +94,20 @@ def parse_sweep(text: str, *, where: str = "--sweep") -> tuple[str, tuple[str, .
     return axis, tuple(dict.fromkeys(values))
 
 
+def _count(value: str, where: str = "--sweep") -> int:
+    try:
+        return parse_count(value)
+    except RecipeError as error:
+        raise RecipeError(error.what, where=where, seen=error.seen, expected=error.expected) from error
+
+
 def _continued(values: list[str], where: str, text: str) -> list[str]:
     """Two values before the dots give a ratio, or else a difference; one doubles."""
     place = values.index("...")
     if place == 0 or len(values) != place + 2:
         raise RecipeError("dots stand before the last value", where=where, seen=repr(text), expected="1,2,4,...,64")
-    known = [parse_count(value) for value in values[:place]]
-    end, last = parse_count(values[-1]), known[-1]
+    known = [_count(value, where) for value in values[:place]]
+    end, last = _count(values[-1], where), known[-1]
     before = known[-2] if len(known) > 1 else 0
     grows = 2 if len(known) == 1 else last // before if before and last % before == 0 and last > before else 0
     found = list(known)
@@ -150,7 +157,7 @@ def varied(question: Question, axis: str, value: str) -> Question:
         known = list(CHOICES[axis])
         raise RecipeError(f"unknown {axis.replace('_', ' ')}", where="--sweep", seen=repr(value),
                           expected=f"one of {', '.join(known)}", fix=did_you_mean(value, known))  # fmt: skip
-    changed: str | int = parse_count(value) if axis in COUNTS else value
+    changed: str | int = _count(value) if axis in COUNTS else value
     return replace(question, **{FIELDS[axis]: changed})  # type: ignore[arg-type]  # checked when it is resolved
 
 
@@ -160,7 +167,7 @@ def _with_nodes(question: Question, nodes: int) -> Question:
 
 
 def _nodes(value: str) -> int:
-    found = parse_count(value)
+    found = _count(value)
     if found < 1:
         raise RecipeError("a cluster has at least one node", where="--sweep", seen=f"nodes={value}")
     return found

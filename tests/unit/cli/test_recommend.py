@@ -133,3 +133,10 @@ def test_the_plan_of_a_row_is_the_row(capsys):
     assert plan["parallel"] == row["parallel"]
     assert plan["estimate"]["seconds"]["mid"] == pytest.approx(row["seconds"])
     assert plan["estimate"]["mfu"] == pytest.approx(row["mfu"])
+
+
+def test_of_three_kinds_the_best_pair_is_named(capsys):
+    found = json.loads(printed(capsys, "--have", "8xv100+8xa100-80gb+8xh100", "--devices", "l4", "--precision", "fp16",
+                               "--json"))  # fmt: skip
+    used = {side["cluster"]["node"]["device"]["name"] for side in found["pool"]["ways"][0]["sides"]}
+    assert used == {"a100-sxm-80gb", "h100-sxm"}

@@ -129,3 +129,12 @@ def test_a_whole_node_has_so_many():
     }  # fmt: skip
     with pytest.raises(RecipeError, match="--on: unknown device"):
         node_size("h101", where="--on")
+
+
+@pytest.mark.parametrize(
+    ("beside", "option"), [({"scale_up": "nvlink9"}, "--scale-up"), ({"scale_out": "40"}, "--scale-out"),
+                           ({"rails": 0}, "--rails")],
+)  # fmt: skip
+def test_errors_of_links_name_their_own_option(beside, option):
+    with pytest.raises(RecipeError, match=f"^{option}: "):
+        cluster("8xh100", where="--on", **beside)
