@@ -70,6 +70,8 @@ CASES = [
     (catalogue_model("llama3-8b"), work(8, 8192), "8xa100-sxm-80gb"),
     (catalogue_model("llama3-8b"), work(16, 4096), "8xa100-sxm-40gb"),
     (catalogue_model("qwen2.5-14b"), work(16), "8xmi210"),
+    (replace(DENSE, layers=31), work(16), "8xa100-pcie-40gb"),
+    (replace(DENSE, layers=26), work(16), "8xa100-pcie-40gb"),
 ]
 
 
