@@ -197,7 +197,7 @@ def show(found: Report, output: Output) -> None:
         output.table(
             (f"by {by}", "rows", "median", "p90", "bias", "memory rows", "median", "p90", "bias"),
             [
-                (group.name[:48], *short(group.speed), *short(group.memory))
+                (cut(group.name), *short(group.speed), *short(group.memory))
                 for group in found.groups
                 if group.by == by and (group.speed or group.memory)
             ],
@@ -216,6 +216,11 @@ def show(found: Report, output: Output) -> None:
         output.line()
         reasons = Counter(row.reason for row in found.refused)
         output.table(("refused rows", "because"), [(count, reason) for reason, count in reasons.most_common()])
+
+
+def cut(name: str, *, width: int = 48) -> str:
+    """A long name's beginning."""
+    return name if len(name) <= width else f"{name[: width - 3].rstrip()}..."
 
 
 def cells(errors: Errors) -> tuple[str, ...]:

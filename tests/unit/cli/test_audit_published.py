@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from fixtures.published import PLAIN, RUNS, TOTALS
+from trainwright.cli.audit_published import cut
 from trainwright.cli.main import main
 
 COLUMNS = [*PLAIN, "tokens_per_s_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "notes"]
@@ -162,3 +163,8 @@ def test_a_table_without_rows_is_no_failure_but_has_no_picture(tmp_path, capsys)
     assert audit(capsys, "--published", empty).out.startswith("0 of 0 rows predicted (0.0%)")
     found = audit(capsys, "--published", empty, "--draw", tmp_path / "x.png", code=4)
     assert "nothing to draw" in found.err
+
+
+def test_long_names_of_sources_are_cut_where_it_shows():
+    assert cut("pytorch/torchtitan@b5bcd76") == "pytorch/torchtitan@b5bcd76"
+    assert cut("x" * 60) == "x" * 45 + "..."
