@@ -1,9 +1,15 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.calibration import Reference
 from trainwright.planner.choose import parse_layout
 from trainwright.planner.cluster_plan import exposed, plan_run, planned, work_shares
+from trainwright.planner.predict.request import Request
+from trainwright.planner.predict.step import combine
 from trainwright.planner.question import Question, resolve
 from trainwright.spec.plan import Plan
 
@@ -40,6 +46,36 @@ def test_communication_by_kind_sums_to_what_is_exposed(found):
 def test_the_bottleneck_is_the_largest_share(found):
     shares = work_shares(found.choice.found)
     assert found.plan.estimate.bottleneck.startswith(max(shares, key=lambda share: share.seconds).name)
+
+
+def test_a_pipeline_is_played_out_and_says_so():
+    piped, plain = planned(resolve(PIPED)), planned(resolve(LARGE))
+    (said,) = (each for each in piped.plan.estimate.assumptions if each.name == "pipeline")
+    forecast = piped.choice.found
+    idle = float(forecast.step.idle[0] / forecast.step_s[0])
+    assert said.value == f"{idle:.1%} idle"
+    assert "of 8 stages" in said.source and "played out" in said.source
+    # The head is on the last stage alone, so that the closed form, in which every stage has it, waits longer.
+    closed = combine(forecast.work, forecast.sent, forecast.layouts, forecast.rates)
+    assert 0 < idle < float(closed.idle[0] / closed.total_s[0])
+    assert "pipeline" not in {each.name for each in plain.plan.estimate.assumptions}
+
+
+def test_measured_runs_scale_every_share():
+    """Runs that took a quarter longer than predicted: no kind of work takes the blame for all of it."""
+    before = planned(resolve(PIPED))
+    request = Request(
+        model=before.plan.model, workload=before.plan.workload, parallel=before.plan.parallel,
+        cluster=before.plan.cluster, stack=before.scenario.stack,
+    )  # fmt: skip
+    known = (Reference(request=request, log_speed=float(np.log(0.8)), log_memory=None),)
+    after = planned(replace(before.scenario, references=known))
+    slower = float(after.choice.found.step_s[0] / before.choice.found.step_s[0])
+    assert slower == pytest.approx(1.25, rel=0.02)
+    for shares in (lambda found: work_shares(found.choice.found), lambda found: exposed(found.choice.found)):
+        one, other = ({share.name: share.seconds for share in shares(found)} for found in (before, after))
+        assert one.keys() == other.keys()
+        assert all(other[name] == pytest.approx(slower * seconds) for name, seconds in one.items())
 
 
 def test_hardware_utilisation_counts_what_is_recomputed(found):
