@@ -175,7 +175,7 @@ def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, st
         ("a checkpoint", format_bytes(needs.checkpoint_bytes), written),
         ("disk", format_bytes(needs.disk_bytes), "two checkpoints" + ("" if images else ", and each token once")),
         ("loader", f"{format_bytes(needs.loader_bytes_per_s)}/s", "for all devices together"),
-        ("device hours", number(needs.device_hours), f"interruptions to expect: {_expected(needs.interruptions)}"),
+        ("device hours", number(needs.device_hours), f"interruptions to expect: {expected(needs.interruptions)}"),
     ]  # fmt: skip
     if needs.kwh is not None and needs.power_w is not None:
         power = f"building included; heat to carry away: {number(needs.power_w / 1e3)} kW"
@@ -190,7 +190,8 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:,.4g}"
 
 
-def _expected(count: float) -> str:
+def expected(count: float) -> str:
+    """How often something is to be expected; what is nearly never says so."""
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 0.01 else "hardly any"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.pictures import drawable
+from trainwright.cli.plan_cluster import expected
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import (
     format_bytes,
@@ -223,6 +224,7 @@ def _show(
         output.line()
         title = "best of each device and kind of price" if found.options else "closest"
         output.table(columns, [_row(option) for option in priced], title=title)
+        _show_spot(output, [option for option in priced if option.price_kind == "spot"])
     front = _thinned(found.front, ROWS)
     if len(front) > 1:
         output.line()
@@ -277,6 +279,21 @@ def _row(option: Option) -> tuple[str, ...]:
         f"{option.mfu:.0%}", f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
         mesh(option.parallel, option.recompute),
     )  # fmt: skip
+
+
+def _show_spot(output: Output, rows: Sequence[Option]) -> None:
+    """How often nodes are taken back, and the checkpoints that suit it."""
+    if not rows:
+        return
+    output.line()
+    columns = ("on spot nodes", "from", "interruptions to expect", "a checkpoint every")
+    output.table(
+        columns,
+        [
+            (row.cluster, row.provider, expected(row.interruptions), format_seconds(row.checkpoint_interval_s))
+            for row in rows
+        ],
+    )
 
 
 def _thinned(front: Sequence[Option], count: int) -> list[Option]:

@@ -140,3 +140,10 @@ def test_of_three_kinds_the_best_pair_is_named(capsys):
                                "--json"))  # fmt: skip
     used = {side["cluster"]["node"]["device"]["name"] for side in found["pool"]["ways"][0]["sides"]}
     assert used == {"a100-sxm-80gb", "h100-sxm"}
+
+
+def test_spot_rows_say_how_often_they_stop_and_what_checkpoints_suit_that(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--price-kinds", "spot,on_demand", "--cloud", "aws")
+    head = next(line for line in out.splitlines() if line.startswith("on spot nodes"))
+    assert head.split("  ")[0] == "on spot nodes" and "interruptions to expect" in head and "checkpoint" in head
+    assert "on spot nodes" not in printed(capsys, "--devices", "h100-sxm", "--price-kinds", "on_demand")
