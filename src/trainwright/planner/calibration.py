@@ -93,7 +93,7 @@ def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], bias: floa
 
 
 def corrected(found: Forecast, learnt: Correction) -> Forecast:
-    """The forecast with what measured runs say; its range is narrower by what they explain.
+    """The forecast with what measured runs say; the range of its time is narrower by what they explain.
 
     Seconds of all phases are scaled alike. Of memory, what is kept of weights, gradients and moments is certain: what
     is left of the peak takes the difference.
@@ -106,7 +106,5 @@ def corrected(found: Forecast, learnt: Correction) -> Forecast:
     left = math.sqrt(max(0.0, 1 - learnt.known))
     return replace(
         found, step=step, spread=found.spread * left,
-        memory=replace(
-            memory, spread=memory.spread * left, **{name: getattr(memory, name) * factor for name in loose}
-        ),
+        memory=replace(memory, **{name: getattr(memory, name) * factor for name in loose}),
     )  # fmt: skip

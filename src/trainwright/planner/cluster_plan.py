@@ -76,7 +76,7 @@ def planned(scenario: Scenario) -> Planned:
     workload = replace(scenario.workload, recompute=choice.recompute)
     choice, piped = _played(scenario, choice)
     learnt = _learnt(scenario, workload, choice)
-    if learnt.known:
+    if learnt != Correction():
         choice = replace(choice, found=corrected(choice.found, learnt))
     found = choice.found
     price = scenario.price
@@ -128,7 +128,7 @@ def _learnt(scenario: Scenario, workload: Workload, choice: Choice) -> Correctio
 
 
 def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
-    said = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}" if learnt.known else "of another device or stack"
+    said = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}" if learnt != Correction() else "of others"
     return Assumption(
         name="measured runs", value=said, unit="", origin="ledger",
         source=f"--calibrate: {len(scenario.references)} given; {learnt.known:.0%} of the uncertainty explained",

@@ -216,7 +216,6 @@ def _zero_stages(table: _Table) -> None:
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
     # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
     for stage, piped, strike, reason in (
-        (1, False, table.prefer, "stage 2 holds less and sends as much"),
         (2, True, table.keep, "gradients are accumulated whole over its micro batches"),
         (3, True, table.prefer, "holds whole weights all the same, and gathers them besides"),
     ):
