@@ -257,11 +257,11 @@ def pareto(
         note: dict[str, Any] = {"color": WARN, "fontsize": 9, "va": "bottom", "ha": "right"}
         if deadline_s is not None:
             axes.axvline(deadline_s / scale, **look)
-            axes.text(deadline_s / scale, 0.98, "deadline ", transform=axes.get_xaxis_transform(), rotation=90,
-                      **note | {"va": "top"})  # fmt: skip
+            axes.text(deadline_s / scale, 0.5, "deadline", transform=axes.get_xaxis_transform(), rotation=90,
+                      **note | {"va": "center"})  # fmt: skip
         if budget_usd is not None:
             axes.axhline(budget_usd, **look)
-            axes.text(0.99, budget_usd, "budget", transform=axes.get_yaxis_transform(), **note)
+            axes.text(0.5, budget_usd, "budget", transform=axes.get_yaxis_transform(), **note | {"ha": "center"})
         axes.set_xlabel(f"time of the run ({unit})")
         axes.set_ylabel("cost of the run (USD)")
         handles = []
