@@ -90,7 +90,7 @@ def test_pareto_explains_the_front_alone(tmp_path):
     assert "24 h 00 min, $90k: 64x8xh100-sxm" in texts
     assert "6 days, $60k: 8x8xh100-sxm" in texts
     assert not any("a100" in text for text in texts)
-    assert {"budget", "deadline ", "time of the run (days)"} <= texts
+    assert {"budget", "deadline", "time of the run (days)"} <= texts
 
 
 def test_numbers_of_a_crowded_front_keep_their_distance():
