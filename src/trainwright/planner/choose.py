@@ -90,6 +90,9 @@ def choose(scenario: Scenario) -> Choice:
         RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
     """
     wanted = dict(scenario.layout)
+    if int(wanted.get("virtual_stages", 1)) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
+        raise RecipeError("several chunks of a stage are for the interleaved schedule", where="--layout",
+                          seen=f"schedule={wanted['schedule']}", expected="virtual_stages=1")  # fmt: skip
     if scenario.recompute is not None:
         wanted.setdefault("recompute", scenario.recompute)
     if isinstance(scenario.model, ConvNetSpec):
@@ -107,6 +110,9 @@ def choose(scenario: Scenario) -> Choice:
             mask &= getattr(every, name) == value
         elif name == "recompute":
             mask &= every.recompute == RECOMPUTES.index(value)
+        elif name == "schedule":
+            # Only interleaving has several chunks on a stage.
+            mask &= (every.virtual_stages > 1) == (value == "interleaved")
     layouts = _with_words(every.take(mask), wanted) if mask.any() else _filled(scenario, wanted)
     return _best(scenario, layouts)
 
@@ -251,6 +257,8 @@ def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
         degrees.append(f"ZeRO-{parallel.zero_stage}")
     if parallel.virtual_stages > 1:
         degrees.append(f"{parallel.virtual_stages} chunks a stage")
+    if parallel.pp > 1 and parallel.schedule in ("gpipe", "zero_bubble"):
+        degrees.append({"gpipe": "GPipe", "zero_bubble": "zero-bubble"}[parallel.schedule])
     how = [f"micro batch {parallel.micro_batch_sequences}"]
     if recompute != "none":
         how.append(f"recompute {recompute}")

@@ -195,7 +195,7 @@ class ParallelPlan:
         """How many ranks data parallelism would need to fill the cluster."""
         others = self.tp * self.pp * self.cp
         if cluster.devices % others:
-            return f": tp x pp x cp = {others} does not divide them"
+            return f": tp x pp x cp = {others} does not divide them, nearest {_divisors_near(cluster.devices, others)}"
         return f": with dp_shard={cluster.devices // others} it is full" if self.dp_replicate == 1 else ""
 
 

@@ -86,3 +86,20 @@ def test_words_for_layouts():
     plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
     assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"
     assert mesh(ParallelPlan(), "none") == "one device; micro batch 1"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "word"),
+    [("1f1b", False, ""), ("zero_bubble", False, "zero-bubble"), ("gpipe", False, "GPipe"),
+     ("interleaved", True, "chunks")],
+)  # fmt: skip
+def test_only_interleaving_has_several_chunks_on_a_stage(schedule, chunks, word):
+    found = chosen(f"pp=4,tp=2,schedule={schedule}")
+    assert found.parallel.schedule == schedule
+    assert (found.parallel.virtual_stages > 1) == chunks
+    assert word in mesh(found.parallel, found.recompute)
+
+
+def test_several_chunks_under_another_schedule_are_refused():
+    with pytest.raises(RecipeError, match="interleaved schedule"):
+        chosen("pp=4,virtual_stages=2,schedule=1f1b")

@@ -50,7 +50,7 @@ def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
     [
         (ParallelPlan(), 2, "the layout uses 1 devices, the cluster has 2"),
         (ParallelPlan(), 4, "with dp_shard=4 it is full"),
-        (ParallelPlan(tp=3), 4, "tp x pp x cp = 3 does not divide them"),
+        (ParallelPlan(tp=3), 4, "tp x pp x cp = 3 does not divide them, nearest 2 or 4"),
         (ParallelPlan(tp=3), 3, "heads (4) cannot be divided over tp=3: nearest 2 or 4"),
         (ParallelPlan(pp=4, virtual_stages=2), 4, "the 8 stages of pp=4 with virtual_stages=2: at most pp=2"),
         (ParallelPlan(pp=5), 5, "layers (4) are fewer than the 5 stages of pp=5: at most pp=4"),
