@@ -20,12 +20,15 @@ from trainwright.planner.predict.layouts import RECOMPUTES
 from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import StepTable
 
-BIAS, UNKNOWN_BIAS = 0.08, 0.25
+BIAS, UNKNOWN_BIAS = 0.05, 0.25
 """Standard deviation of what all runs share: of a stack that published runs were fitted to, and of one without."""
-SHAPE, REACH = 0.20, 2.0
-"""Standard deviation of what depends on shape, and the distance over which it fades (see ``place``)."""
+SHAPE, REACH = 0.20, 0.5
+"""Standard deviation of what depends on shape, and the distance over which it fades (see ``place``): with a longer
+reach one row of a published table made others of its source worse (``audit --calibrate first``)."""
 NOISE = 0.02
 """Equal machines differ so much (median of published pairs)."""
+BELIEVED = 2.0
+"""Standard deviations: a run that is off by more was measured or set up otherwise, and counts as off by so much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +84,8 @@ def _expected(request: Request, known: Sequence[tuple[Request, float | None]], b
     if not runs:
         return 0.0, 0.0
     places, values = np.array([spot for spot, _ in runs]), np.array([value for _, value in runs])
+    limit = BELIEVED * math.sqrt(bias**2 + SHAPE**2)
+    values = np.clip(values, -limit, limit)
     among = _covariance(places[:, None], places[None], bias) + NOISE**2 * np.eye(len(runs))
     here = _covariance(places, place(request)[None], bias)
     weights = np.linalg.solve(among, here)

@@ -13,7 +13,7 @@ from trainwright.hardware.runs import read_runs
 from trainwright.planner.calibration import Correction, corrected, correction
 from trainwright.planner.choose import Choice, choose, mesh
 from trainwright.planner.flops import count_flops
-from trainwright.planner.goodput import HOUR_S
+from trainwright.planner.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.parameters import parameter_counts
 from trainwright.planner.predict.bubble import idle_s
 from trainwright.planner.predict.forecast import Forecast
@@ -314,6 +314,14 @@ def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[A
         Assumption(name="host memory of a rank", value=RANK_HOST_BYTES / 1e9, unit="GB", origin="default",
                    source="libraries, pinned buffers, the loader's workers"),
     ]  # fmt: skip
+    if settings.spot_provider is not None:
+        life_s = SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S)
+        said.append(
+            Assumption(
+                name="a spot node until it is taken back", value=round(life_s / HOUR_S), unit="hours", origin="default",
+                source="what AWS, Azure and GCP publish; a guess for others",
+            )
+        )  # fmt: skip
     drawn = energy(device, scenario.cluster.devices, float(run.seconds[0]))
     return [*said, *(drawn.assumptions if drawn else ())]
 

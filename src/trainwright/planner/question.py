@@ -39,6 +39,8 @@ from trainwright.spec.workload import (
 )
 
 DEFAULT_SEQUENCE_TOKENS = 8192
+RATE_NAMES: Mapping[str, str] = {"nvfp4": "fp4"}
+"""Precisions whose rate stands under another name in a device's file."""
 TOKENS_PER_PARAMETER = 20
 ADAPTER_TOKENS = 10_000_000
 LARGE_PARAMETERS = 1e11
@@ -201,6 +203,9 @@ def _tokens(question: Question, said: list[Assumption]) -> int:
         found, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
     elif isinstance(question.model, ConvNetSpec):
         found, source = IMAGES, "90 epochs of ImageNet-1k (Goyal et al., 2017, arXiv 1706.02677)"
+    elif question.model.kind == "vision":
+        found = IMAGES * question.model.context_tokens
+        source = f"90 epochs of ImageNet-1k, {question.model.context_tokens} tokens an image"
     else:
         found = TOKENS_PER_PARAMETER * total_parameters(question.model)
         source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
@@ -251,7 +256,7 @@ def _rounded(batch: int, sequence: int, said: list[Assumption]) -> int:
 def _precision(question: Question, device: DeviceSpec, said: list[Assumption]) -> Precision:
     """The precision asked for, which the device must have a rate for; else the first of three that it has."""
     order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if question.precision is None else (question.precision,)
-    known = [dtype for dtype in order if device.flops_per_s.get(dtype)]
+    known = [dtype for dtype in order if device.flops_per_s.get(RATE_NAMES.get(dtype, dtype))]
     if not known:
         rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
         raise RecipeError(

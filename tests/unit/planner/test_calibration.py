@@ -57,7 +57,7 @@ def test_the_nearer_a_run_the_more_it_is_corrected():
     found = [correction(request, [known()]) for request in (HERE, LONGER, LARGER, TUNED)]
     speeds, shares = [each.speed for each in found], [each.known for each in found]
     assert speeds == sorted(speeds) and shares == sorted(shares, reverse=True)
-    assert speeds[0] < 0.81 and speeds[1] < 0.87
+    assert speeds[0] < 0.81 and speeds[1] < 0.95
     # What is left far away is the bias that all runs share.
     believed = math.log(speeds[-1]) / SLOW
     assert BIAS**2 / (BIAS**2 + SHAPE**2 + NOISE**2) < believed < 0.4
@@ -132,3 +132,9 @@ def test_a_corrected_forecast_has_the_factors_and_a_narrower_range():
     assert told.spread < found.spread and told.high_s / told.low_s < found.high_s / found.low_s
     same = corrected(found, Correction())
     assert same.step_s == pytest.approx(found.step_s) and same.spread == found.spread
+
+
+def test_a_run_that_is_off_by_a_factor_of_ten_is_not_believed():
+    far_off, off = (Reference(request=HERE, log_speed=math.log(ratio), log_memory=None) for ratio in (0.1, 0.5))
+    assert 0.5 < correction(HERE, [far_off]).speed < 0.8
+    assert correction(HERE, [far_off]).speed == pytest.approx(correction(HERE, [off]).speed, rel=0.05)

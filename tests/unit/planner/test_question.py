@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from trainwright.core.errors import RecipeError
@@ -102,3 +104,10 @@ def test_stages_that_waste_much_are_allowed_and_said():
     assert "4 or 8" in note.source
     for layout in ({}, {"pp": 4}, {"pp": 33}):
         assert not any("uneven" in entry.name for entry in asked(layout=layout).assumptions)
+
+
+def test_four_bits_have_their_rate_under_its_own_name():
+    asked = Question(model=catalogue_model("llama3-8b"), on="8xb200-sxm", precision="nvfp4")
+    assert resolve(asked).workload.precision == "nvfp4"
+    with pytest.raises(RecipeError, match="no nvfp4 rate of h100-sxm is known"):
+        resolve(replace(asked, on="8xh100-sxm"))

@@ -158,11 +158,12 @@ def _recomputes(table: _Table, model: Network, workload: Workload) -> tuple[Reco
 def _meshes(table: _Table, model: Network, workload: Workload, cluster: ClusterSpec) -> None:
     """Columns tp, pp, cp and data (ranks that see different sequences)."""
     domain, batch = float(Fabric.of(cluster).domain), workload.batch_sequences
+    joined = "one device" if domain == 1 else f"{domain:,.0f} devices"
     table.cross("tp", tensor_counts(model))
     table.keep(table["devices"] % table["tp"] == 0)
     table.keep(
         table["tp"] <= domain, "tensor parallel",
-        lambda out: f"{_listed(table['tp'][out])} ranks leave the {domain:,.0f} devices that the fastest links join",
+        lambda out: f"{_listed(table['tp'][out])} ranks leave the {joined} that the fastest links join",
     )  # fmt: skip
     table.cross("pp", stage_counts(model))
     table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)

@@ -56,7 +56,9 @@ class _Variant:
 def changes(
     model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack, *, most_devices: int = 16_384
 ) -> tuple[Change, ...]:
-    """The changes after which ``workload`` fits on ``cluster``, least slowdown first; pairs where no single one does.
+    """The changes after which ``workload`` fits on ``cluster``; pairs where no single one does.
+
+    Those that train everything come first, and among them the least slowdown.
 
     Raises:
         RecipeError: see ``search.layouts.compare``.
@@ -72,7 +74,7 @@ def changes(
     if all(each.trains_less or each.devices > cluster.devices for each in found):
         pairs = (_both(one, other) for one, other in product(singles, singles) if one.offload != "none")
         found += _those_that_fit([each for each in pairs if each is not None], model, cluster, stack, unit)
-    return tuple(sorted(found, key=lambda change: change.slowdown))
+    return tuple(sorted(found, key=lambda change: (change.trains_less, change.slowdown)))
 
 
 def _those_that_fit(

@@ -345,10 +345,10 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
         if goals.budget_usd is not None and each.usd is not None and each.usd > goals.budget_usd
     ]
     if late and goals.deadline_s is not None:
-        reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.3g} times the deadline"
+        reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.1f} times the deadline"
         found.append(Refusal(kind="goal", name="too late", reason=reason, count=len(late)))
     if dear and goals.budget_usd is not None:
-        reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.3g} times the budget"
+        reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.1f} times the budget"
         found.append(Refusal(kind="goal", name="too dear", reason=reason, count=len(dear)))
     return found
 

@@ -142,8 +142,8 @@ def test_a_constant_bias_is_learnt_from_one_run():
     first, *others = rows
     learnt = calibrated(others, references([first]))
     for before, after in zip(others, learnt, strict=True):
-        assert abs(after.speed_ratio - 1) < 0.5 * abs(before.speed_ratio - 1)
-        assert abs(after.memory_ratio - 1) < 0.6 * abs(before.memory_ratio - 1)
+        assert abs(after.speed_ratio - 1) < 0.8 * abs(before.speed_ratio - 1)
+        assert abs(after.memory_ratio - 1) < 0.9 * abs(before.memory_ratio - 1)
         assert width(after.tokens_per_s) < width(before.tokens_per_s)
         assert width(after.memory_bytes) == pytest.approx(width(before.memory_bytes))
 
