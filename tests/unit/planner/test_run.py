@@ -99,7 +99,7 @@ def test_an_hour_has_hardly_any_of_the_overhead_of_weeks(found):
     overhead = read_runs().overhead_on(CLUSTER.device)
     assert np.all(hour.parts.overhead_s < 0.05 * hour.parts.steps_s)
     share = weeks.parts.overhead_s / (weeks.seconds - weeks.parts.overhead_s)
-    assert np.all((share < overhead) & (share > 0.5 * overhead))
+    assert np.all((share < 1.001 * overhead) & (share > 0.5 * overhead))
 
 
 def test_power_and_energy_agree(found):

@@ -26,6 +26,7 @@ from trainwright.planner.parameters import active_parameters
 from trainwright.planner.predict.work import peak_flops_per_s
 from trainwright.planner.published.rows import Record
 from trainwright.planner.question import Question, resolve
+from trainwright.planner.typical import typical_model
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import Experts, ModelSpec
 from trainwright.spec.workload import Precision
@@ -34,7 +35,6 @@ REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")
 """Columns by which a table of totals is known."""
 USUAL_WEEKS, USUAL_MFU = 3.0, 0.4
 WEEK_S, HOUR_S = 7 * 24 * 3600.0, 3600.0
-SIZE_STEP = 128
 USUAL_BATCH_TOKENS, BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 """Large clusters get a sequence for each device, up to Llama 3's 16 M tokens (arXiv 2407.21783, table 4)."""
 USUAL_SEQUENCE_TOKENS = 4096
@@ -225,35 +225,13 @@ def model_of(record: Record) -> ModelSpec:
     if not size:
         raise ValueError("no number of parameters")
     active = record.number("n_active") or size
-    return decoder_of(size) if active == size else mixture_of(size, active)
+    return typical_model(size) if active == size else mixture_of(size, active)
 
 
 def mixture_of(parameters: float, active: float) -> ModelSpec:
     """The decoder of the active size, its feed-forward cut into the experts that see a token, and the others beside."""
-    dense = decoder_of(active)
+    dense = typical_model(active)
     seen, unit = MANY_EXPERTS if parameters / active > SPARSE else FEW_EXPERTS
-    routed = 2.0 * dense.layers * dense.width * dense.ffn_width
+    routed = (3.0 if dense.gated else 2.0) * dense.layers * dense.width * dense.ffn_width
     count = unit * max(1, round(seen * (1 + (parameters - active) / routed) / unit))
     return replace(dense, experts=Experts(count=count, active=seen, ffn_width=dense.ffn_width // seen))
-
-
-def decoder_of(parameters: float, *, vocabulary: int = 50257, context_tokens: int = 2048) -> ModelSpec:
-    """A GPT of about that size: 12 L D^2 + V D parameters.
-
-    It is as wide for its depth as GPT-3 (arXiv 2005.14165, table 2.1: D / L from 64 at 125 M to 128 at 175 B).
-    """
-    aspect = min(128.0, 64 * (parameters / 1.25e8) ** 0.1)
-
-    def miss(width: int) -> float:
-        layers = max(1, round((parameters - vocabulary * width) / (12 * width**2)))
-        size = 12 * layers * width**2 + vocabulary * width
-        return abs(math.log(size / parameters)) + 0.2 * abs(math.log(width / layers / aspect))
-
-    width = min(range(2 * SIZE_STEP, 256 * SIZE_STEP, SIZE_STEP), key=miss)
-    layers = max(1, round((parameters - vocabulary * width) / (12 * width**2)))
-    return ModelSpec(
-        family="transformer", layers=layers, width=width, heads=width // SIZE_STEP, kv_heads=width // SIZE_STEP,
-        head_size=SIZE_STEP, ffn_width=4 * width, vocabulary=vocabulary, context_tokens=context_tokens, tied=True,
-        gated=False, norm="layernorm", norm_epsilon=1e-5, positions="learned", rope_theta=1e4, bias=True,
-        activation="gelu",
-    )  # fmt: skip
