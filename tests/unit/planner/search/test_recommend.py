@@ -82,7 +82,7 @@ def test_the_front_is_what_no_priced_option_betters(everything):
         )
     ]
     assert list(everything.front) == sorted(expected, key=lambda option: option.seconds)
-    assert len(everything.front) > 2
+    assert len(everything.front) > 1
 
 
 def test_a_bigger_budget_never_gives_a_slower_best(everything):
