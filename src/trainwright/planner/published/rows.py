@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from trainwright.core.errors import DataError
 from trainwright.planner.published.ledger import as_run, is_ledger
@@ -83,28 +84,23 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
     Raises:
         DataError: the file is missing, is not UTF-8, or lacks a required column.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines)
-            names = reader.fieldnames or []
-            missing = [name for name in required if name not in names]
-            if missing:
-                raise DataError(
-                    "not a table of published runs", where=str(path), seen=f"no column {', '.join(missing)}",
-                    expected=f"columns {', '.join(required)}, ...", fix="docs/en/published.md lists them all",
-                )  # fmt: skip
-            return [
-                Record(
-                    line=reader.line_num,
-                    values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
-                    notes=take_apart(row.get("notes") or ""),
-                )
-                for row in reader
-            ]
-    except OSError as error:
-        raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError("cannot read the table", where=str(path), seen=str(error), expected="CSV in UTF-8") from None
+    with _opened(path) as lines:
+        reader = csv.DictReader(lines)
+        names = reader.fieldnames or []
+        missing = [name for name in required if name not in names]
+        if missing:
+            raise DataError(
+                "not a table of published runs", where=str(path), seen=f"no column {', '.join(missing)}",
+                expected=f"columns {', '.join(required)}, ...", fix="docs/en/published.md lists them all",
+            )  # fmt: skip
+        return [
+            Record(
+                line=reader.line_num,
+                values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
+                notes=take_apart(row.get("notes") or ""),
+            )
+            for row in reader
+        ]
 
 
 def columns(path: Path) -> list[str]:
@@ -113,9 +109,16 @@ def columns(path: Path) -> list[str]:
     Raises:
         DataError: the file is missing or is not UTF-8.
     """
+    with _opened(path) as lines:
+        return next(csv.reader(lines), [])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """The table's lines; what goes wrong in reading them is one line, a byte-order mark is none of them."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return next(csv.reader(lines), [])
+            yield lines
     except OSError as error:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
     except (UnicodeDecodeError, csv.Error) as error:
