@@ -124,7 +124,7 @@ def _joined(parts: Sequence[Table]) -> Table:
 
 def stack_of(row: Row, name: str) -> str:
     """A stack's number, by its stack."""
-    return f"stack:{row.request.stack.name}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
+    return f"stack:{row.request.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
 
 
 def gather(rows: list[Row]) -> Data:
@@ -339,7 +339,7 @@ def write_stack(path: Path, outcome: Outcome) -> None:
 
 def stack_tables(name: str, outcome: Outcome) -> list[str]:
     """What the rows say of one stack; nothing where it has none. Derived rows count where printed ones are few."""
-    mine = np.array([row.request.stack.name == name for row in outcome.data.rows])
+    mine = np.array([row.request.stack.time_of == name for row in outcome.data.rows])
     if not mine.any():
         return []
     printed = mine & outcome.data.printed

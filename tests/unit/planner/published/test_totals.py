@@ -96,7 +96,7 @@ def test_what_a_source_extrapolated_from_throughput_is_held_to_the_steps_alone()
     ("columns", "stack"),
     [
         ({"model": "GPT2 llm.c"}, "llm-c"), ({"source": "NVIDIA/JAX-Toolbox: projects/pax/README.md"}, "maxtext"),
-        ({"model": "GPT-NeoX-20B"}, "megatron-2021"), ({"source": "MosaicML blog"}, "fsdp1-eager"),
+        ({"model": "GPT-NeoX-20B"}, "megatron-deepspeed"), ({"source": "MosaicML blog"}, "fsdp1-eager"),
         ({"source": "in the middle of a controlled test"}, "default"), ({"source": "cli99/llm-analysis"}, "default"),
         ({"n_params": "8.5e9", "n_active": "2.2e9"}, "megatron-core"),
     ],
