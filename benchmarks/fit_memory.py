@@ -24,7 +24,7 @@ import numpy as np
 
 import trainwright
 from trainwright.hardware.stacks import DEFAULT, read_stack
-from trainwright.planner.predict.memory import INTERVAL_DEVIATIONS, MemoryTable, predict_memory, usable_bytes
+from trainwright.planner.predict.memory import INTERVAL_DEVIATIONS, MemoryTable, Stage, predict_memory, usable_bytes
 from trainwright.planner.published.question import Row, questions
 from trainwright.planner.published.rows import read_records
 from trainwright.spec.stack import Stack, StackMemory
@@ -58,11 +58,11 @@ class Fitted:
         )  # fmt: skip
 
 
-def predict(row: Row, stack: Stack) -> MemoryTable:
-    """The peak of a row under a stack."""
+def predict(row: Row, stack: Stack, stage: Stage | None = None) -> MemoryTable:
+    """The peak of a row under a stack, on the pipeline stage that was measured."""
     ask = row.request
     return predict_memory(
-        ask.model, ask.workload, ask.layouts(), ask.cluster, stack, stage=row.measured.memory_stage
+        ask.model, ask.workload, ask.layouts(), ask.cluster, stack, stage=stage or row.measured.memory_stage
     )  # fmt: skip
 
 
@@ -99,12 +99,19 @@ def fit(rows: list[Row], memory: StackMemory) -> Fitted:
     return Fitted(best[0], best[1], round(float(spread), 3))
 
 
-def fit_all(rows: Iterable[Row]) -> dict[str, Fitted]:
-    """Every stack that has rows."""
+def fit_all(rows: Iterable[Row], known: dict[tuple[str, ...], Fitted] | None = None) -> dict[str, Fitted]:
+    """Every stack that has rows; ``known`` are fits by the rows' names, so that none is made twice."""
+    known = {} if known is None else known
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row.request.stack.name].append(row)
-    return {name: fit(group, group[0].request.stack.memory) for name, group in sorted(groups.items())}
+        groups[row.request.stack.memory_of].append(row)
+    found = {}
+    for name, group in sorted(groups.items()):
+        key = tuple(row.id for row in group)
+        if key not in known:
+            known[key] = fit(group, group[0].request.stack.memory)
+        found[name] = known[key]
+    return found
 
 
 def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
@@ -114,7 +121,7 @@ def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
 
     def stack(row: Row) -> Stack:
         own = row.request.stack
-        return replace(own, memory=numbers.get(own.name, unknown).on(own.memory))
+        return replace(own, memory=numbers.get(own.memory_of, unknown).on(own.memory))
 
     return stack
 
@@ -139,7 +146,8 @@ def show(title: str, rows: list[Row], stacks: Stacks) -> None:
 def left_out(rows: list[Row]) -> Stacks:
     """For each row, its stack with numbers fitted without its source."""
     owners = sorted({row.source for row in rows})
-    found = {owner: with_numbers(fit_all(row for row in rows if row.source != owner)) for owner in owners}
+    known: dict[tuple[str, ...], Fitted] = {}
+    found = {owner: with_numbers(fit_all((row for row in rows if row.source != owner), known)) for owner in owners}
     return lambda row: found[row.source](row)
 
 
@@ -148,7 +156,7 @@ def show_verdicts(rows: list[Row], stacks: Stacks) -> None:
     ran, failed, sure = [], [], []
     for row in rows:
         device = row.request.cluster.device
-        table = predict(row, stacks(row))
+        table = predict(row, stacks(row), stage="worst")
         fits, near = bool(table.fits(device)[0]), bool(table.uncertain(device)[0])
         (failed if row.measured.out_of_memory else ran).append((fits, near))
         if row.measured.out_of_memory and fits:
@@ -166,7 +174,7 @@ def write(numbers: dict[str, Fitted], rows: list[Row], outside: Stacks) -> None:
     """Put the numbers and their errors into the stacks' files."""
     inside = with_numbers(numbers)
     for name, fitted in numbers.items():
-        mine = [row for row in rows if row.request.stack.name == name]
+        mine = [row for row in rows if row.request.stack.memory_of == name]
         path = STACKS / f"{name}.toml"
         text = re.sub(r"\n\[fit\.memory\]\n(?:[^\[\n].*\n)*", "", path.read_text(encoding="utf-8"))
         values = {key: getattr(fitted, key) for key in ("activations", "fragmentation", "spread")}
@@ -203,7 +211,9 @@ def main() -> None:
     show("each source left out", rows, outside)
     default = read_stack(DEFAULT)
     show("as default", rows, lambda row: default)
-    show_verdicts(everything, with_numbers({**{row.request.stack.name: _given(row) for row in everything}, **numbers}))
+    show_verdicts(
+        everything, with_numbers({**{row.request.stack.memory_of: _given(row) for row in everything}, **numbers})
+    )
     if args.write:
         write(numbers, rows, outside)
 

@@ -67,8 +67,8 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "attention.default": (0.6, 0.2, "default"), "ramp": (400.0, 0.3, f"85 % of the rate at 2,048 tokens: {FLASH_2}"),
     "precisions.fp8": (0.85, 0.12, "default: scaling and casts"), "precisions.nvfp4": (0.6, 0.2, "default"),
     "precisions.default": (1.0, 0.001, "by definition"), "precisions.tf32": (1.0, 0.1, "default"),
-    "traffic.eager": (1.8, 0.2, "default: one kernel for each line"), "traffic.fused": (1.0, 0.25, "default"),
-    "traffic.compiled": (1.0, 0.25, "default"),
+    "traffic.eager": (1.8, 0.2, "default: one kernel for each line"), "traffic.fused": (1.0, 0.12, "default"),
+    "traffic.compiled": (1.0, 0.12, "default"),
     "tiles": (0.5, 0.5, "default"), "unaligned": (0.85, 0.1, "NVIDIA's matrix multiplication guide, figure 2"),
     "operands": (1.0, 0.3, "default"), "scores": (5.0, 0.3, "count of kernels"),
     "encoder": (5.0, 0.3, "count of kernels"), "casts": (6.0, 0.3, "read 4, write 2"),
@@ -83,7 +83,7 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "adapters.lora": (1.0, 0.1, "by definition"),
 }  # fmt: skip
 WIDTHS = {"devices": 0.03, "adapters": 0.3, "stack.compute": 0.07, "stack.attention": 0.15, "stack.traffic": 0.2,
-          "stack.launch": 0.5, "stack.tensor": 0.8, "stack.sharded": 0.7, "stack.tuned": 0.08}  # fmt: skip
+          "stack.launch": 0.5, "stack.tensor": 0.8, "stack.sharded": 0.5, "stack.tuned": 0.08}  # fmt: skip
 """Widths around 1 of what only says how a device, a method or a stack differs."""
 
 
@@ -130,7 +130,7 @@ def _joined(parts: Sequence[Table]) -> Table:
 
 def stack_of(row: Row, name: str) -> str:
     """A stack's number, by its stack."""
-    return f"stack:{row.request.stack.name}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
+    return f"stack:{row.request.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
 
 
 def gather(rows: list[Row]) -> Data:
@@ -345,7 +345,7 @@ def write_stack(path: Path, outcome: Outcome) -> None:
 
 def stack_tables(name: str, outcome: Outcome) -> list[str]:
     """What the rows say of one stack; nothing where it has none. Derived rows count where printed ones are few."""
-    mine = np.array([row.request.stack.name == name for row in outcome.data.rows])
+    mine = np.array([row.request.stack.time_of == name for row in outcome.data.rows])
     if not mine.any():
         return []
     printed = mine & outcome.data.printed

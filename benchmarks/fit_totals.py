@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +60,17 @@ class Fitted:
         return np.log([self.hours(each) / each.reported_hours for each in totals])
 
 
-def fit(totals: Sequence[Total]) -> Fitted:
-    """The numbers that hold best for the trainings that ran."""
-    ran = [each for each in totals if not each.extrapolated]
+def fit(totals: Sequence[Total], sources: Sequence[str]) -> Fitted:
+    """The numbers that hold best for the trainings that ran; a source of n of them counts as much as sqrt(n)."""
+    origins = {each.line: source for each, source in zip(totals, sources, strict=True) if not each.extrapolated}
+    ran, counts = [each for each in totals if each.line in origins], Counter(origins.values())
+    weights = {line: counts[source] ** -0.5 for line, source in origins.items()}
 
     def cost(rows: Sequence[Total], days: float, prior: float | None) -> Callable[[float], float]:
+        weight = np.array([weights[each.line] for each in rows])
+
         def of(overhead: float) -> float:
-            size = float(np.abs(Fitted({"default": overhead}, days).errors(rows)).sum())
+            size = float((weight * np.abs(Fitted({"default": overhead}, days).errors(rows))).sum())
             return size if prior is None else size + PRIOR_ROWS * abs(np.log((1 + overhead) / (1 + prior)))
 
         return of
@@ -86,13 +92,13 @@ def spread(fitted: Fitted, totals: Sequence[Total]) -> float:
     return next(wide, float(SPREADS[-1]))
 
 
-def left_out(totals: Sequence[Total], keys: Sequence[str]) -> np.ndarray:
+def left_out(totals: Sequence[Total], sources: Sequence[str], keys: Sequence[str]) -> np.ndarray:
     """Errors of the trainings of each key with numbers fitted without them."""
     errors = np.zeros(len(totals))
     for key in set(keys):
         mask = np.array([each == key for each in keys])
-        rest = [each for each, out in zip(totals, mask, strict=True) if not out]
-        errors[mask] = fit(rest).errors([each for each, out in zip(totals, mask, strict=True) if out])
+        rest, origins = zip(*compress(zip(totals, sources, strict=True), ~mask), strict=True)
+        errors[mask] = fit(rest, origins).errors([*compress(totals, mask)])
     return errors
 
 
@@ -121,8 +127,8 @@ def show(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> Non
           f"(in the catalogue: {dict(numbers.overhead)}, {numbers.overhead_days:g}, {numbers.spread:.2f})")  # fmt: skip
     for title, found in (
         ("all trainings", errors),
-        ("each training left out", left_out(totals, [str(each.line) for each in totals])),
-        ("each source left out", left_out(totals, sources)),
+        ("each training left out", left_out(totals, sources, [str(each.line) for each in totals])),
+        ("each source left out", left_out(totals, sources, sources)),
         ("one overhead for all", Fitted({"default": fitted.overhead["default"]}, fitted.days).errors(totals)),
         ("no overhead", Fitted({"default": 0.0}, fitted.days).errors(totals)),
     ):
@@ -139,7 +145,7 @@ def write(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> No
     """Writes ``catalog/runs.toml``."""
     numbers = read_runs()
     size = np.abs(np.expm1(fitted.errors(totals)))
-    out = np.abs(np.expm1(left_out(totals, sources)))
+    out = np.abs(np.expm1(left_out(totals, sources, sources)))
     source = (
         f"benchmarks/fit_totals.py: device-hours of {len(totals)} published trainings; off by {np.median(size):.0%} in "
         f"the median, {np.median(out):.0%} with the source left out"
@@ -165,7 +171,7 @@ def main() -> None:
     by_line = {record.line: source_of(record.text("source")) for record in records}
     totals, _ = replay(records)
     sources = [by_line[each.line] for each in totals]
-    fitted = fit(totals)
+    fitted = fit(totals, sources)
     show(fitted, totals, sources)
     if args.write:
         write(fitted, totals, sources)

@@ -73,16 +73,37 @@ def stack(name: str, *, where: str | None = None) -> Stack:
 
 @cache
 def read_stack(file: str) -> Stack:
-    """The stack in the file of that name; ``memory`` or ``time`` = "other" stands for the other stack's."""
+    """The stack in the file of that name; ``memory`` or ``time`` = "other" stands for the other stack's, with its fit.
+
+    Raises:
+        RecipeError: the other has none of its own.
+    """
     table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
-    for name in ("aliases", "marks", "schedules"):
+    for name in ("aliases", "marks", "schedules", "words"):
         if name in table:
             table[name] = tuple(table[name])
-    time = table.get("time", {})
-    table["time"] = read_stack(time).time if isinstance(time, str) else StackTime(**time)
-    memory = table.get("memory", {})
-    table["memory"] = read_stack(memory).memory if isinstance(memory, str) else StackMemory(**memory)
-    return Stack(**table)
+    fit = dict(table.get("fit", {}))
+    for name, kind in (("time", StackTime), ("memory", StackMemory)):
+        given = table.get(name, {})
+        table[f"{name}_of"] = given if isinstance(given, str) else file
+        if isinstance(given, str):
+            other = _owner(given, name, where=f"catalog/stacks/{file}.toml")
+            table[name] = getattr(other, name)
+            fit |= {name: other.fit[name]} if name in other.fit else {}
+        else:
+            table[name] = kind(**given)
+    return Stack(**{**table, "fit": fit})
+
+
+def _owner(name: str, part: str, *, where: str) -> Stack:
+    if name not in stack_names() or getattr(read_stack(name), f"{part}_of") != name:
+        raise RecipeError(
+            f"{part} of another stack",
+            where=where,
+            seen=repr(name),
+            expected=f"a stack with a [{part}] table of its own",
+        )
+    return read_stack(name)
 
 
 def _slug(name: str) -> str:

@@ -70,7 +70,7 @@ def place(request: Request) -> NDArray[np.float64]:
 
 
 def _alike(one: Request, other: Request) -> bool:
-    return one.cluster.device.name == other.cluster.device.name and one.stack.name == other.stack.name
+    return one.cluster.device.name == other.cluster.device.name and one.stack.time_of == other.stack.time_of
 
 
 def _bias(request: Request, part: str) -> float:
@@ -111,5 +111,5 @@ def corrected(found: Forecast, learnt: Correction) -> Forecast:
     left = math.sqrt(max(0.0, 1 - learnt.known))
     return replace(
         found, step=step, spread=found.spread * left,
-        memory=replace(memory, **{name: getattr(memory, name) * factor for name in loose}),
+        memory=replace(memory, **{name: getattr(memory, name) * factor for name in (*loose, "stuck")}),
     )  # fmt: skip

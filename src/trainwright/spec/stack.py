@@ -72,6 +72,9 @@ class StackMemory:
     master_gradients: bool = False
     """Both kinds of gradients are kept: beside reduced ones an fp32 copy of the rank's share, beside fp32 ones those in
     bf16 that they are accumulated from (DeepSpeed)."""
+    holds_outputs: bool = False
+    """A pipeline stage keeps each micro batch's output until its backward pass, and the last stage the logits of two
+    (DeepSpeed's pipeline engine)."""
     saves_gathered: bool = False
     """Products of tensor parallelism keep their input as it was gathered, not their share of it."""
     adapter_residuals: float = 1.0
@@ -142,6 +145,11 @@ class Stack:
     """Words in a published row's settings, one of which must stand there."""
     time: StackTime = field(default_factory=StackTime)
     memory: StackMemory = field(default_factory=StackMemory)
+    time_of: str = ""
+    """The stack whose numbers ``time`` are: its own name, or that of one with the same kernels, with whose runs its own
+    are fitted."""
+    memory_of: str = ""
+    """The same of ``memory``."""
     source: str = ""
     fit: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of time and memory: rows, and errors on rows that were held back, and with each source left out."""

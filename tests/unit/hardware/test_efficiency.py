@@ -51,5 +51,11 @@ def test_shares_of_rates_are_shares_and_multiples_are_multiples():
 
 def test_every_number_was_fitted_or_is_a_default_of_that_name():
     assert {field.name for field in fields(Efficiency)} >= {"bubble", "tensor", "sharded", "gradients", "bus"}
-    for name in ("tensor", "context", "expert", "sharded", "gradients", "bus", "bubble", "selective"):
+    for name in ("tensor", "context", "expert", "sharded", "gradients", "bubble", "selective"):
         assert 0 < getattr(read_efficiency(), name) < 3, name
+    found = read_efficiency()
+    for table in (found.bus, found.bus_sharing):
+        assert set(table) == {"peer", "staged"} and all(0 < value < 3 for value in table.values())
+    assert found.bus_sharing["staged"] > found.bus_sharing["peer"], "all of a host share its memory, few share a switch"
+    assert found.attention["ampere-flash-1"] < found.attention["ampere-flash-2"]
+    assert found.attention["hopper-flash-2"] < found.attention["hopper-cudnn"]

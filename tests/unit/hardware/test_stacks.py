@@ -16,8 +16,9 @@ def test_every_file_says_what_its_numbers_rest_on(name):
     for field in fields(StackTime):
         value = getattr(found.time, field.name)
         numbers = value.values() if field.name == "tuned" else [value]
-        # Continuous integration waits for the host between any two kernels.
-        bounds = (0.02, 20) if field.name == "launch" else (0.02, 2)
+        # Continuous integration waits for the host between any two kernels; exposed shares are of a small number, and
+        # above 1 where links are slower than they should be.
+        bounds = {"launch": (0.02, 20), "tensor": (0.1, 6), "sharded": (0.1, 6)}.get(field.name, (0.02, 2))
         assert all(bounds[0] < number < bounds[1] for number in numbers), field.name
     for part, errors in found.fit.items():
         assert part in ("time", "memory")
@@ -35,7 +36,7 @@ def test_numbers_of_memory_are_physical():
 @pytest.mark.parametrize(
     ("printed", "name"),
     [
-        ("torchtitan(FSDP2)", "torchtitan"), ("TorchTitan", "torchtitan"), ("Megatron-DeepSpeed", "megatron-2021"),
+        ("torchtitan(FSDP2)", "torchtitan"), ("TorchTitan", "torchtitan"), ("Megatron-DeepSpeed", "megatron-deepspeed"),
         ("llm.c", "llm-c"), ("HF trl/fms-hf-tuning+FSDP1", "hf-trainer"), ("litgpt", "litgpt"),
     ],
 )  # fmt: skip
@@ -61,6 +62,27 @@ def test_a_stack_may_keep_memory_as_another_does():
     assert len(borrowed) > 1
 
 
+def test_a_stack_that_shares_numbers_says_whose_they_are_and_keeps_its_own_habits():
+    own, other = read_stack("hf-peft"), read_stack("hf-trainer")
+    assert (own.time, own.memory) == (other.time, other.memory)
+    assert (own.time_of, own.memory_of, other.time_of) == ("hf-trainer", "hf-trainer", "hf-trainer")
+    assert own.fit == other.fit and own.states != other.states
+
+
+@pytest.mark.parametrize("owner", ["hf-peft", "nobody"])
+def test_numbers_are_shared_by_those_who_own_them(owner, tmp_path, monkeypatch):
+    (tmp_path / "hf-peft.toml").write_text('name = "hf-peft"\ntitle = "t"\nstates = "pure"\ntime = "torch"\n')
+    (tmp_path / "torch.toml").write_text('name = "torch"\ntitle = "t"\nstates = "pure"\n')
+    (tmp_path / "mine.toml").write_text(f'name = "mine"\ntitle = "t"\nstates = "pure"\ntime = "{owner}"\n')
+    monkeypatch.setattr("trainwright.hardware.stacks._STACKS", tmp_path)
+    read_stack.cache_clear()
+    try:
+        with pytest.raises(RecipeError, match=rf"mine.toml: .*{owner}.*\[time\] table of its own"):
+            read_stack("mine")
+    finally:
+        read_stack.cache_clear()
+
+
 def test_an_unknown_stack_is_refused_with_the_near_name():
     assert find_stack("torchtitn") is None
     with pytest.raises(RecipeError, match=r"--stack: unknown software stack .*torchtitn.*did you mean 'torchtitan'"):
@@ -78,7 +100,7 @@ def test_the_default_claims_no_fit():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("NeMo Framework 2.1", "megatron-core"), ("Megatron-DeepSpeed, a fork", "megatron-2021"),
+        ("NeMo Framework 2.1", "megatron-core"), ("Megatron-DeepSpeed, a fork", "megatron-deepspeed"),
         ("axolotl", "hf-trainer"), ("Pax on TPU", "maxtext"), ("DeepSpeed ZeRO-3", "deepspeed"),
     ],
 )  # fmt: skip

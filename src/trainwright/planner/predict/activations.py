@@ -219,14 +219,20 @@ def own_bytes(case: Case) -> Own:
 
 
 def transient_bytes(case: Case, *, mixture: bool) -> Numbers:
-    """Gradients [L] alive while a block's feed-forward goes backward.
+    """What a block's backward pass needs beyond all that the block keeps, at the worse of two moments [L].
 
-    Of the last product's input, gate and up, and of two tensors of the width; or of whole scores where those are
-    larger.
+    In its feed-forward: gradients of the last product's input, gate and up, and two tensors of the width. In attention
+    with whole scores: two gradients of them, of which fused kernels write one over the other, and with selective
+    recomputation the scores again; what the feed-forward and its norm kept is free by then.
     """
     model, size, experts = case.model, case.element_bytes, case.model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
     tokens = micro_tokens(case)
     network = (3.0 if model.gated else 2.0) * size * width * tokens / case.layouts.tp + 2 * size * model.width * tokens
-    scores = 0.0 if case.workload.fused_attention else 2 * size * model.heads * case.workload.sequence_tokens
-    return np.maximum(network, scores * tokens / case.layouts.tp / case.layouts.cp)
+    if case.workload.fused_attention:
+        return network
+    gradients = (1.0 if case.memory.kernels == "fused" else 2.0) * size * model.heads * case.workload.sequence_tokens
+    again = np.where(case.layouts.has("recompute", "selective"), attention_part(case).scores, 0.0)
+    scores = (gradients + again) * tokens / case.layouts.tp / case.layouts.cp
+    kept = layer_bytes(case, mixture=mixture)
+    return np.maximum(network, scores - case.memory.activations * (kept["feed_forward"] + kept["norms"] / 2))

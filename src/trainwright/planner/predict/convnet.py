@@ -14,7 +14,7 @@ from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict.collectives import Fabric, all_gather_s, all_reduce_s, placement, reduce_scatter_s
 from trainwright.planner.predict.exchange import Exchange, on_own_links
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import MemoryTable
+from trainwright.planner.predict.memory import MemoryTable, stuck_share
 from trainwright.planner.predict.states import StateBytes
 from trainwright.planner.predict.work import Work, peak_flops_per_s, tile_share
 from trainwright.spec.convnet import ConvNetSpec
@@ -243,9 +243,11 @@ def convnet_memory(
         "workspace": np.where(late, update, 0.0) + 4.0 * images * model.channels * model.image_size**2
         + memory.workspace_bytes,
     }  # fmt: skip
+    allocated = np.add.reduce(list(parts.values()))
     return MemoryTable(
         **parts,
-        reserved_unused=memory.fragmentation * np.add.reduce(list(parts.values())),
+        reserved_unused=memory.fragmentation * allocated,
+        stuck=stuck_share(memory) * allocated,
         context=memory.context_bytes * one,
         spread=memory.spread * one,
         last_stage=one < 0,

@@ -19,7 +19,7 @@ from trainwright.planner.predict.states import case_of, kept, offloaded_bytes
 from trainwright.spec.device import ClusterSpec, DeviceSpec
 from trainwright.spec.measures import MemoryUse
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import MemoryKind, Stack
+from trainwright.spec.stack import MemoryKind, Stack, StackMemory
 from trainwright.spec.workload import Workload
 
 Stage = Literal["worst", "first", "last"]
@@ -31,7 +31,10 @@ FITS_DEVIATIONS, FAILS_DEVIATIONS = 2.0, 0.25
 """A verdict is certain from so many standard deviations below and above the device's memory on: "fits" has to be
 dependable, for a run that dies of memory costs more than a try."""
 NEEDED_SLACK = 0.02
-"""Share of allocated bytes that fragmentation costs even when the allocator has to give its cache back."""
+"""Share of allocated bytes that fragmentation costs at least, even when the allocator has to give its cache back."""
+STUCK_SHARE = 0.3
+"""Of what a stack's allocator holds beyond allocated bytes, the share that lies in segments whose other part is in use:
+those cannot be given back. With more of it runs that ran are refused, with less runs that died are called fitting."""
 NEEDED_CONTEXT_BYTES = 0.6e9
 """The CUDA context of one process with its libraries' kernels loaded, without communicators."""
 
@@ -40,9 +43,9 @@ NEEDED_CONTEXT_BYTES = 0.6e9
 class MemoryTable:
     """Bytes [L] by the classes of ``MemoryUse`` at the peak.
 
-    ``context`` is outside of torch; ``spread`` the standard deviation of the logarithm of measured over predicted;
-    ``last_stage`` where the last pipeline stage is the worst; ``moment`` the place of the peak in ``MOMENTS``;
-    ``host_bytes`` what offload puts into one node's memory.
+    ``context`` is outside of torch; ``stuck`` the part of ``reserved_unused`` that is never given back; ``spread`` the
+    standard deviation of the logarithm of measured over predicted; ``last_stage`` where the last pipeline stage is the
+    worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory.
     """
 
     weights: Numbers
@@ -54,6 +57,7 @@ class MemoryTable:
     workspace: Numbers
     reserved_unused: Numbers
     context: Numbers
+    stuck: Numbers
     spread: Numbers
     last_stage: NDArray[np.bool_]
     moment: NDArray[np.intp]
@@ -77,8 +81,8 @@ class MemoryTable:
 
     @property
     def needed_bytes(self) -> Numbers:
-        """The least that the device must have: its allocator gives unused blocks back before it gives up."""
-        return self.allocated_bytes * (1 + NEEDED_SLACK) + np.minimum(self.context, NEEDED_CONTEXT_BYTES)
+        """The least that the device must have: its allocator gives whole unused blocks back before it gives up."""
+        return self.allocated_bytes + self.stuck + np.minimum(self.context, NEEDED_CONTEXT_BYTES)
 
     def reported(self, kind: MemoryKind) -> Numbers:
         """The peak by one of the three definitions."""
@@ -141,17 +145,23 @@ def predict_memory(
     parts["workspace"] = then("workspace") + memory.workspace_bytes + library_bytes(model, cluster.device)
     allocated = np.add.reduce(list(parts.values()))
     step = pass_bytes(case)
-    idle = here(np.where(which == 0, step.inside, step.logits))
+    idle = here(np.where(which == 0, step.inside, step.logits - step.held))
     one = np.ones_like(allocated)
     return MemoryTable(
         **parts,
         reserved_unused=memory.fragmentation * allocated + memory.idle * idle,
         context=memory.context_bytes * one,
+        stuck=stuck_share(memory) * allocated,
         spread=memory.spread * one,
         last_stage=(at == 1) & (layouts.pp > 1),
         moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
         host_bytes=here(offloaded_bytes(case)) * cluster.node.devices,
     )
+
+
+def stuck_share(memory: StackMemory) -> float:
+    """Of allocated bytes, what fragments keep from them whatever happens."""
+    return max(NEEDED_SLACK, STUCK_SHARE * memory.fragmentation)
 
 
 def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:

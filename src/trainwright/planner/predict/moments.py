@@ -21,6 +21,7 @@ import numpy as np
 
 from trainwright.planner.predict.activations import (
     block_bytes,
+    mask_bytes,
     micro_tokens,
     own_bytes,
     transient_bytes,
@@ -52,7 +53,8 @@ class Pass:
     """Bytes [2, L] of one training pass.
 
     ``saved`` is kept for the backward pass by all micro batches in flight; ``kept_again`` what FSDP around adapters
-    keeps a second time; ``block`` one block that is computed again; ``transient`` gradients in flight inside of one.
+    keeps a second time; ``block`` one block that is computed again; ``transient`` gradients in flight inside of one;
+    ``held`` logits that a pipeline's engine does not let go.
     """
 
     saved: Numbers
@@ -60,6 +62,7 @@ class Pass:
     block: Numbers
     transient: Numbers
     logits: Numbers
+    held: Numbers
 
     @property
     def inside(self) -> Numbers:
@@ -73,9 +76,12 @@ def pass_bytes(case: Case) -> Pass:
     dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
     full = case.layouts.has("recompute", "full")
     inputs = stages.layers * input_bytes(case)
-    beside = own_bytes(case).beside if case.memory.kernels == "own" else 0.0
+    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3).
+    mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
+    beside = own_bytes(case).beside if case.memory.kernels == "own" else mask
     layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
-    saved = stages.passes * (beside + layers)
+    sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
+    saved = stages.passes * (beside + layers + sent)
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
@@ -85,6 +91,7 @@ def pass_bytes(case: Case) -> Pass:
         block=np.where(full, block, 0.0),
         transient=transient,
         logits=logits_bytes(case),
+        held=held_bytes(case, micro_batches=2),
     )
 
 
@@ -117,7 +124,22 @@ def logits_bytes(case: Case) -> Numbers:
         return case.stages.has_head * own_bytes(case).loss
     each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
     logits = each * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
-    return case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
+    at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
+    return np.asarray(at_loss + held_bytes(case, micro_batches=1))
+
+
+def held_bytes(case: Case, *, micro_batches: int) -> Numbers:
+    """fp32 logits that DeepSpeed's pipeline engine holds on its last stage [2, L].
+
+    It has two buffers or more for outputs, and overwrites but never frees the last stage's (``runtime/pipe/engine.py``,
+    ``_exec_backward_pass``; ``schedule.py``, ``num_pipe_buffers``): of the micro batch before at the loss, and of both
+    while blocks go backward.
+    """
+    if not case.memory.holds_outputs:
+        return np.zeros_like(case.stages.total)
+    before = np.minimum(case.layouts.micro_batches, 2.0) - (2 - micro_batches)
+    each = 4.0 * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
+    return np.asarray(case.stages.has_head * before * each)
 
 
 def gathered_bytes(case: Case) -> tuple[Numbers, Numbers]:
@@ -156,9 +178,9 @@ def moments_of(case: Case, states: Kept) -> tuple[Moment, ...]:
     alive = step.saved / np.maximum(1.0, stages.layers * stages.passes)
     found = [
         Moment(earlier * states.gradients, step.saved, step.logits, at_loss, casts),
-        Moment(first * states.gradients, step.saved + step.kept_again + step.inside, none, backward, inside),
-        Moment(states.gradients, alive + step.inside, none, backward, inside),
-        Moment(states.gradients, none, none, none, states.update),
+        Moment(first * states.gradients, step.saved + step.kept_again + step.inside, step.held, backward, inside),
+        Moment(states.gradients, alive + step.inside, step.held, backward, inside),
+        Moment(states.gradients, none, step.held, none, states.update),
     ]
     if case.memory.loads_whole and case.adapter is not None:
         found.append(Moment(none, none, none, case.sharded * stages.total * case.frozen_bytes, none))

@@ -83,6 +83,7 @@ class Stages:
     """Of ``dense``, embedding and head."""
     layer: Numbers
     """One layer's (the larger kind's) parameters: what FSDP gathers at once."""
+    has_embedding: Numbers
     has_head: Numbers
     passes: Numbers
     """Micro batches whose activations are alive at once."""
@@ -160,6 +161,7 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
         experts=moe_layers * experts,
         tables=tables,
         layer=attention + np.maximum((dense_layers > 0) * feed_forward, (moe_layers > 0) * (mixture + experts)),
+        has_embedding=first,
         has_head=last * model.makes_logits,
         passes=passes_in_flight(layouts),
     )

@@ -76,7 +76,7 @@ class Measured:
     memory_bytes: float | None
     memory_kind: MemoryKind | None
     out_of_memory: bool
-    memory_stage: Literal["worst", "last"] = "worst"
+    memory_stage: Literal["worst", "first", "last"] = "worst"
 
 
 def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Record]:
@@ -222,8 +222,16 @@ def measured(
         memory_bytes=memory * GIB if memory else None,
         memory_kind=memory_kind(record, reports) if memory else None,
         out_of_memory=record.text("oom") == "yes",
-        memory_stage="last" if "last rank" in record.text("notes").lower() else "worst",
+        memory_stage=memory_stage(record),
     )
+
+
+def memory_stage(record: Record) -> Literal["worst", "first", "last"]:
+    """Which pipeline stage's memory a row prints; nvidia-smi shows one node, the first unless notes say otherwise."""
+    text = record.text("notes").lower()
+    if "last rank" in text:
+        return "last"
+    return "first" if "nvidia-smi" in text and "stage max" not in text else "worst"
 
 
 def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:

@@ -235,8 +235,6 @@ def states_of(record: Record, stack: Stack) -> States:
         # device the weights stay as they were loaded.
         mixed = "true" in (notes.get("bf16flag", "").lower(), notes.get("fp16flag", "").lower())
         return "fp32" if mixed and record.text("dp_shard_or_fsdp").startswith("fsdp") else "pure"
-    if "peft" in record.text("framework"):
-        return "pure"  # its runs load the weights in bf16 and ask for no mixed precision
     return stack.states
 
 

@@ -15,7 +15,7 @@ from trainwright.planner.predict.convnet import convnet_exchange, convnet_memory
 from trainwright.planner.predict.exchange import exchange
 from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import NEEDED_SLACK, MemoryTable, library_bytes, predict_memory, usable_bytes
+from trainwright.planner.predict.memory import MemoryTable, library_bytes, predict_memory, stuck_share, usable_bytes
 from trainwright.planner.predict.offload import offload_s
 from trainwright.planner.predict.states import case_of, kept
 from trainwright.planner.predict.step import combine, rates
@@ -153,7 +153,7 @@ def states_bytes(model: Network, workload: Workload, layouts: Layouts, stack: St
         return np.zeros(len(layouts))
     found = kept(case_of(model, workload, layouts, stack.memory))
     together = found.weights + found.gradients + found.optimizer + found.update
-    return np.asarray((1 + NEEDED_SLACK) * np.max(together, axis=0))
+    return np.asarray((1 + stuck_share(stack.memory)) * np.max(together, axis=0))
 
 
 def memory_table(

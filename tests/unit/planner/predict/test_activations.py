@@ -130,3 +130,20 @@ def test_gradients_in_flight_are_divided_with_the_feed_forward():
     work = replace(WORK, fused_attention=True)
     one, eight = (transient_bytes(case(GPT3, ParallelPlan(tp=n), work=work), mixture=False) for n in (1, 8))
     assert np.allclose(one - eight, 2 * 2 * GPT3.ffn_width * 2048 * 7 / 8)
+
+
+def test_scores_go_backward_when_the_feed_forward_is_free():
+    """Fused kernels write the softmax's gradient over the scores': one more score tensor than the block keeps.
+
+    By hand, in units of tokens x width: 19 of the feed-forward and 2 of its norm are free (Korthikanti et al., section
+    4.1); a tensor of scores has 2 a s / h.
+    """
+    work = replace(WORK, fused_attention=False)
+    scores = 2 * GPT3.heads * 8192 / GPT3.width
+    longer = replace(work, sequence_tokens=8192)
+    for asked, expected in ((work, 2 * 2 * 4 + 2 * 2), (longer, scores - 19 - 2)):
+        found = transient_bytes(case(GPT3, ParallelPlan(), work=asked), mixture=False)[0]
+        assert found == pytest.approx(expected * GPT3.width * asked.sequence_tokens, rel=0.01)
+    again = case(GPT3, ParallelPlan(), work=longer, recompute="selective")
+    more = transient_bytes(again, mixture=False)[0] - found
+    assert more == pytest.approx(5 * GPT3.heads * 8192**2)

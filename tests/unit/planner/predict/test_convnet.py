@@ -74,7 +74,7 @@ def test_images_per_second_as_measured_on_one_device():
         found = _forecast(device, name=name, precision=precision, batch=batch)
         errors.append(abs(batch / found.step_s[0] / measured - 1))
         assert found.fits[0]  # it ran
-    assert median(errors) < 0.12 and max(errors) < 0.3
+    assert median(errors) < 0.13 and max(errors) < 0.3
 
 
 def test_eight_devices_are_nearly_eight_times_as_fast():

@@ -91,6 +91,20 @@ def test_verdicts_grow_uncertain_towards_the_edge():
         assert (bool(found.fits(board)[0]), bool(found.uncertain(board)[0])) == (fits, uncertain), factor
 
 
+def test_fragments_of_an_allocator_are_needed_too_and_idle_blocks_are_not():
+    model, plan = catalogue_model("llama3-8b"), [ParallelPlan(dp_shard=8)]
+    titan = read_stack("torchtitan")
+
+    def needed(**habits):
+        stack = replace(titan, memory=replace(titan.memory, **habits))
+        layouts = Layouts.of(plan, ["none"], WORK)
+        return predict_memory(model, WORK, layouts, ONE, stack).needed_bytes[0]
+
+    tidy, least, untidy = needed(fragmentation=0.0), needed(fragmentation=0.06), needed(fragmentation=0.2)
+    assert tidy == least < untidy
+    assert needed(idle=0.0) == needed(idle=1.0)
+
+
 def test_boards_have_about_what_torch_sees_of_them():
     """``torch.cuda.mem_get_info`` of these boards, in GiB."""
     for name, gib in (("a100-sxm-80gb", 79.15), ("a100-sxm-40gb", 39.39), ("v100-sxm-32gb", 31.74), ("h100-sxm", 79.1)):

@@ -184,3 +184,16 @@ def test_own_runs_that_are_none_are_refused(tmp_path, text, message):
         read_runs(path)
     with pytest.raises(DataError, match="cannot read the run"):
         read_runs(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("notes", "stage"),
+    [
+        ("mem=max torch allocated on the LAST rank", "last"),
+        ("nvidia-smi", "first"),  # of the first node
+        ("from nvidia-smi (first/last stage max)", "worst"),
+        ("max reserved", "worst"),
+    ],
+)
+def test_notes_say_which_pipeline_stage_was_looked_at(notes, stage):
+    assert read(record(notes=notes, peak_mem_gib_per_gpu=10)).memory_stage == stage

@@ -162,7 +162,8 @@ def test_states_follow_the_settings_of_a_run():
     assert states_of(record(notes="bf16-true"), TITAN) == "pure"
     assert states_of(record(notes="fsdp_mixed_precision=PURE"), TITAN) == "pure"
     assert states_of(record(), TITAN) == TITAN.states
-    assert states_of(record(framework="transformers+peft"), TITAN) == "pure"
+    assert states_of(record(framework="transformers+peft"), find_stack("transformers+peft")) == "pure"
+    assert states_of(record(framework="transformers+peft"), TITAN) == TITAN.states
 
 
 def test_adapters_are_what_the_task_says():
