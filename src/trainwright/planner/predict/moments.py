@@ -78,7 +78,7 @@ def pass_bytes(case: Case) -> Pass:
     dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
     full = case.layouts.has("recompute", "full")
     inputs = stages.layers * input_bytes(case)
-    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3).
+    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
     beside = own_bytes(case).beside if case.memory.kernels == "own" else mask
     layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
