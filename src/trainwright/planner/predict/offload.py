@@ -1,7 +1,7 @@
 """Offload: what leaves the device for the host's memory or NVMe drives, and the seconds that it adds to a step.
 
-Arrays of bytes have the shape [2, L]: first and last pipeline stage (see ``states``). Sections of arXiv 2104.07857 are cited
-by recall; its table of model states, 20 bytes for each of 12 layers x width^2 parameters, is a test.
+Arrays of bytes have the shape [2, L]: first and last pipeline stage (see ``states``). Sections of arXiv 2104.07857 are
+cited by recall; its table of model states, 20 bytes for each of 12 layers x width^2 parameters, is a test.
 """
 
 from __future__ import annotations
