@@ -6,8 +6,8 @@
 Of a stack's ``[memory]`` table three numbers are fitted: ``activations`` (prior 1), ``fragmentation`` (prior that of
 the default stack; only where peaks are reserved or the device's) and ``spread``; the other fields follow from its code.
 The fit minimises the mean absolute logarithm of predicted over measured bytes, with ``PRIOR_ROWS`` rows' weight on the
-priors. With a source left out, stacks that no other source runs fall back to their priors; ``as default`` predicts a
-source by the default stack's whole table, as if its framework were unknown.
+priors. With a source left out, stacks that no other source runs fall back to their priors; ``framework not named`` asks
+every row again as one of a framework that no file knows (``hardware.stacks.unknown_stack``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import trainwright
 from trainwright.hardware.stacks import DEFAULT, read_stack
 from trainwright.planner.predict.memory import INTERVAL_DEVIATIONS, MemoryTable, Stage, predict_memory, usable_bytes
 from trainwright.planner.published.question import Row, questions
-from trainwright.planner.published.rows import read_records
+from trainwright.planner.published.rows import Record, read_records
 from trainwright.spec.stack import Stack, StackMemory
 
 STACKS = Path(trainwright.__file__).parent / "catalog" / "stacks"
@@ -37,8 +37,8 @@ PRIOR_ROWS = {"activations": 3.0, "fragmentation": 2.0}
 held to torch's own tracker by a test; fragmentation is a habit of allocators."""
 COVERED = 0.85
 """Share of rows that the interval is made wide enough for."""
-SPREAD_ROWS = 5.0
-"""The default stack's spread counts as much as so many rows."""
+SPREAD, SPREAD_ROWS = 0.15, 5.0
+"""The spread of a stack whose code is known, and of how many rows it has the weight."""
 
 Stacks = Callable[[Row], Stack]
 
@@ -95,7 +95,7 @@ def fit(rows: list[Row], memory: StackMemory) -> Fitted:
     chosen = replace(base, memory=replace(memory, activations=best[0], fragmentation=best[1]))
     errors = np.abs([log_error(row, chosen) for row in rows])
     own = np.quantile(errors, COVERED) / INTERVAL_DEVIATIONS
-    spread = np.sqrt((len(rows) * own**2 + SPREAD_ROWS * prior.spread**2) / (len(rows) + SPREAD_ROWS))
+    spread = np.sqrt((len(rows) * own**2 + SPREAD_ROWS * SPREAD**2) / (len(rows) + SPREAD_ROWS))
     return Fitted(best[0], best[1], round(float(spread), 3))
 
 
@@ -117,7 +117,7 @@ def fit_all(rows: Iterable[Row], known: dict[tuple[str, ...], Fitted] | None = N
 def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
     """Each row's stack with the numbers fitted to it, or with the default's."""
     prior = read_stack(DEFAULT).memory
-    unknown = Fitted(1.0, prior.fragmentation, prior.spread)
+    unknown = Fitted(1.0, prior.fragmentation, SPREAD)
 
     def stack(row: Row) -> Stack:
         own = row.request.stack
@@ -149,6 +149,13 @@ def left_out(rows: list[Row]) -> Stacks:
     known: dict[tuple[str, ...], Fitted] = {}
     found = {owner: with_numbers(fit_all((row for row in rows if row.source != owner), known)) for owner in owners}
     return lambda row: found[row.source](row)
+
+
+def unnamed(records: list[Record], rows: list[Row]) -> list[Row]:
+    """The rows asked again without the framework's name: as that of one that no file knows would be."""
+    measured = {row.id: row.measured for row in rows}
+    asked = questions(replace(record, values={**record.values, "framework": ""}) for record in records)[0]
+    return [replace(row, measured=measured[row.id]) for row in asked if row.id in measured]
 
 
 def show_verdicts(rows: list[Row], stacks: Stacks) -> None:
@@ -201,7 +208,8 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    everything = questions(read_records(args.table))[0]
+    records = read_records(args.table)
+    everything = questions(records)[0]
     rows = [row for row in everything if row.measured.memory_bytes]
     numbers = fit_all(rows)
     for name, fitted in numbers.items():
@@ -209,8 +217,7 @@ def main() -> None:
     outside = left_out(rows)
     show("fitted to all rows", rows, with_numbers(numbers))
     show("each source left out", rows, outside)
-    default = read_stack(DEFAULT)
-    show("as default", rows, lambda row: default)
+    show("framework not named", unnamed(records, rows), lambda row: row.request.stack)
     show_verdicts(
         everything, with_numbers({**{row.request.stack.memory_of: _given(row) for row in everything}, **numbers})
     )

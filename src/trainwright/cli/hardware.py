@@ -176,6 +176,10 @@ def _node(pair: ClusterSpec) -> list[Fact]:
     rows.append(("CPU cores", str(node.cpu_cores), source("cpu_cores", node.source)))
     if node.disk_bytes_per_s:
         rows.append(("local disk", _rate(node.disk_bytes_per_s), source("disk_bytes_per_s", node.source)))
+    if node.nvme_bytes and node.nvme_read_bytes_per_s and node.nvme_write_bytes_per_s:
+        rate = f"reads {_rate(node.nvme_read_bytes_per_s)}, writes {_rate(node.nvme_write_bytes_per_s)}"
+        rows.append(("NVMe", _gigabytes(node.nvme_bytes), source("nvme_bytes", node.source)))
+        rows.append(("NVMe together", rate, source("nvme_bytes_per_s", node.source)))
     return rows
 
 

@@ -58,8 +58,11 @@ def verdict(plan: Plan) -> str:
     if found.fit == "does not fit":
         way = f"smallest change: {plan.rejected[0].name}" if plan.rejected else "no change of the run would help"
         needs, host = found.needs, None if found.needs is None else found.needs.host_memory_available_bytes
-        if needs is not None and host is not None and found.memory.total_bytes <= found.memory_available_bytes:
-            memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
+        if needs is not None and found.memory.total_bytes <= found.memory_available_bytes:
+            if needs.nvme_bytes > (needs.nvme_available_bytes or 0):
+                memory = f"{format_bytes(needs.nvme_bytes)} of {format_bytes(needs.nvme_available_bytes or 0)} of NVMe"
+            elif host is not None:
+                memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
         return f"does not fit: needs {memory}; {way}"
     cost = "price unknown" if found.usd is None else format_usd(found.usd.mid)
     sure = "fits" if found.fit == "fits" else "uncertain, too near to the limit to say"
@@ -172,6 +175,7 @@ def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, st
     rows = [
         ("host memory of a node", format_bytes(needs.host_memory_bytes),
          "" if host is None else f"of {format_bytes(host)}{little}"),
+        *_nvme_rows(needs),
         ("a checkpoint", format_bytes(needs.checkpoint_bytes), written),
         ("disk", format_bytes(needs.disk_bytes), "two checkpoints" + ("" if images else ", and each token once")),
         ("loader", f"{format_bytes(needs.loader_bytes_per_s)}/s", "for all devices together"),
@@ -181,6 +185,14 @@ def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, st
         power = f"building included; heat to carry away: {number(needs.power_w / 1e3)} kW"
         rows.append(("energy", f"{number(needs.kwh)} kWh", power))
     return rows
+
+
+def _nvme_rows(needs: Needs) -> list[tuple[str, str, str]]:
+    if not needs.nvme_bytes:
+        return []
+    there = needs.nvme_available_bytes or 0
+    much = "" if needs.nvme_bytes <= there else ": too little"
+    return [("NVMe of a node", format_bytes(needs.nvme_bytes), f"of {format_bytes(there)}{much}; what is offloaded")]
 
 
 def number(value: float) -> str:

@@ -20,11 +20,15 @@ from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 HOST_MEMORY_RATIO = 2
 CPU_CORES_PER_DEVICE = 8
 DISK_BYTES_PER_S = 2e9
+NVME_BYTES = 3_840_000_000_000
+NVME_READ_BYTES_PER_S = 3.2e9
 DEFAULT_PCIE = 4
 DEFAULTS = {
     "host_memory_bytes": "default: twice the memory of the node's devices, as servers of eight 80 GB devices have",
     "cpu_cores": "default: eight for each device",
     "disk_bytes_per_s": "default: one NVMe disk, sequential",
+    "nvme_bytes": "default: one drive of 3.84 TB",
+    "nvme_bytes_per_s": "default: a drive reads 3.2 GB/s, as a DGX-2's (arXiv 2104.07857, recall), and writes 2 GB/s",
     "bus": "default: PCIe 4",
 }
 """What stands in where no file knows better, in words for an assumption's source."""
@@ -135,6 +139,10 @@ class _Kind:
     host_memory_bytes: int | None = None
     cpu_cores: int | None = None
     disk_bytes_per_s: float | None = None
+    nvme_bytes: int | None = None
+    nvme_drives: int | None = None
+    nvme_read_bytes_per_s: float | None = None
+    nvme_write_bytes_per_s: float | None = None
 
 
 @cache
@@ -151,11 +159,12 @@ def _kinds() -> dict[str, _Kind]:
 
 
 def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[str, str]]:
-    """The node with ``devices`` devices: a part of a larger one has its share of host memory and cores."""
+    """The node with ``devices`` devices: a part of a larger one has its share of host memory, cores and drives."""
     part = min(1.0, devices / kind.devices)
     host = kind.host_memory_bytes or HOST_MEMORY_RATIO * spec.memory_bytes * kind.devices
     none = spec.unified_memory and spec.pcie_generation is None
     bus = None if none else link(kind.bus or f"pcie{spec.pcie_generation or DEFAULT_PCIE}")
+    drives = kind.nvme_drives or 1
     own = spec.link is not None and (kind.scale_up_devices is not None or link_reach(spec.link.name) is None)
     staged = link(f"{bus.name}-staged") if bus and not own and not spec.peer_to_peer else bus
     origins = {
@@ -166,6 +175,8 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         "host_memory_bytes": "catalog" if kind.host_memory_bytes or spec.unified_memory else "default",
         "cpu_cores": "catalog" if kind.cpu_cores else "default",
         "disk_bytes_per_s": "catalog" if kind.disk_bytes_per_s else "default",
+        "nvme_bytes": "catalog" if kind.nvme_bytes else "default",
+        "nvme_bytes_per_s": "catalog" if kind.nvme_read_bytes_per_s else "default",
     }
     node = NodeSpec(
         name=kind.name,
@@ -178,6 +189,9 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         host_memory_bytes=None if spec.unified_memory else round(part * host),
         cpu_cores=max(1, round(part * (kind.cpu_cores or CPU_CORES_PER_DEVICE * kind.devices))),
         disk_bytes_per_s=kind.disk_bytes_per_s or DISK_BYTES_PER_S,
+        nvme_bytes=None if spec.unified_memory or spec.kind == "tpu" else round(part * (kind.nvme_bytes or NVME_BYTES)),
+        nvme_read_bytes_per_s=part * (kind.nvme_read_bytes_per_s or drives * NVME_READ_BYTES_PER_S),
+        nvme_write_bytes_per_s=part * (kind.nvme_write_bytes_per_s or drives * DISK_BYTES_PER_S),
         source=f"{kind.source}; {kind.recorded}",
     )
     return node, origins

@@ -13,8 +13,8 @@ from trainwright.core.registry import did_you_mean
 from trainwright.spec.stack import Stack, StackMemory, StackTime
 
 _STACKS = files("trainwright") / "catalog" / "stacks"
-DEFAULT = "default"
-"""The stack of a framework that no file knows: what most of them do."""
+DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
+"""The stacks of a framework that no file knows, by its layout: what most of them do."""
 
 
 def stack_names() -> tuple[str, ...]:
@@ -69,6 +69,17 @@ def stack(name: str, *, where: str | None = None) -> Stack:
             fix=did_you_mean(name, list(stack_names())) or "add a file to catalog/stacks",
         )  # fmt: skip
     return found
+
+
+def unknown_stack(*, divides: bool, shards: str) -> Stack:
+    """The stack of a framework that no file knows, by how it shares a model.
+
+    What divides layers or tensors over devices (``divides``), or the optimizer's state alone, is written like Megatron:
+    fused kernels, master weights, gradients in one buffer. What runs on one device, replicates, or shards everything is
+    PyTorch with automatic mixed precision. ``shards`` is what data-parallel ranks share: ``ddp``, ``zero1``, ``fsdp``.
+    """
+    states_alone, everything = shards in ("zero1", "zero2"), shards in ("fsdp", "hfsdp", "hsdp", "zero3")
+    return read_stack(DEFAULT_PARALLEL if states_alone or (divides and not everything) else DEFAULT)
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.hardware.energy import energy
+from trainwright.hardware.nodes import DEFAULTS
 from trainwright.hardware.runs import read_runs
 from trainwright.planner.calibration import Correction, corrected, correction
 from trainwright.planner.choose import Choice, choose, mesh
@@ -181,17 +182,16 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         shares=shares,
         exposed=exposed(found),
         needs=_needs(scenario, choice, run),
-        assumptions=(*scenario.assumptions, *_assumptions(scenario, workload, run)),
+        assumptions=(*scenario.assumptions, *_assumptions(scenario, workload, run), *_drives(found)),
     )
 
 
 def verdict(found: Forecast) -> Fit:
     """Whether the one layout's peak is below the device's memory, above, or too near to it to say.
 
-    What is offloaded has to fit into the host's memory too.
+    What is offloaded has to fit into the host's memory or onto its drives too.
     """
-    host = found.cluster.node.host_memory_bytes
-    if host is not None and float(found.memory.host_bytes[0]) > host:
+    if not found.memory.fits_host(found.cluster.node)[0]:
         return "does not fit"
     if bool(found.uncertain[0]):
         return "uncertain"
@@ -234,8 +234,12 @@ def work_shares(found: Forecast) -> tuple[Share, ...]:
     ]
     shares.append(Share(name="exposed communication", seconds=float(found.step.communicate[0])))
     shares.append(Share(name="the pipeline's idle time", seconds=float(found.step.idle[0])))
-    shares.append(Share(name="offload to the host", seconds=float(found.step.update[0] - pace * whole.update[0])))
+    shares.append(Share(name=_offload_to(found), seconds=float(found.step.update[0] - pace * whole.update[0])))
     return tuple(sorted(_real(shares, float(found.step_s[0])), key=lambda share: -share.seconds))
+
+
+def _offload_to(found: Forecast) -> str:
+    return "offload to NVMe" if found.layouts.offloads_to_nvme[0] else "offload to the host"
 
 
 def _pace(found: Forecast) -> float:
@@ -277,9 +281,11 @@ def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
 def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
     node = scenario.cluster.node
     writers = max(1.0, float(run.checkpoint_write_bytes_per_s[0]) / (node.disk_bytes_per_s or 1.0))
-    staged = run.checkpoint_bytes / writers
+    offloaded = float(choice.found.memory.host_bytes[0])
+    # What lives there anyway, or on the node's drives, is not copied once more for a checkpoint.
+    staged = max(0.0, run.checkpoint_bytes / writers - offloaded - float(choice.found.memory.nvme_bytes[0]))
     return Needs(
-        host_memory_bytes=float(choice.found.memory.host_bytes[0]) + staged + node.devices * RANK_HOST_BYTES,
+        host_memory_bytes=offloaded + staged + node.devices * RANK_HOST_BYTES,
         host_memory_available_bytes=node.host_memory_bytes,
         checkpoint_bytes=run.checkpoint_bytes,
         checkpoint_write_s=float(run.checkpoint_s[0]),
@@ -291,6 +297,8 @@ def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
         interruptions=float(run.parts.interruptions[0]),
         power_w=None if run.power_w is None else float(run.power_w[0]),
         kwh=None if run.kwh is None else float(run.kwh[0]),
+        nvme_bytes=float(choice.found.memory.nvme_bytes[0]),
+        nvme_available_bytes=node.nvme_bytes,
     )
 
 
@@ -324,6 +332,22 @@ def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[A
         )  # fmt: skip
     drawn = energy(device, scenario.cluster.devices, float(run.seconds[0]))
     return [*said, *(drawn.assumptions if drawn else ())]
+
+
+def _drives(found: Forecast) -> list[Assumption]:
+    """What a node's drives are taken to do, where states live on them."""
+    node, origins = found.cluster.node, found.cluster.origins
+    if not found.layouts.offloads_to_nvme[0]:
+        return []
+    read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
+    given = origins.get("nvme_bytes_per_s") == "catalog"
+    return [
+        Assumption(
+            name="NVMe of a node", value=f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s", unit="",
+            origin="catalog" if given else "default",
+            source=node.source if given else DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "),
+        )
+    ]  # fmt: skip
 
 
 def _interval(low: np.ndarray | None, mid: np.ndarray | None, high: np.ndarray | None) -> Interval | None:

@@ -8,10 +8,18 @@ import numpy as np
 
 from trainwright.planner.cluster_plan import Planned
 from trainwright.planner.explanation import Explanation, Term
-from trainwright.planner.predict.activations import block_bytes, layer_bytes, micro_tokens, own_bytes
+from trainwright.planner.predict.activations import block_bytes, layer_bytes, micro_tokens
 from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.memory import library_bytes, usable_bytes
 from trainwright.planner.predict.moments import MOMENTS, bucket_bytes, input_bytes, moments_of, pass_bytes
+from trainwright.planner.predict.offload import (
+    BUFFER_PARAMETERS,
+    STATE_BUFFERS,
+    SUB_GROUP_PARAMETERS,
+    WEIGHT_BUFFERS,
+    Offloaded,
+    offloaded,
+)
 from trainwright.planner.predict.states import Case, Kept, case_of, kept, shared, state_bytes
 
 SHARED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}
@@ -120,7 +128,6 @@ def _activations(planned: Planned) -> Explanation:
     dense, mixed = (
         (input_bytes(case),) * 2 if full else (block_bytes(case, mixture=False), block_bytes(case, mixture=True))
     )
-    beside = own_bytes(case).beside if case.memory.kernels == "own" else 0.0
     each = "a layer's input: tokens x width x bytes" if full else "kept by one layer, all operations"
     terms = [
         Term(symbol="p", value=place.at(stages.passes), unit="", meaning="micro batches in flight on this stage"),
@@ -128,7 +135,7 @@ def _activations(planned: Planned) -> Explanation:
         Term(symbol="a", value=place.at(dense), unit="bytes", meaning=each),
         Term(symbol="M", value=place.at(stages.moe_layers), unit="layers", meaning="on this stage, with experts"),
         Term(symbol="m", value=place.at(mixed), unit="bytes", meaning=each),
-        Term(symbol="o", value=place.at(beside), unit="bytes", meaning="kept outside of the layers"),
+        Term(symbol="o", value=place.at(step.beside), unit="bytes", meaning="kept outside of the layers"),
     ]  # fmt: skip
     inside = 0.0 if place.moment == "loss" else place.at(step.inside + step.kept_again)
     terms.append(Term(symbol="i", value=inside, unit="bytes", meaning="inside the block that goes backward"))
@@ -201,6 +208,47 @@ def _workspace(planned: Planned) -> Explanation:
     return _explanation(planned, "workspace", "temporaries and libraries", "u + w + l", terms)
 
 
+def _host(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    gone, devices = offloaded(place.case), planned.plan.cluster.node.devices
+    value = float(place.table.host_bytes[0])
+    ranks = Term(symbol="d", value=float(devices), unit="", meaning="devices of a node")
+    about = "what offload keeps in one node's memory"
+    if not planned.choice.found.layouts.offloads_to_nvme[0]:
+        return Explanation(name="memory.host", about=about, formula="d × (w + g + s)", value=value, unit="bytes",
+                           terms=(ranks, *_moved(place, gone)), source=_INFINITY)  # fmt: skip
+    pinned = Term(symbol="p", value=place.at(gone.host), unit="bytes", meaning=f"pinned buffers of a rank: up to "
+                  f"{STATE_BUFFERS} of {SUB_GROUP_PARAMETERS:.0e} fp32 elements for the state, {WEIGHT_BUFFERS} of "
+                  f"{BUFFER_PARAMETERS:.0e} for weights")  # fmt: skip
+    return Explanation(name="memory.host", about=about, formula="d × p", terms=(ranks, pinned), value=value,
+                       unit="bytes", source="DeepSpeed's defaults of offload_optimizer and offload_param")  # fmt: skip
+
+
+def _nvme(planned: Planned) -> Explanation:
+    place, node = _Place(planned), planned.plan.cluster.node
+    value = float(place.table.nvme_bytes[0])
+    there = Term(symbol="", value=float(node.nvme_bytes or 0), unit="bytes", meaning="of the node's drives")
+    about = "what offload keeps on one node's NVMe drives"
+    if not value:
+        return Explanation(name="memory.nvme", about=about, formula="0", terms=(), value=value, unit="bytes",
+                           details=(there,))  # fmt: skip
+    ranks = Term(symbol="d", value=float(node.devices), unit="", meaning="devices of a node")
+    return Explanation(
+        name="memory.nvme", about=about, formula="d × (w + g + s)", value=value, unit="bytes", details=(there,),
+        terms=(ranks, *_moved(place, offloaded(place.case))), source=_INFINITY,
+    )  # fmt: skip
+
+
+def _moved(place: _Place, gone: Offloaded) -> tuple[Term, ...]:
+    parts = (("w", gone.moved.weights, "weights"), ("g", gone.moved.gradients, "gradients"),
+             ("s", gone.moved.optimizer, "the optimizer's state"))  # fmt: skip
+    return tuple(Term(symbol=symbol, value=place.at(value), unit="bytes", meaning=f"{name} of a rank")
+                 for symbol, value, name in parts)  # fmt: skip
+
+
+_INFINITY = "Rajbhandari et al., 2021, arXiv 2104.07857, section 3"
+
+
 def _total(planned: Planned) -> Explanation:
     table = planned.choice.found.memory
     names = ("weights", "gradients", "optimizer", "activations", "logits", "communication", "workspace",
@@ -231,4 +279,6 @@ MEMORY: Mapping[str, Callable[[Planned], Explanation]] = {
     "memory.logits": _logits,
     "memory.communication": _communication,
     "memory.workspace": _workspace,
+    "memory.host": _host,
+    "memory.nvme": _nvme,
 }

@@ -12,6 +12,8 @@ import numpy as np
 from trainwright.planner.cluster_plan import COMPUTE, Planned, exposed, step_without
 from trainwright.planner.explanation import Explanation, Term
 from trainwright.planner.flops import count_flops
+from trainwright.planner.predict.offload import offloaded
+from trainwright.planner.predict.states import case_of
 from trainwright.planner.predict.step import Value, combine
 
 
@@ -142,8 +144,22 @@ def _update(planned: Planned) -> Explanation:
     )  # fmt: skip
     return Explanation(
         name="time.update", about="the optimizer's update", formula="u × B / (M × w) + n + o", terms=terms,
-        value=_number(found.step.update), unit="s",
+        value=_number(found.step.update), unit="s", details=_streamed(planned),
     )  # fmt: skip
+
+
+def _streamed(planned: Planned) -> tuple[Term, ...]:
+    """What the drives do where the optimizer's state lives on NVMe."""
+    node, layouts = planned.plan.cluster.node, planned.choice.found.layouts
+    if not layouts.offloads_to_nvme[0]:
+        return ()
+    case = case_of(planned.scenario.transformer, planned.plan.workload, layouts, planned.scenario.stack.memory)
+    state = node.devices * float(offloaded(case).moved.optimizer.max())
+    return (
+        Term(symbol="", value=state, unit="bytes", meaning="of a node, read from and written to NVMe once a step"),
+        Term(symbol="", value=node.nvme_read_bytes_per_s or 0.0, unit="bytes/s", meaning="that its drives read"),
+        Term(symbol="", value=node.nvme_write_bytes_per_s or 0.0, unit="bytes/s", meaning="that they write"),
+    )
 
 
 def _idle(planned: Planned) -> Explanation:

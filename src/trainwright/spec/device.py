@@ -105,6 +105,9 @@ class NodeSpec:
     host_memory_bytes: int | None = None
     """None where it is unknown, and where it is the device's own."""
     disk_bytes_per_s: float | None = None
+    nvme_bytes: int | None = None  # of all drives in the node, as their rates; None: it has none
+    nvme_read_bytes_per_s: float | None = None
+    nvme_write_bytes_per_s: float | None = None
     cpu_cores: int | None = None
     scale_up: LinkSpec | None = None
     price: Price | None = None
@@ -135,8 +138,8 @@ class ClusterSpec:
     probes: Mapping[str, float] = field(default_factory=dict)
     """Measured facts of this machine by name (see ``stages.doctor``); empty where nothing was probed."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Where ``scale_up``, ``scale_out``, ``bus``, ``rails``, ``host_memory_bytes``, ``cpu_cores`` and
-    ``disk_bytes_per_s`` come from: catalog, default or given."""
+    """Where ``scale_up``, ``scale_out``, ``bus``, ``rails``, ``host_memory_bytes``, ``cpu_cores``,
+    ``disk_bytes_per_s``, ``nvme_bytes`` and ``nvme_bytes_per_s`` come from: catalog, default or given."""
 
     @property
     def devices(self) -> int:

@@ -41,7 +41,8 @@ class Needs:
     """What a run on a cluster asks of everything but its devices; None is unknown.
 
     ``host_memory_bytes`` is one node's; ``checkpoint_write_s`` one checkpoint's; ``loader_bytes_per_s``,
-    ``disk_bytes``, ``power_w``, ``kwh`` (building included) and ``device_hours`` are the whole cluster's.
+    ``disk_bytes``, ``power_w``, ``kwh`` (building included) and ``device_hours`` are the whole cluster's;
+    ``nvme_bytes`` is what is offloaded to one node's drives.
     """
 
     host_memory_bytes: float
@@ -56,6 +57,8 @@ class Needs:
     interruptions: float
     power_w: float | None = None
     kwh: float | None = None
+    nvme_bytes: float = 0.0
+    nvme_available_bytes: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,8 +88,8 @@ class Workload:
 
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
-Offload = Literal["none", "optimizer", "all"]
-"""What lives in host memory between its uses: the optimizer's state, or weights and gradients too."""
+Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme"]
+"""What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too."""
 
 
 STAGE_WASTE = 0.08

@@ -101,6 +101,19 @@ def test_the_topology_can_be_asked_for():
         cluster("8xh100", rails=0)
 
 
+def test_nodes_have_drives_and_a_part_of_one_its_share():
+    full, half = cluster("8xh100-sxm").node, cluster("4xh100-sxm").node
+    assert full.nvme_bytes == 8 * 3_840_000_000_000 == 2 * half.nvme_bytes
+    assert (full.nvme_read_bytes_per_s, full.nvme_write_bytes_per_s) == (8 * 3.2e9, 8 * 2e9)
+    assert half.nvme_read_bytes_per_s == 4 * 3.2e9
+    assert (cluster("8xh100-sxm").origins["nvme_bytes"], cluster("8xa30").origins["nvme_bytes"]) == (
+        "catalog",
+        "default",
+    )
+    assert cluster("8xa30").node.nvme_bytes == 3_840_000_000_000
+    assert cluster("m3-max").node.nvme_bytes is None and cluster("tpu-v5p").node.nvme_bytes is None
+
+
 def test_defaults_say_that_they_are_defaults():
     found = cluster("2x8xa30")
     assert found.origins["scale_out"] == found.origins["host_memory_bytes"] == "default"

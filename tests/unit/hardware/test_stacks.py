@@ -3,7 +3,7 @@ from dataclasses import fields
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, stack, stack_names
+from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, stack, stack_names, unknown_stack
 from trainwright.spec.stack import StackMemory, StackTime
 
 
@@ -110,3 +110,16 @@ def test_a_name_that_no_file_lists_is_known_by_its_longest_word(name, expected):
 
 def test_a_name_without_a_known_word_is_no_stack():
     assert find_stack("home-made") is None
+
+
+@pytest.mark.parametrize(
+    ("divides", "shards", "name"),
+    [
+        (True, "ddp", "default-parallel"), (True, "zero0", "default-parallel"), (False, "zero1", "default-parallel"),
+        (True, "fsdp", "default"), (False, "fsdp", "default"), (False, "ddp", "default"), (False, "zero3", "default"),
+    ],
+)  # fmt: skip
+def test_software_that_nobody_knows_is_told_by_its_layout(divides, shards, name):
+    found = unknown_stack(divides=divides, shards=shards)
+    assert found.name == name
+    assert found.states == {"default": "fp32", "default-parallel": "mixed"}[name]

@@ -7,7 +7,7 @@ from trainwright.core.records import from_json, to_json
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.planner.calibration import Reference
 from trainwright.planner.choose import parse_layout
-from trainwright.planner.cluster_plan import exposed, plan_run, planned, work_shares
+from trainwright.planner.cluster_plan import exposed, plan_run, planned, verdict, work_shares
 from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import combine
 from trainwright.planner.question import Question, resolve
@@ -110,6 +110,21 @@ def test_what_is_offloaded_must_fit_into_the_host():
     assert plan.estimate.needs.host_memory_bytes > plan.cluster.node.host_memory_bytes
     assert plan.estimate.fit == "does not fit"
     assert plan_run(resolve(Question(on="8xa100-80gb", **asked))).estimate.fits
+
+
+def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
+    asked = {"model": catalogue_model("llama3-70b"), "on": "8xrtx-4090"}
+    found = planned(resolve(Question(layout=parse_layout("offload=all-nvme"), **asked)))
+    plan, node = found.plan, found.plan.cluster.node
+    assert plan.estimate.fit != "does not fit"
+    assert plan.estimate.needs.nvme_available_bytes == node.nvme_bytes > plan.estimate.needs.nvme_bytes > 1e12
+    # Buffers and processes; a checkpoint is not copied into memory too.
+    assert plan.estimate.needs.host_memory_bytes < 200e9
+    assert any(share.name == "offload to NVMe" for share in plan.estimate.shares)
+    entry = next(entry for entry in plan.estimate.assumptions if entry.name == "NVMe of a node")
+    assert (entry.origin, entry.value) == ("default", "reads 3.2 GB/s, writes 2 GB/s")
+    small = replace(found.choice.found, cluster=replace(plan.cluster, node=replace(node, nvme_bytes=10**12)))
+    assert verdict(small) == "does not fit"
 
 
 def test_what_is_too_large_does_not_fit():

@@ -17,6 +17,8 @@ QUESTIONS = {
     "adapters": ("llama3-8b", "8xa100-80gb", "auto", {"method": "qlora"}),
     "ours": ("llama3-8b", "8xa100-80gb", "auto", {"stack": "trainwright", "optimizer": "muon"}),
     "offloaded": ("llama3-8b", "8xa100-80gb", "offload=all", {"stack": "deepspeed"}),
+    "streamed": ("llama3-8b", "8xa100-80gb", "offload=all-nvme", {"stack": "deepspeed"}),
+    "held": ("gpt3-175b", "128x8xa100-80gb", "tp=8,pp=8,zero_stage=1", {"stack": "megatron-deepspeed"}),
     "vision": ("vit-b-16", "8xa100-80gb", "auto", {}),
 }
 

@@ -253,4 +253,5 @@ def convnet_memory(
         last_stage=one < 0,
         moment=np.where(late, 3, 0),
         host_bytes=0 * one,
+        nvme_bytes=0 * one,
     )

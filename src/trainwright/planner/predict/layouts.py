@@ -14,7 +14,7 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 Numbers = NDArray[np.float64]
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble")
-OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all")
+OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
@@ -78,6 +78,16 @@ class Layouts:
         choices: tuple[str, ...] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}[name]
         found: NDArray[np.bool_] = getattr(self, name) == choices.index(choice)
         return found
+
+    @property
+    def offloads_all(self) -> NDArray[np.bool_]:
+        """Where weights and gradients leave the device too, wherever to."""
+        return self.has("offload", "all") | self.has("offload", "all-nvme")
+
+    @property
+    def offloads_to_nvme(self) -> NDArray[np.bool_]:
+        """Where what is offloaded lives on NVMe drives, not in host memory."""
+        return self.has("offload", "optimizer-nvme") | self.has("offload", "all-nvme")
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Layouts:
         """The layouts at ``places``."""

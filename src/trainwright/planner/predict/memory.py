@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from trainwright.planner.predict.layouts import Layouts, Numbers
 from trainwright.planner.predict.moments import bucket_bytes, moments_of, pass_bytes
-from trainwright.planner.predict.states import case_of, kept, offloaded_bytes
-from trainwright.spec.device import ClusterSpec, DeviceSpec
+from trainwright.planner.predict.offload import offloaded
+from trainwright.planner.predict.states import case_of, kept
+from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.measures import MemoryUse
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import MemoryKind, Stack, StackMemory
@@ -45,7 +46,8 @@ class MemoryTable:
 
     ``context`` is outside of torch; ``stuck`` the part of ``reserved_unused`` that is never given back; ``spread`` the
     standard deviation of the logarithm of measured over predicted; ``last_stage`` where the last pipeline stage is the
-    worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory.
+    worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory,
+    ``nvme_bytes`` onto its drives.
     """
 
     weights: Numbers
@@ -62,6 +64,7 @@ class MemoryTable:
     last_stage: NDArray[np.bool_]
     moment: NDArray[np.intp]
     host_bytes: Numbers
+    nvme_bytes: Numbers
 
     @property
     def allocated_bytes(self) -> Numbers:
@@ -93,6 +96,12 @@ class MemoryTable:
         factor = np.exp(INTERVAL_DEVIATIONS * self.spread)
         middle = self.reported(kind)
         return middle / factor, middle * factor
+
+    def fits_host(self, node: NodeSpec) -> NDArray[np.bool_]:
+        """Whether what is offloaded fits into a node's memory, where that is known, and onto its drives."""
+        host = np.inf if node.host_memory_bytes is None else node.host_memory_bytes
+        found: NDArray[np.bool_] = (self.host_bytes <= host) & (self.nvme_bytes <= (node.nvme_bytes or 0))
+        return found
 
     def use(self, place: int) -> MemoryUse:
         """One layout's classes; the context counts as workspace."""
@@ -146,7 +155,7 @@ def predict_memory(
     allocated = np.add.reduce(list(parts.values()))
     step = pass_bytes(case)
     idle = here(np.where(which == 0, step.inside, step.logits - step.held))
-    one = np.ones_like(allocated)
+    one, elsewhere = np.ones_like(allocated), offloaded(case)
     return MemoryTable(
         **parts,
         reserved_unused=memory.fragmentation * allocated + memory.idle * idle,
@@ -155,7 +164,8 @@ def predict_memory(
         spread=memory.spread * one,
         last_stage=(at == 1) & (layouts.pp > 1),
         moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
-        host_bytes=here(offloaded_bytes(case)) * cluster.node.devices,
+        host_bytes=here(elsewhere.host) * cluster.node.devices,
+        nvme_bytes=here(elsewhere.nvme) * cluster.node.devices,
     )
 
 

@@ -52,12 +52,14 @@ class Moment(NamedTuple):
 class Pass:
     """Bytes [2, L] of one training pass.
 
-    ``saved`` is kept for the backward pass by all micro batches in flight; ``kept_again`` what FSDP around adapters
+    ``saved`` is kept for the backward pass by all micro batches in flight, ``beside`` by one outside of its layers;
+    ``kept_again`` what FSDP around adapters
     keeps a second time; ``block`` one block that is computed again; ``transient`` gradients in flight inside of one;
     ``held`` logits that a pipeline's engine does not let go.
     """
 
     saved: Numbers
+    beside: Numbers
     kept_again: Numbers
     block: Numbers
     transient: Numbers
@@ -76,17 +78,19 @@ def pass_bytes(case: Case) -> Pass:
     dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
     full = case.layouts.has("recompute", "full")
     inputs = stages.layers * input_bytes(case)
-    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3).
+    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
     beside = own_bytes(case).beside if case.memory.kernels == "own" else mask
     layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
-    saved = stages.passes * (beside + layers + sent)
+    beside = beside + sent
+    saved = stages.passes * (beside + layers)
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
     return Pass(
         saved=saved,
+        beside=np.asarray(beside),
         kept_again=np.where(full, wrapped * (case.memory.adapter_residuals - 1.0), 0.0) * saved,
         block=np.where(full, block, 0.0),
         transient=transient,
@@ -150,7 +154,7 @@ def gathered_bytes(case: Case) -> tuple[Numbers, Numbers]:
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
     """
     frozen, stages = case.adapter is not None, case.stages
-    gathers = (case.sharded > 0) | case.layouts.has("offload", "all")
+    gathers = (case.sharded > 0) | case.layouts.offloads_all
     root, layer = stages.tables * case.element_bytes, stages.layer * case.frozen_bytes
     whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
     piped = case.layouts.pp > 1

@@ -278,12 +278,12 @@ class Kept:
 def kept(case: Case) -> Kept:
     """Weights, gradients and optimizer's state of one rank.
 
-    With offload ``optimizer`` the state lives in host memory, with ``all`` weights and gradients too, but for what is
-    gathered.
+    With offload the optimizer's state lives in host memory or on NVMe, with ``all`` and ``all-nvme`` weights and
+    gradients too, but for what is gathered.
     """
     whole = _kept_anywhere(case)
     stays = np.where(case.layouts.has("offload", "none"), 1.0, 0.0)
-    never = np.where(case.layouts.has("offload", "all"), 0.0, 1.0)
+    never = np.where(case.layouts.offloads_all, 0.0, 1.0)
     return Kept(
         weights=whole.weights * never,
         gradients=whole.gradients * never,
@@ -318,15 +318,4 @@ def _kept_with_adapter(case: Case, adapter: Adapter) -> Kept:
         gradients=own,
         optimizer=2 * own,
         update=case.memory.update_copies * own,
-    )
-
-
-def offloaded_bytes(case: Case) -> Numbers:
-    """Bytes [2, L] that offload moves from one device to host memory."""
-    none = replace(case, layouts=replace(case.layouts, offload=np.zeros_like(case.layouts.offload)))
-    here, everywhere = kept(case), kept(none)
-    return (
-        (everywhere.weights - here.weights)
-        + (everywhere.gradients - here.gradients)
-        + (everywhere.optimizer - here.optimizer)
     )

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 
 from trainwright.core.errors import TrainwrightError
 from trainwright.hardware.nodes import cluster, node_size
-from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack
+from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, unknown_stack
 from trainwright.planner.flops import count_flops
 from trainwright.planner.predict.forecast import model_flops_per_token
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.memory import predict_memory
 from trainwright.planner.predict.request import Request
 from trainwright.planner.published.rows import Measured, Record, measured
-from trainwright.planner.published.shapes import model_of, parallel_of, workload_of
+from trainwright.planner.published.shapes import axes_of, model_of, parallel_of, workload_of
 from trainwright.spec.device import ClusterSpec
+from trainwright.spec.stack import Stack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +72,7 @@ def question(record: Record) -> Row:
     """
     framework = record.text("framework")
     release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")
-    stack = find_stack(framework, release=release, settings=settings) or read_stack(DEFAULT)
+    stack = find_stack(framework, release=release, settings=settings) or _unknown(record)
     model = model_of(record)
     parallel, devices = parallel_of(record, stack)
     workload = workload_of(record, stack, parallel)
@@ -123,6 +124,12 @@ def filled(ask: Request, record: Record) -> Request:
             if fits:
                 return replace(ask, workload=workload, parallel=chosen)
     return ask
+
+
+def _unknown(record: Record) -> Stack:
+    """The stack of a framework that no file knows, by what the row says of its layout."""
+    divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
+    return unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
 
 
 def _model_class(record: Record) -> str:

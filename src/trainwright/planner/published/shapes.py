@@ -305,10 +305,16 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
 
 
 def _offload(record: Record, axes: Axes) -> Offload:
-    """FSDP moves weights, gradients and the optimizer's state at once; others the state alone."""
-    if record.text("cpu_offload") != "yes":
+    """FSDP moves weights, gradients and the optimizer's state at once; others the state alone, unless it goes to NVMe.
+
+    ZeRO-3 to NVMe moves all (Rajbhandari et al., 2021, arXiv 2104.07857, table 2).
+    """
+    said, whole = record.text("cpu_offload").lower(), axes.kind.startswith("fsdp")
+    if said == "nvme":
+        return "all-nvme" if whole or axes.kind == "zero3" else "optimizer-nvme"
+    if said != "yes":
         return "none"
-    return "all" if axes.kind.startswith("fsdp") else "optimizer"
+    return "all" if whole else "optimizer"
 
 
 def _micro_batch(record: Record, pp: int) -> int:

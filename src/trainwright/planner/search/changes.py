@@ -80,16 +80,21 @@ def changes(
 def _those_that_fit(
     variants: Iterable[_Variant], model: Network, cluster: ClusterSpec, stack: Stack, unit: float
 ) -> list[Change]:
-    """Longest sequences come first; shorter ones are not tried once some fit."""
-    found, shortened = [], set()
+    """Longest sequences come first: shorter ones are not tried once some fit. Nor are drives where host memory does."""
+    found: list[Change] = []
+    shortened: set[str] = set()
+    in_memory: list[tuple[str, Workload]] = []
     for each in variants:
-        if each.shorter and each.offload in shortened:
+        place = each.offload.removesuffix("-nvme")
+        if (each.shorter and place in shortened) or (place, each.workload) in in_memory:
             continue
         change = _tried(each, model, cluster, stack, unit)
-        if change is not None:
-            found.append(change)
-            if each.shorter:
-                shortened.add(each.offload)
+        if change is None:
+            continue
+        found.append(change)
+        in_memory.append((each.offload, each.workload))
+        if each.shorter:
+            shortened.add(place)
     return found
 
 
@@ -111,6 +116,10 @@ def _singles(workload: Workload, cluster: ClusterSpec, model: Network) -> Iterat
     if cluster.node.bus is not None:
         yield _Variant(name="offload the optimizer's state", workload=workload, offload="optimizer")
         yield _Variant(name="offload weights, gradients and the optimizer's state", workload=workload, offload="all")
+    if cluster.node.bus is not None and cluster.node.nvme_bytes:
+        yield _Variant(name="offload the optimizer's state to NVMe", workload=workload, offload="optimizer-nvme")
+        everything = "offload weights, gradients and the optimizer's state to NVMe"
+        yield _Variant(name=everything, workload=workload, offload="all-nvme")
     if workload.adapter is None:
         if workload.optimizer == "adamw" and workload.moments != "int8":
             yield _Variant(name="8-bit optimizer", workload=replace(workload, moments="int8"))
@@ -162,8 +171,7 @@ def _tried(variant: _Variant, model: Network, cluster: ClusterSpec, stack: Stack
     if not found.fits.any():
         return None
     best = forecast(model, variant.workload, found.layouts.take(found.order()[:1]), cluster, stack)
-    host = cluster.node.host_memory_bytes
-    if variant.offload != "none" and host is not None and best.memory.host_bytes[0] > host:
+    if not best.memory.fits_host(cluster.node)[0]:
         return None
     seconds = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens
     return Change(

@@ -49,6 +49,7 @@ class Ranked:
     high_s: float
     memory_bytes: float
     host_bytes: float
+    nvme_bytes: float
     mfu: float
     tokens_per_s_per_device: float
 
@@ -234,7 +235,8 @@ def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
                 fits=bool(fits[place]), unsure=bool(unsure[place]),
                 step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
                 high_s=float(found.high_s[place]), memory_bytes=float(found.memory.needed_bytes[place]),
-                host_bytes=float(found.memory.host_bytes[place]), mfu=float(found.mfu[place]),
+                host_bytes=float(found.memory.host_bytes[place]),
+                nvme_bytes=float(found.memory.nvme_bytes[place]), mfu=float(found.mfu[place]),
                 tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),
             )
         )  # fmt: skip

@@ -14,7 +14,6 @@ from trainwright.planner.predict.states import (
     case_of,
     expert_tp,
     kept,
-    offloaded_bytes,
     passes_in_flight,
     shared,
     stages_of,
@@ -157,16 +156,6 @@ def test_adapters_leave_the_rest_frozen():
     frozen = states.weights[0, 0] - 4 * trained
     tables = 2 * model.vocabulary * model.width
     assert frozen == pytest.approx((total_parameters(model) - tables) * 0.5625 + 2 * tables)
-
-
-def test_what_offload_takes_from_the_device_it_puts_on_the_host():
-    plans = [ParallelPlan(offload=where) for where in ("none", "optimizer", "all")]
-    case = case_of(LLAMA, WORK, layouts(*plans), PLAIN)
-    states = kept(case)
-    on_device = states.weights + states.gradients + states.optimizer
-    host = offloaded_bytes(case)
-    assert (on_device + host)[0] == pytest.approx([16 * total_parameters(LLAMA)] * 3)
-    assert (host[0] / total_parameters(LLAMA)).tolist() == pytest.approx([0, 12, 16])
 
 
 def test_every_stack_in_the_catalogue_has_states():

@@ -78,6 +78,9 @@ def test_classes_of_models():
 
 def test_an_unknown_framework_is_planned_by_the_default_stack():
     assert question(record(framework="of tomorrow")).request.stack.name == "default"
+    divided = question(record(framework="of tomorrow", tp=4, n_gpus=8, dp_shard_or_fsdp="ddp:2"))
+    assert divided.request.stack.name == "default-parallel"
+    assert divided.request.workload.states == "mixed"
 
 
 def test_broken_rows_are_counted_with_their_reason():

@@ -225,6 +225,8 @@ def test_offload_is_whole_under_fsdp_and_the_optimizers_elsewhere():
     assert parallel(record(cpu_offload="yes")).offload == "all"
     assert parallel(record(cpu_offload="yes", dp_shard_or_fsdp="zero2:8")).offload == "optimizer"
     assert parallel(record(cpu_offload="no")).offload == "none"
+    assert parallel(record(cpu_offload="nvme", dp_shard_or_fsdp="zero3:8")).offload == "all-nvme"
+    assert parallel(record(cpu_offload="nvme", dp_shard_or_fsdp="zero1:8")).offload == "optimizer-nvme"
 
 
 def test_every_framework_of_the_table_has_its_stack():

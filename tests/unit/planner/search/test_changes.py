@@ -57,14 +57,18 @@ def test_adapters_are_marked(found):
 def test_offload_needs_the_hosts_memory():
     alone = catalogue_cluster("rtx-4090")
     poor = replace(alone, node=replace(alone.node, host_memory_bytes=16 << 30))
+    bare = replace(poor, node=replace(poor.node, nvme_bytes=None))
     rich = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
     work = replace(WORK, sequence_tokens=2048, batch_tokens=64 * 2048)
     offloads = [
-        {each.name for each in changes(MODEL, work, each, STACK) if each.name.startswith("offload")}
-        for each in (poor, rich)
+        [each for each in changes(MODEL, work, on, STACK) if each.name.startswith("offload")]
+        for on in (bare, poor, rich)
     ]
-    assert offloads[0] == set()
-    assert offloads[1]
+    assert offloads[0] == []
+    # Drives are offered where host memory is too little, and not where it is enough.
+    assert offloads[1] and all(each.name.endswith("NVMe") and each.best.nvme_bytes for each in offloads[1])
+    assert offloads[2] and not any("NVMe" in each.name or each.best.nvme_bytes for each in offloads[2])
+    assert min(each.slowdown for each in offloads[1]) > min(each.slowdown for each in offloads[2])
 
 
 def test_shared_memory_is_not_offloaded_to():
