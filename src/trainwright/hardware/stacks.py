@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import did_you_mean
-from trainwright.spec.stack import Stack, StackMemory, StackTime
+from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime
 
 _STACKS = files("trainwright") / "catalog" / "stacks"
 DEFAULT = "default"
@@ -82,6 +82,7 @@ def read_stack(file: str) -> Stack:
     table["time"] = read_stack(time).time if isinstance(time, str) else StackTime(**time)
     memory = table.get("memory", {})
     table["memory"] = read_stack(memory).memory if isinstance(memory, str) else StackMemory(**memory)
+    table["dispatch"] = Dispatch(**table.get("dispatch", {}))
     return Stack(**table)
 
 

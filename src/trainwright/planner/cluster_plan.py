@@ -99,7 +99,7 @@ def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumptio
     found = choice.found
     if isinstance(scenario.model, ConvNetSpec):
         return choice, ()
-    idle = idle_s(scenario.model.layers, found.work, found.sent, found.layouts, found.rates)
+    idle = idle_s(scenario.model.blocks, found.work, found.sent, found.layouts, found.rates)
     if idle is None:
         return choice, ()
     played = replace(found, step=replace(found.step, idle=np.array([idle])))

@@ -24,6 +24,7 @@ class Flops:
     """Operations of one forward pass over ``sequences`` of ``sequence_tokens``, by component.
 
     ``linear`` is all matrices of the blocks (for each token, the experts that it is routed to), or all convolutions;
+    ``head`` the output head, once for each token that is predicted, and what joins further ones to it;
     ``attention`` the two products of scores and values, in full. ``future`` and ``hidden`` are parts of ``attention``:
     what a causal mask makes void, and what mask and windows make void together.
     """
@@ -69,17 +70,17 @@ def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_toke
     tokens = _tokens_of_a_sequence(model, sequence_tokens)
     sums = {"stem": 0, "linear": 0, "head": 0}
     for matrix in matrices(model):
-        part = "linear" if matrix.part in BLOCK_PARTS else matrix.part
+        part = "linear" if matrix.part in BLOCK_PARTS else "stem" if matrix.part == "stem" else "head"
         sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
     pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
     full, windowed = tokens**2, model.windowed_layers
     future = hidden = 0
     if model.kind == "decoder":
         seen = _visible_pairs(tokens, model.window_tokens)
-        future = model.layers * pair * full // 2
-        hidden = pair * (windowed * (2 * full - seen) + (model.layers - windowed) * full) // 2
+        future = model.blocks * pair * full // 2
+        hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
     return Flops(
-        linear=sums["linear"], attention=model.layers * pair * full, head=sums["head"], stem=sums["stem"],
+        linear=sums["linear"], attention=model.blocks * pair * full, head=sums["head"], stem=sums["stem"],
         future=future, hidden=hidden,
     )  # fmt: skip
 

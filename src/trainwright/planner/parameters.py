@@ -18,7 +18,7 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.workload import Adapter
 
-Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "head"]
+Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
 """Parts that repeat with the layers."""
 
@@ -77,13 +77,13 @@ def _attention(model: ModelSpec) -> Iterator[Matrix]:
         keys = model.kv_heads * model.head_size
         for name, outputs in (("query", model.heads * model.head_size), ("key", keys), ("value", keys)):
             yield Matrix(
-                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.layers, bias=bias
+                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.blocks, bias=bias
             )
     else:
         yield from _latent(model, model.latent, bias=bias)
     yield Matrix(
         name="output", outputs=model.width, inputs=model.heads * model.value_size, part="attention",
-        layers=model.layers, bias=model.bias if model.output_bias is None else model.output_bias,
+        layers=model.blocks, bias=model.bias if model.output_bias is None else model.output_bias,
     )  # fmt: skip
 
 
@@ -101,11 +101,11 @@ def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterato
         ("kv_up", model.heads * (model.head_size + latent.value_size), latent.kv_rank, False),
     ]
     for name, outputs, inputs, biased in sizes:
-        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.layers, bias=biased)
+        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.blocks, bias=biased)
 
 
 def _feed_forward(model: ModelSpec) -> Iterator[Matrix]:
-    dense = model.layers - model.moe_layers
+    dense = model.blocks - model.moe_layers
     if dense:
         yield from _network(model, model.ffn_width, part="feed_forward", layers=dense, bias=model.bias)
     experts = model.experts
@@ -133,14 +133,20 @@ def _network(
 
 
 def _heads(model: ModelSpec) -> Iterator[Matrix]:
-    """The language head (an encoder's has a square layer before it), pooler and classes."""
+    """The language head (an encoder's has a square layer before it), pooler and classes.
+
+    Every block that predicts a further token joins the token's embedding to what comes out of the block before, and
+    passes the same head (DeepSeek-V3, arXiv 2412.19437, equations 21 to 23).
+    """
     width = model.width
+    if model.further_layers:
+        yield Matrix(name="further", outputs=width, inputs=2 * width, part="further", layers=model.further_layers)
     if model.makes_logits:
         if model.kind == "encoder":
             yield Matrix(name="transform", outputs=width, inputs=width, part="head", bias=True)
         yield Matrix(
             name="vocabulary", outputs=model.vocabulary, inputs=width, part="head", bias=model.head_bias,
-            tied=model.tied,
+            tied=model.tied, rows=1 + model.further_layers,
         )  # fmt: skip
     if model.pooler:
         yield Matrix(name="pooler", outputs=width, inputs=width, part="head", bias=True, per_sequence=True)
@@ -159,7 +165,7 @@ def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
         "positions": (model.context_tokens + model.extra_positions) * model.width
         if model.positions == "learned"
         else 0,
-        "attention": model.layers * model.heads * model.sinks,
+        "attention": model.blocks * model.heads * model.sinks,
         "feed_forward": 0,
         "norms": _norm_parameters(model),
         "head": 0,
@@ -177,7 +183,8 @@ def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
 
     Returns:
         ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
-        but its bias. Where the model has them also ``segments``, ``router``, ``experts`` and ``shared``. A ResNet:
+        but its bias. Where the model has them also ``segments``, ``router``, ``experts``, ``shared`` and ``further``
+        (projections of blocks that predict further tokens; the blocks count with the others). A ResNet:
         ``convolutions`` (with their batch norms) and ``head``.
     """
     return dict(_counts(model))
@@ -186,11 +193,13 @@ def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
 def _norm_parameters(model: ModelSpec) -> int:
     scale = 2 if model.norm == "layernorm" and model.norm_bias else 1
     transform = model.kind == "encoder" and model.makes_logits
-    wide = model.layers * model.norms_per_block + model.final_norm + model.embedding_norm + transform
+    # What predicts a further token has a norm for each of its two inputs, and the last one for itself.
+    further = (2 + model.final_norm) * model.further_layers
+    wide = model.blocks * model.norms_per_block + model.final_norm + model.embedding_norm + transform + further
     narrow = 2 * model.head_size * model.qk_norm
     if model.latent is not None:
         narrow += model.latent.kv_rank + (model.latent.query_rank or 0)
-    return scale * (wide * model.width + model.layers * narrow)
+    return scale * (wide * model.width + model.blocks * narrow)
 
 
 def total_parameters(model: ModelSpec | ConvNetSpec) -> int:

@@ -182,9 +182,9 @@ def _sequence(question: Question, said: list[Assumption]) -> int:
 def _stages(question: Question) -> list[Assumption]:
     """What a pipeline loses whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
-    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.layers:
+    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.blocks:
         return []
-    layers, waste = question.model.layers, stage_waste(question.model.layers, pp)
+    layers, waste = question.model.blocks, stage_waste(question.model.blocks, pp)
     if waste <= STAGE_WASTE:
         return []
     near = [each for each in range(1, layers + 1) if stage_waste(layers, each) <= STAGE_WASTE]

@@ -110,7 +110,7 @@ def forecast(
         step = combine(work, sent, layouts, rate)
     else:
         work = forward_work(model, workload, layouts, cluster.device)
-        sent = exchange(model, workload, layouts, cluster)
+        sent = exchange(model, workload, layouts, cluster, stack.dispatch)
         memory = predict_memory(model, workload, layouts, cluster, stack)
         step = combine(work, sent, layouts, rate)
         moved = offload_s(model, workload, layouts, cluster, stack, step_s=step.total_s)

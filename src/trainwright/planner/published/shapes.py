@@ -179,6 +179,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         recompute=recompute_of(recompute),
         states=states, moments=_moments(record), adapter=adapter,
         fused_attention=is_fused(record, stack),
+        expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
         fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
     )  # fmt: skip
 
