@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from trainwright.planner.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTB
 from trainwright.planner.parameters import parameter_counts
 from trainwright.planner.predict.bubble import idle_s
 from trainwright.planner.predict.forecast import Forecast
+from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import StepTable, combine
 from trainwright.planner.predict.work import peak_flops_per_s
@@ -49,6 +50,8 @@ SENT: Mapping[str, tuple[str, ...]] = {
     "gradients once a step": ("gradients_s",),
 }
 """Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+TOGETHER = ("expert parallelism", "pipeline sends")
+"""What bidirectional pipelines hide together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -227,6 +230,7 @@ def _run_phases(found: Forecast, run: RunCost) -> PhaseTimes:
 
 def work_shares(found: Forecast) -> tuple[Share, ...]:
     """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
+    found = bound_by(found, lambda step: step.total_s)
     whole, pace = combine(found.work, found.sent, found.layouts, found.rates), _pace(found)
     without = {kind: step_without(found, *names) for kind, names in COMPUTE.items()}
     shares = [
@@ -245,21 +249,45 @@ def _pace(found: Forecast) -> float:
 
 
 def exposed(found: Forecast) -> tuple[Share, ...]:
-    """Each kind of communication by what the step would be shorter by without it, but for idle time."""
-    whole = combine(found.work, found.sent, found.layouts, found.rates).communicate
-    zero = np.zeros_like(found.step_s)
-    shares = []
-    for kind, names in SENT.items():
-        sent = replace(found.sent, **dict.fromkeys(names, zero))
-        without = combine(found.work, sent, found.layouts, found.rates)
-        shares.append(Share(name=kind, seconds=_pace(found) * float((whole - without.communicate)[0])))
+    """Each kind of communication by what the step would be shorter by without it, but for idle time.
+
+    What is hidden together, and stands out together, is divided as each would stand out alone.
+    """
+    saved = {kind: _saved_s(found, *names) for kind, names in SENT.items()}
+    apart = sum(saved[kind] for kind in TOGETHER)
+    joint = _saved_s(found, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
+    shares = [
+        Share(name=kind, seconds=_pace(found) * seconds * (joint if kind in TOGETHER else 1.0))
+        for kind, seconds in saved.items()
+    ]
     return tuple(_real(shares, float(found.step_s[0])))
+
+
+def _saved_s(found: Forecast, *names: str) -> float:
+    """Seconds of communication that the step would be spared without these of ``Exchange``."""
+    whole = combine(found.work, found.sent, found.layouts, found.rates).communicate
+    nothing: dict[str, Any] = dict.fromkeys(names, np.zeros_like(found.step_s))
+    without = combine(found.work, replace(found.sent, **nothing), found.layouts, found.rates)
+    return float((whole - without.communicate)[0])
 
 
 def step_without(found: Forecast, *counts: str) -> StepTable:
     """The step if there were nothing of these counts of ``Work``."""
     nothing: dict[str, Any] = dict.fromkeys(counts, np.zeros_like(found.step_s))
     return combine(replace(found.work, **nothing), found.sent, found.layouts, found.rates)
+
+
+def bound_by(found: Forecast, seconds: Callable[[StepTable], Numbers]) -> Forecast:
+    """The forecast without its head where that takes none of these ``seconds``.
+
+    A rank that has the head and fewer blocks may be no slower than the others; then only their work counts.
+    """
+    whole = combine(found.work, found.sent, found.layouts, found.rates)
+    headless = step_without(found, "head_s", "loss_s")
+    if not np.array_equal(seconds(headless), seconds(whole)):
+        return found
+    zero = np.zeros_like(found.step_s)
+    return replace(found, work=replace(found.work, head_s=zero, loss_s=zero))
 
 
 def _real(shares: Iterable[Share], total_s: float) -> list[Share]:

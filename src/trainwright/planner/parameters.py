@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
 from trainwright.planner.convolutions import classifier_parameters, convolutions
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
-from trainwright.spec.workload import Adapter
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
@@ -217,46 +214,6 @@ def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
         if matrix.part == "experts"
     )
     return total_parameters(model) - idle
-
-
-def adaptable(model: ModelSpec) -> tuple[str, ...]:
-    """Names of all matrices of a block but the router's: what adapters stand beside where nobody says otherwise.
-
-    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
-    """
-    return tuple(
-        dict.fromkeys(each.name for each in matrices(model) if each.part in BLOCK_PARTS and each.part != "router")
-    )
-
-
-def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
-    """The matrices that ``adapter`` stands beside.
-
-    Raises:
-        RecipeError: the model has no matrix of a target's name; names the nearest.
-    """
-    known = list(dict.fromkeys(matrix.name for matrix in matrices(model)))
-    for target in adapter.targets:
-        if target not in known:
-            raise RecipeError(
-                "no such matrix to adapt", seen=repr(target), expected=f"one of {', '.join(known)}",
-                fix=did_you_mean(target, known),
-            )  # fmt: skip
-    return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
-
-
-def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
-    """Trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
-
-    Raises:
-        RecipeError: see ``adapted``.
-    """
-    if adapter.parameters is not None:
-        return adapter.parameters
-    return sum(
-        matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
-        for matrix in adapted(model, adapter)
-    )
 
 
 def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:

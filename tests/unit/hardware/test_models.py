@@ -164,3 +164,11 @@ def test_numbers_that_make_no_model_are_named(written, message):
 
 def test_a_convolutional_network_is_a_model_too():
     assert isinstance(model("resnet-50"), ConvNetSpec)
+
+
+def test_numbers_say_where_tokens_may_go_and_what_is_predicted():
+    text = "layers=4,width=64,heads=4,vocabulary=100,experts=16,active_experts=2,expert_groups=4,active_groups=2"
+    found = read_model(f"{text},further_layers=1")
+    assert (found.experts.groups, found.experts.active_groups, found.further_layers) == (4, 2, 1)
+    with pytest.raises(RecipeError, match="experts.count .16. must be a multiple of experts.groups .3."):
+        read_model(text.replace("expert_groups=4", "expert_groups=3"))

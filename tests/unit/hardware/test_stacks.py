@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, stack, stack_names
-from trainwright.spec.stack import StackMemory, StackTime
+from trainwright.spec.stack import Dispatch, StackMemory, StackTime
 
 
 @pytest.mark.parametrize("name", stack_names())
@@ -88,3 +88,11 @@ def test_a_name_that_no_file_lists_is_known_by_its_longest_word(name, expected):
 
 def test_a_name_without_a_known_word_is_no_stack():
     assert find_stack("home-made") is None
+
+
+def test_a_stack_says_how_it_sends_to_experts():
+    theirs, plain = read_stack("hai-llm"), read_stack("megatron-core")
+    assert theirs.dispatch.hierarchical and theirs.dispatch.fp8 and theirs.dispatch.source
+    assert not plain.dispatch.hierarchical and plain.dispatch == Dispatch()
+    assert "dualpipe" in theirs.schedules and "dualpipe" not in plain.schedules
+    assert find_stack("HAI-LLM") is theirs

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright.planner.parameters import adapter_parameters
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.predict.collectives import (
     Fabric,
     all_gather_s,

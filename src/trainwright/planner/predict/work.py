@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.flops import count_flops
 from trainwright.planner.parameters import (
     BLOCK_PARTS,
     Matrix,
-    adapter_parameters,
     block_matrix_parameters,
     matrices,
     total_parameters,

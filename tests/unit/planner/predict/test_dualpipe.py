@@ -30,7 +30,7 @@ def test_bubble_and_memory_are_the_papers(stages, micro_batches):
 
 
 def test_of_unequal_passes_the_bubble_is_near_to_the_papers():
-    """The table's formula is exact where a forward pass takes as long as one for inputs; else chunks wait for others."""
+    """The table's formula is exact where forward passes take as long as those for inputs; else chunks wait."""
     rng = np.random.default_rng(0)
     ratios = []
     for _ in range(100):

@@ -9,7 +9,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.stacks import read_stack
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.adapters import adapter_parameters
+from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict import dispatch as dispatch_module
 from trainwright.planner.predict import exchange as module
 from trainwright.planner.predict.exchange import Exchange, exchange, on_own_links

@@ -12,8 +12,9 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import device
 from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.flops import count_flops
-from trainwright.planner.parameters import adapter_parameters, matrices, total_parameters
+from trainwright.planner.parameters import matrices, total_parameters
 from trainwright.planner.predict.bubble import layers_of_chunks
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.work import (
