@@ -14,6 +14,7 @@ import numpy as np
 from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.predict.collectives import (
     Fabric,
+    Placement,
     all_gather_s,
     all_reduce_s,
     placement,
@@ -74,7 +75,7 @@ def exchange(
     hidden = size * tokens * model.width
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
-    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric)
+    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric, groups)
     return Exchange(
         # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
         tensor_s=2 * layers * np.where(
@@ -112,7 +113,7 @@ def on_own_links(cluster: ClusterSpec) -> bool:
 
 
 def _weights(
-    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, groups: Placement
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
 
@@ -121,14 +122,11 @@ def _weights(
     micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
     which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
     """
-    groups = placement(
-        domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
-        dp_replicate=layouts.dp_replicate, pp=layouts.pp,
-    )  # fmt: skip
     split = expert_tp(model, layouts)
-    experts_group = placement(
+    whole = model.experts is not None and bool(np.any(split != layouts.tp))
+    experts_group = groups.experts if not whole else placement(
         domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
-    ).experts
+    ).experts  # fmt: skip
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     gradient = 2.0 if workload.states == "pure" else 4.0
     dense, experts = rank_parameters(model, layouts)

@@ -155,10 +155,11 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     feed_forward = size.ffn_per_dense_layer * share
     first, last = np.stack([np.ones_like(single), single]), np.stack([single, np.ones_like(single)])
     tables = (first * size.embedding + last * size.head + last * (1 - first) * size.tied_copy) * share
-    both = stages_held(layouts) > 1
-    layers, dense_layers, moe_layers, tables, last = (
-        np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
-    )
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        layers, dense_layers, moe_layers, tables, last = (
+            np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
+        )
     return Stages(
         layers=layers,
         dense_layers=dense_layers,
@@ -184,9 +185,10 @@ def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
     return np.clip(np.floor(ranks / layouts.ep), 1.0, layouts.tp)
 
 
-def stages_held(layouts: Layouts) -> Numbers:
+def stages_held(layouts: Layouts) -> Numbers | float:
     """Pipeline stages of which a rank keeps the parameters: in DualPipe two (arXiv 2412.19437, table 2)."""
-    return np.where(layouts.has("schedule", "dualpipe"), 2.0, 1.0)
+    both = layouts.has("schedule", "dualpipe")
+    return np.where(both, 2.0, 1.0) if both.any() else 1.0
 
 
 def passes_in_flight(layouts: Layouts) -> Numbers:
@@ -203,7 +205,9 @@ def passes_in_flight(layouts: Layouts) -> Numbers:
     chunks = np.minimum(2 * behind + (v - 1) * p + 1, m * v) / v
     found = np.where(layouts.has("schedule", "interleaved") & (v > 1), chunks, plain)
     found = np.where(layouts.has("schedule", "zero_bubble"), np.minimum(p, m), found)
-    found = np.where(layouts.has("schedule", "dualpipe"), np.minimum(p + 1, m) / 2, found)
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        found = np.where(both, np.minimum(p + 1, m) / 2, found)
     return np.where(layouts.has("schedule", "gpipe"), m, found)
 
 

@@ -209,10 +209,15 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     experts = model.experts if isinstance(model, ModelSpec) else None
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     ranks = table["dp_shard"] * table["cp"]
-    if experts is not None and isinstance(model, ModelSpec) and experts.ffn_width < model.width:
-        # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).
-        ranks = ranks * table["tp"]
-    table.keep(ranks % table["ep"] == 0)
+    if experts is None or not isinstance(model, ModelSpec) or experts.ffn_width >= model.width:
+        table.keep(ranks % table["ep"] == 0)
+        return
+    # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).
+    table.keep(ranks * table["tp"] % table["ep"] == 0)
+    table.prefer(
+        (table["ep"] == 1) | (table["ep"] >= table["tp"]), "expert parallel, below tensor parallel",
+        "tensor-parallel ranks, which do not divide such narrow experts, would keep several copies of them",
+    )  # fmt: skip
 
 
 def _zero_stages(table: _Table) -> None:
