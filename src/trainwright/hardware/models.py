@@ -45,6 +45,8 @@ class PublishedModel:
     source: str
     recorded: str
     note: str
+    trained_batch_tokens: int | None
+    """Tokens of a step, at the end of any ramp-up, where the source prints them."""
 
 
 def model_names() -> tuple[str, ...]:
@@ -122,6 +124,7 @@ def _read(slug: str) -> PublishedModel:
         source=table["source"],
         recorded=table["recorded"],
         note=table.get("note", ""),
+        trained_batch_tokens=table.get("trained_batch_tokens"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from importlib.resources import files
 
@@ -172,3 +173,12 @@ def test_numbers_say_where_tokens_may_go_and_what_is_predicted():
     assert (found.experts.groups, found.experts.active_groups, found.further_layers) == (4, 2, 1)
     with pytest.raises(RecipeError, match="experts.count .16. must be a multiple of experts.groups .3."):
         read_model(text.replace("expert_groups=4", "expert_groups=3"))
+
+
+def test_batches_that_are_printed_are_whole_sequences_with_their_source():
+    known = {name: each for name in NAMES if (each := published_model(name)).trained_batch_tokens}
+    assert known["gpt3-175b"].trained_batch_tokens == pytest.approx(3.2e6, rel=0.02)
+    for name, each in known.items():
+        assert each.trained_batch_tokens % 2048 == 0 and 1 << 18 < each.trained_batch_tokens < 1 << 27, name
+        text = (files("trainwright") / "catalog" / "models" / f"{name}.toml").read_text()
+        assert re.search(r"^trained_batch_tokens = [0-9_]+  # arXiv \d{4}\.\d{5}, ", text, flags=re.MULTILINE), name
