@@ -16,6 +16,7 @@ from trainwright.planner.flops import count_flops
 from trainwright.planner.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.parameters import parameter_counts
 from trainwright.planner.predict.bubble import idle_s
+from trainwright.planner.predict.dispatch import fullest
 from trainwright.planner.predict.forecast import Forecast
 from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.request import Request
@@ -184,7 +185,11 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         shares=shares,
         exposed=exposed(found),
         needs=_needs(scenario, choice, run),
-        assumptions=(*scenario.assumptions, *_assumptions(scenario, workload, run)),
+        assumptions=(
+            *scenario.assumptions,
+            *_assumptions(scenario, workload, run),
+            *_of_mixtures(scenario, workload, choice),
+        ),
     )
 
 
@@ -320,6 +325,27 @@ def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
         power_w=None if run.power_w is None else float(run.power_w[0]),
         kwh=None if run.kwh is None else float(run.kwh[0]),
     )
+
+
+def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
+    """How experts are reached, how full the fullest rank of them is, and what is trained for further tokens."""
+    model, dispatch, said = scenario.model, scenario.stack.dispatch, []
+    if isinstance(model, ConvNetSpec):
+        return []
+    if model.experts is not None and choice.parallel.ep > 1:
+        given = workload.expert_imbalance is not None
+        balance = {"loss": "an auxiliary loss", "bias": "a bias on each expert"}[model.experts.balance]
+        source = f"of {choice.parallel.ep} ranks over the mean" + ("" if given else f", balanced by {balance}")
+        load = float(fullest(model, workload, choice.found.layouts)[0])
+        said.append(Assumption(name="load of the fullest rank of experts", value=round(load, 3), unit="",
+                               origin="given" if given else "default", source=source))  # fmt: skip
+        way = "one copy for each node, then for each rank" if dispatch.hierarchical else "one copy for each expert"
+        said.append(Assumption(name="tokens to experts", value=way, unit="", origin="catalog",
+                               source=dispatch.source or f"as software {scenario.stack.name!r} does"))  # fmt: skip
+    if model.further_layers:
+        said.append(Assumption(name="blocks that predict further tokens", value=model.further_layers, unit="",
+                               origin="catalog", source="the model; --mtp 0 trains without them"))  # fmt: skip
+    return said
 
 
 def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
