@@ -340,6 +340,8 @@ def _kept_with_adapter(case: Case, adapter: Adapter) -> Kept:
 
 def offloaded_bytes(case: Case) -> Numbers:
     """Bytes [2, L] that offload moves from one device to host memory."""
+    if case.layouts.has("offload", "none").all():
+        return np.zeros_like(case.stages.total)
     none = replace(case, layouts=replace(case.layouts, offload=np.zeros_like(case.layouts.offload)))
     here, everywhere = kept(case), kept(none)
     return (

@@ -215,7 +215,7 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).
     table.keep(ranks * table["tp"] % table["ep"] == 0)
     table.prefer(
-        (table["ep"] == 1) | (table["ep"] >= table["tp"]), "expert parallel, below tensor parallel",
+        table["ep"] >= table["tp"], "expert parallel, below tensor parallel",
         "tensor-parallel ranks, which do not divide such narrow experts, would keep several copies of them",
     )  # fmt: skip
 
