@@ -47,6 +47,7 @@ DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
 
 MAMF = "maximum achievable matmul FLOP/s, stas00/ml-engineering@744d01e"
+FLASH_2 = "causal, heads of 128, forward and backward (arXiv 2307.08691, figures 5 to 7, recall)"
 PRIORS: dict[str, tuple[float, float, str]] = {
     "products.hopper": (0.80, 0.06, f"H100 SXM 794 of 989 TFLOP/s: {MAMF}"),
     "products.ampere": (0.87, 0.06, f"A100 SXM 271 of 312 TFLOP/s: {MAMF}"),
@@ -57,9 +58,13 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "products.volta": (0.75, 0.06, "default"), "products.pascal": (0.85, 0.06, "default: no tensor cores"),
     "products.npu": (0.70, 0.06, "default"), "products.neuron": (0.70, 0.06, "default"),
     "products.hpu": (0.70, 0.06, "default"), "products.default": (0.70, 0.06, "default"),
-    "attention.hopper": (0.42, 0.2, "FlashAttention-2 forward and backward, a third of the peak (arXiv 2407.08608)"),
-    "attention.ampere": (0.5, 0.2, "between FlashAttention 1 and 2, forward and backward (arXiv 2307.08691, figure 4)"),
-    "attention.default": (0.5, 0.2, "as Ampere"),
+    "attention.ampere-flash-1": (0.40, 0.1, f"105 TFLOP/s of 312: {FLASH_2}"),
+    "attention.ampere-flash-2": (0.68, 0.1, f"185 TFLOP/s of 312: {FLASH_2}"),
+    "attention.hopper-flash-1": (0.25, 0.2, "as on Ampere, with Hopper's memory: default"),
+    "attention.hopper-flash-2": (0.42, 0.1, f"335 TFLOP/s of 989: {FLASH_2}"),
+    "attention.hopper-cudnn": (0.70, 0.15, "550 TFLOP/s of 989, as FlashAttention-3 (arXiv 2407.08608, figures 5, 6)"),
+    "attention.blackwell-cudnn": (0.60, 0.2, "1,000 TFLOP/s of 2,250 (recall)"),
+    "attention.default": (0.6, 0.2, "default"), "ramp": (400.0, 0.3, f"85 % of the rate at 2,048 tokens: {FLASH_2}"),
     "precisions.fp8": (0.85, 0.12, "default: scaling and casts"), "precisions.nvfp4": (0.6, 0.2, "default"),
     "precisions.default": (1.0, 0.001, "by definition"), "precisions.tf32": (1.0, 0.1, "default"),
     "traffic.eager": (1.8, 0.2, "default: one kernel for each line"), "traffic.fused": (1.0, 0.25, "default"),
@@ -71,13 +76,14 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "launch_s": (6e-6, 0.15, "default: an asynchronous launch from Python"), "expert_kernels": (60.0, 0.4, "default"),
     "expert_traffic": (1.5, 0.3, "default"), "selective": (0.4, 0.3, "default"), "tensor": (0.8, 0.3, "default"),
     "context": (0.5, 0.4, "default"), "expert": (0.7, 0.4, "default"), "sharded": (0.1, 0.4, "default"),
-    "gradients": (0.7, 0.4, "default"), "bus": (1.5, 0.3, "default"), "bus_sharing": (0.3, 0.4, "default"),
+    "gradients": (0.7, 0.4, "default"), "bus.peer": (1.5, 0.3, "default"), "bus.staged": (1.5, 0.3, "default"),
+    "bus_sharing.peer": (0.3, 0.4, "default"), "bus_sharing.staged": (0.3, 0.4, "default"),
     "update": (1.5, 0.3, "default"), "bubble": (1.0, 0.2, "the schedule's"),
     "bandwidth": (0.85, 0.001, "STREAM on GPUs"),
     "adapters.lora": (1.0, 0.1, "by definition"),
 }  # fmt: skip
-WIDTHS = {"devices": 0.06, "adapters": 0.3, "stack.compute": 0.07, "stack.attention": 0.15, "stack.traffic": 0.2,
-          "stack.launch": 0.5, "stack.tuned": 0.08}  # fmt: skip
+WIDTHS = {"devices": 0.03, "adapters": 0.3, "stack.compute": 0.07, "stack.attention": 0.15, "stack.traffic": 0.2,
+          "stack.launch": 0.5, "stack.tensor": 0.8, "stack.sharded": 0.7, "stack.tuned": 0.08}  # fmt: skip
 """Widths around 1 of what only says how a device, a method or a stack differs."""
 
 
@@ -166,7 +172,7 @@ def prior(name: str) -> tuple[float, float]:
         return float(np.log(PRIORS[name][0])), PRIORS[name][1]
     table = name.partition(".")[0]
     if name.startswith("stack:"):
-        return 0.0, WIDTHS["stack." + re.sub(r"^stack:.*?\.(compute|attention|traffic|launch|tuned).*", r"\1", name)]
+        return 0.0, WIDTHS["stack.tuned" if ".tuned." in name else "stack." + name.rpartition(".")[2]]
     if table in WIDTHS:
         return 0.0, WIDTHS[table]
     mean, width, _ = PRIORS[f"{table}.default"]

@@ -35,7 +35,7 @@ RANK_HOST_BYTES = 4e9
 
 COMPUTE: Mapping[str, tuple[str, ...]] = {
     "matrix products of the blocks": ("products_s", "unaligned_s", "operands_s"),
-    "attention": ("attention_s", "scores_s"),
+    "attention": ("attention_s", "short_s", "scores_s"),
     "memory traffic between the products": ("traffic_s", "encoder_s", "casts_s"),
     "the output head and the loss": ("head_s", "loss_s"),
     "launching kernels from the host": ("kernels", "expert_layers"),

@@ -115,13 +115,16 @@ def _attention(planned: Planned) -> Explanation:
         Term(symbol="c", value=_number(rate.compute), unit="", meaning="time of the stack's kernels, fitted"),
         Term(symbol="A", value=_number(work.attention_s), unit="s", meaning="what the mask leaves, at the peak"),
         Term(symbol="r", value=_number(rate.attention), unit="", meaning="share of the peak reached, fitted"),
+        Term(symbol="h", value=_number(rate.ramp), unit="tokens", meaning="sequence that reaches half of that, fitted"),
+        Term(symbol="a", value=_number(work.short_s), unit="s", meaning="fused attention's part of A, for each token"),
         Term(symbol="s", value=_number(rate.scores), unit="", meaning="times that written scores are moved"),
         Term(symbol="S", value=_number(work.scores_s), unit="s", meaning="moving the scores once"),
         Term(symbol="w", value=_number(rate.bandwidth), unit="", meaning="share of the memory's rate reached"),
     )  # fmt: skip
     return Explanation(
         name="time.attention", about="attention of the forward pass", terms=(*terms, *left), value=value, unit="s",
-        formula=f"m × c × (A / {'(r × k)' if left else 'r'} + s × S / w)", source="fit: benchmarks/fit_time.py",
+        formula=f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)",
+        source="fit: benchmarks/fit_time.py",
     )  # fmt: skip
 
 

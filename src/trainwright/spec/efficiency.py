@@ -28,6 +28,8 @@ class Efficiency:
     """Speed of a product whose sizes are no multiple of 128 bytes."""
     operands: float = 1.0
     """Share of operands' memory traffic that is not hidden behind the product."""
+    ramp: float = 400.0
+    """Tokens of sequence at which fused attention reaches half of its rate."""
     scores: float = 5.0
     """Times that attention which writes its scores moves them, in the forward pass."""
     encoder: float = 3.0
@@ -58,10 +60,11 @@ class Efficiency:
     """Share of FSDP's communication that is exposed even where compute is longer."""
     gradients: float = 1.0
     """Exposed share of the exchange of gradients once a step."""
-    bus: float = 1.5
-    """Times that collectives over a PCIe bus take longer than the slowest link alone."""
-    bus_sharing: float = 0.3
-    """Exponent of the devices on one bus: switches and host bridges are shared."""
+    bus: Mapping[str, float] = field(default_factory=dict)
+    """Times that collectives over a PCIe bus take longer than the slowest link alone: between peers, or staged in host
+    memory where the devices cannot reach each other."""
+    bus_sharing: Mapping[str, float] = field(default_factory=dict)
+    """Exponent of the devices on one bus: switches, host bridges and the host's memory are shared."""
     update: float = 1.5
     """The update's memory traffic against one fused kernel."""
     bubble: float = 0.8

@@ -17,15 +17,18 @@ class StackTime:
     """How a stack's step differs from what ``Efficiency`` says of all; fitted to published runs (see ``source``).
 
     ``compute`` multiplies the time of all kernels, ``attention`` the rate of fused attention, ``traffic`` memory
-    traffic between products, ``launch`` the time between kernels. ``tuned`` multiplies the time by generation of the
-    device and width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the standard deviation of
-    the logarithm of measured over predicted time.
+    traffic between products, ``launch`` the time between kernels; ``tensor`` and ``sharded`` the exposed shares of
+    tensor parallelism's and of FSDP's communication: schedules overlap them more or less. ``tuned`` multiplies the time
+    by generation of the device and width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the
+    standard deviation of the logarithm of measured over predicted time.
     """
 
     compute: float = 1.0
     attention: float = 1.0
     traffic: float = 1.0
     launch: float = 1.0
+    tensor: float = 1.0
+    sharded: float = 1.0
     tuned: Mapping[str, float] = field(default_factory=dict)
     spread: float = 0.3
 
@@ -37,6 +40,10 @@ Kernels = Literal["eager", "fused", "compiled", "own"]
 attention and dropout (Transformer Engine, Apex). ``compiled``: fused by a compiler, which keeps products' results and
 computes the rest again. ``own``: this project's modules, counted tensor by tensor.
 """
+
+
+Flash = Literal["flash-1", "flash-2", "cudnn"]
+"""FlashAttention (Dao et al., 2022; Dao, 2023), or cuDNN's kernels, on Hopper as fast as FlashAttention-3."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,6 +143,8 @@ class Stack:
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
     fused_attention: bool = True
     """Whether scores stay out of memory, where a source does not say."""
+    flash: Flash = "flash-2"
+    """Whose fused attention it calls."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
     schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")

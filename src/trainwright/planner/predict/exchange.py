@@ -128,7 +128,8 @@ def _weights(
         domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
     ).experts  # fmt: skip
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
-    gradient = 2.0 if workload.states == "pure" else 4.0
+    reduced = workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
+    gradient = 2.0 if reduced else 4.0
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)

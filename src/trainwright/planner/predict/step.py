@@ -28,6 +28,8 @@ from trainwright.spec.workload import Workload
 
 Value = float | Numbers
 SIXTEEN_BIT = ("bf16", "fp16")
+FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
+"""Those whose fused attention is one of ``spec.stack.Flash``."""
 ATTENTION_BACKWARD = 2.5
 """Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
 
@@ -42,6 +44,7 @@ class Rates:
     attention: Value
     traffic: Value
     loss: Value
+    ramp: Value
     launch_s: Value
     link: Value
     bandwidth: Value
@@ -68,6 +71,11 @@ def tuned_key(device_generation: str, precision: str) -> str:
     return f"{device_generation}-{'16' if precision in SIXTEEN_BIT else precision}"
 
 
+def flash_key(device_generation: str, stack: Stack) -> str:
+    """The name under which fused attention's share of a rate stands: by kernel too where there are several."""
+    return f"{device_generation}-{stack.flash}" if device_generation in FLASH_GENERATIONS else device_generation
+
+
 def ingredients(
     model: ModelSpec | ConvNetSpec, workload: Workload, cluster: ClusterSpec, stack: Stack
 ) -> dict[str, tuple[str, ...]]:
@@ -75,17 +83,21 @@ def ingredients(
     kind = generation(cluster.device)
     device = (f"products.{kind}", f"devices.{cluster.device.name}")
     adapter = workload.adapter
+    bus = "peer" if cluster.device.peer_to_peer else "staged"
     experts = isinstance(model, ModelSpec) and model.experts is not None
     named = {
         "compute": ("stack.compute", f"stack.tuned.{tuned_key(kind, workload.precision)}",
                     *((f"adapters.{adapter.method}",) if adapter else ())),
         "products": (*device, f"precisions.{workload.precision}"),
         "head": device,
-        "attention": (*device, f"attention.{kind}", "stack.attention") if workload.fused_attention else device,
+        "attention": (*device, f"attention.{flash_key(kind, stack)}", "stack.attention")
+                     if workload.fused_attention else device,
+        "tensor": ("tensor", "stack.tensor"),
+        "sharded": ("sharded", "stack.sharded"),
         "traffic": (f"traffic.{stack.memory.kernels}", "stack.traffic", *(("expert_traffic",) if experts else ())),
         "loss": ("loss", *(("fused_loss",) if workload.fused_loss else ())),
         "launch_s": ("launch_s", "stack.launch"),
-        "link": () if on_own_links(cluster) else ("bus",),
+        "link": () if on_own_links(cluster) else (f"bus.{bus}",), "bus_sharing": (f"bus_sharing.{bus}",),
     }  # fmt: skip
     alone = (field.name for field in fields(Rates) if field.name not in named)
     return named | {name: (name,) for name in alone}
@@ -170,7 +182,7 @@ def passes(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> Passes:
     left = np.where(both, 1 - sent.occupied, 1.0)
     aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
     products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
-    attention = work.attention_s / (rate.attention * left)
+    attention = (work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
     between = (
         rate.traffic * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
     ) / rate.bandwidth

@@ -35,6 +35,9 @@ TILE_ROWS, TILE_COLUMNS = 128, 128
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
 ALIGNED_ELEMENTS = 64
 """128 bytes in 16 bits: what an A100 wants sizes to be multiples of (same guide, "Tensor Core Requirements")."""
+HEAD_ELEMENTS = 8
+"""16 bytes in 16 bits: batched products of heads that are no multiple of it run without tensor cores (same guide,
+table 1; fused attention pads its heads)."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
@@ -56,7 +59,8 @@ class Work:
 
     ``products_s``: matrix products of the forward pass at the dense peak, ``unaligned_s`` those of them whose sizes are
     no multiple of 128 bytes, ``head_s`` those of the output head; ``operands_s`` reading and writing their operands;
-    ``attention_s`` fused attention's visible products at the 16-bit peak; ``scores_s`` memory traffic of attention that
+    ``attention_s`` fused attention's visible products at the 16-bit peak, ``short_s`` those over the sequence's tokens
+    (0 where scores are written); ``scores_s`` memory traffic of attention that
     writes its scores; ``traffic_s`` everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an
     encoder's dropout; ``casts_s`` moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels``
     launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many products the
@@ -85,6 +89,7 @@ class Work:
     """Share of its blocks that the pipeline rank with the head has fewer than the slowest one."""
     lighter_ends: Numbers | float = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
+    short_s: Numbers | float = 0.0
     busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
@@ -140,12 +145,15 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
             expected=f"a rate for {' or '.join(FALLBACK[workload.precision])} in its file",
         )  # fmt: skip
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
+    odd_heads = model.head_size % HEAD_ELEMENTS > 0 and not workload.fused_attention
+    head_peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
     shares = _products(model, workload, layouts, device)
     flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
     pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
+    short = attention * pairs / workload.sequence_tokens if workload.fused_attention else 0.0 * pairs
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
@@ -154,7 +162,8 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
         tokens=tokens, layers=layers, products_s=shares["flops"] / peak,
         unaligned_s=shares["unaligned"] / peak, head_s=shares["head"] / half_peak,
         busy=shares["flops"] / np.maximum(shares["busy"], 1.0), operands_s=shares["bytes"] / device.bytes_per_s,
-        attention_s=attention * pairs / half_peak, scores_s=scores * pairs / device.bytes_per_s,
+        attention_s=attention * pairs / head_peak, short_s=short / head_peak,
+        scores_s=scores * pairs / device.bytes_per_s,
         traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
         encoder_s=size * tokens * layers * (model.width * (model.kind == "encoder")) / device.bytes_per_s,
         loss_s=4.0 * (1 + model.further_layers) * logits / device.bytes_per_s, lighter=lighter, lighter_ends=ends,

@@ -66,8 +66,9 @@ class Record:
 class Measured:
     """What a row says was measured; None where it does not say.
 
-    ``tokens_per_s`` is per device, ``derived`` where it follows from the printed step time and batch. ``memory_bytes``
-    is one device's peak by ``memory_kind``, on the pipeline stage ``memory_stage``.
+    ``tokens_per_s`` is per device: as printed, or from the printed TFLOP/s and what they count; ``derived`` where it
+    follows from the printed step time and batch. ``memory_bytes`` is one device's peak by ``memory_kind``, on the
+    pipeline stage ``memory_stage``.
     """
 
     tokens_per_s: float | None
@@ -196,13 +197,20 @@ def take_apart(notes: str) -> dict[str, str]:
     return found
 
 
-def measured(record: Record, *, devices: int, batch_tokens: int | None, reports: MemoryKind) -> Measured:
+def measured(
+    record: Record, *, devices: int, batch_tokens: int | None, reports: MemoryKind, token_flops: float | None = None
+) -> Measured:
     """What the row reports; ``reports`` is what the framework prints where the notes do not say.
+
+    ``token_flops`` are the operations that its TFLOP/s count for one token.
 
     Raises:
         ValueError: a number that is none.
     """
     printed = record.number("tokens_per_s_per_gpu")
+    rate = record.number("tflops_per_gpu")
+    if not printed and rate and token_flops:
+        printed = rate * 1e12 / token_flops
     step_s = record.number("step_time_s")
     derived = None
     if not printed and step_s and batch_tokens:

@@ -25,6 +25,8 @@ MICRO_BATCH_TOKENS = 32_768
 """Tokens of a micro batch on a device beyond which its matrix products gain nothing: their rows fill every wave."""
 CONTEXT_TOKENS = 2_048
 """Tokens of a sequence's slice below which context parallelism sends more than it saves."""
+FEW_STAGES = 16
+"""Stages that are tried however unevenly they cut the blocks: the head fills what the last one has fewer."""
 VIRTUAL_STAGES = (1, 2, 4)
 """Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
 
@@ -63,14 +65,15 @@ def divisors(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def stage_counts(model: Network) -> tuple[int, ...]:
-    """Into how many pipeline stages the blocks can be cut with little loss (``stage_waste``).
+    """Into how many pipeline stages the blocks can be cut: few, or with little loss (``stage_waste``).
 
     Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
     126 of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
     if isinstance(model, ConvNetSpec):
         return (1,)
-    return tuple(each for each in range(1, model.blocks + 1) if stage_waste(model.blocks, each) <= STAGE_WASTE)
+    counts = range(1, model.blocks + 1)
+    return tuple(each for each in counts if each <= FEW_STAGES or stage_waste(model.blocks, each) <= STAGE_WASTE)
 
 
 def tensor_counts(model: Network) -> tuple[int, ...]:

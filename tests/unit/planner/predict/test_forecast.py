@@ -6,17 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fixtures.published import RUNS
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.stacks import stack
+from trainwright.planner.flops import count_flops
 from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict.forecast import forecast, model_flops_per_token
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.step import StepTable
-from trainwright.planner.published.question import questions
-from trainwright.planner.published.rows import read_records
 from trainwright.spec.device import LinkSpec
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
@@ -59,32 +57,6 @@ def test_gpt3_takes_355_years_on_a_v100_at_28_tflops_and_half_at_what_the_card_r
 
 
 # ------------------------------------------------------------------------------------------- published, and not fitted
-def test_rows_that_print_tflops_alone_are_predicted_though_no_fit_has_seen_them():
-    """Narayanan et al. (2021, table 1), BLOOM's first trials, MaxText on TPU v4.
-
-    The first two count 96 B s l h^2 (1 + s / 6h + V / 16lh) operations a step, recomputation included; MaxText counts
-    it not, and is predicted a fifth too slow. Rows without tokens/s and step time have no say in
-    ``benchmarks/fit_time.py``.
-    """
-    records = {each.text("id"): each for each in read_records(RUNS)}
-    ratios = []
-    for row in questions(records.values())[0]:
-        printed = records[row.id].number("tflops_per_gpu")
-        if not printed or row.measured.tokens_per_s:
-            continue
-        ask, model = row.request, row.request.model
-        found = forecast(ask.model, ask.workload, ask.layouts(), ask.cluster, ask.stack)
-        layers, width, s = model.layers, model.width, ask.workload.sequence_tokens
-        each = 96 * layers * width**2 * (1 + s / (6 * width) + model.vocabulary / (16 * layers * width))
-        if ask.workload.recompute != "full" or row.framework == "maxtext":
-            each *= 3 / 4
-        ratios.append(found.tokens_per_s_per_device[0] * each / 1e12 / printed)
-        assert found.low_s[0] < found.step_s[0] * ratios[-1] < found.high_s[0], row.id
-    assert len(ratios) >= 12
-    assert np.median(np.abs(np.array(ratios) - 1)) < 0.14
-    assert np.max(np.abs(np.array(ratios) - 1)) < 0.25
-
-
 @pytest.mark.parametrize(
     ("nodes", "plan", "sequence", "batch", "tflops"),
     [
@@ -94,11 +66,17 @@ def test_rows_that_print_tflops_alone_are_predicted_though_no_fit_has_seen_them(
     ],
 )
 def test_llama_3_405b_runs_as_fast_as_reported(nodes, plan, sequence, batch, tflops):
-    """arXiv 2407.21783, table 4: BF16 TFLOP/s of a GPU, TP 8, PP 16 interleaved layer by layer, no recomputation."""
+    """arXiv 2407.21783, table 4: BF16 TFLOP/s of a GPU, TP 8, PP 16 interleaved layer by layer, no recomputation.
+
+    It does not say how attention counts. The last row's is 57 % of all operations when counted in full; what it reports
+    agrees with what the causal mask leaves.
+    """
     work = replace(WORK, sequence_tokens=sequence, batch_tokens=sequence * batch)
     chosen = ParallelPlan(tp=8, pp=16, zero_stage=2, schedule="interleaved", virtual_stages=8, **plan)
     found = predicted(catalogue_model("llama3.1-405b"), [chosen], on=f"{nodes}x8xh100-sxm", work=work)
-    assert found.mfu[0] * 989.4 == pytest.approx(tflops, rel=0.1)
+    counted = count_flops(catalogue_model("llama3.1-405b"), sequences=1, sequence_tokens=sequence)
+    visible = counted.training_causal / counted.training
+    assert found.mfu[0] * visible * 989.4 == pytest.approx(tflops, rel=0.1)
 
 
 # --------------------------------------------------------------------------------------------------------------- limits

@@ -22,6 +22,31 @@ def test_a_published_row_is_understood_whole():
     assert found.measured.tokens_per_s == 1007
 
 
+def test_printed_tflops_become_tokens_as_their_authors_count_them():
+    """Narayanan et al. (2021, equation 3): 96 B s l h^2 (1 + s / 6h + V / 16lh) operations a step, recomputation
+    included."""
+    records = [each for each in read_records(RUNS) if each.text("id").startswith("narayanan21-")]
+    assert len(records) == 6
+    for each in records:
+        row = question(each)
+        model, tokens = row.request.model, row.request.workload.sequence_tokens
+        layers, width = model.layers, model.width
+        flops = 96 * layers * width**2 * (1 + tokens / (6 * width) + model.vocabulary / (16 * layers * width))
+        printed = each.number("tflops_per_gpu")
+        assert row.measured.tokens_per_s * flops / 1e12 == pytest.approx(printed, rel=0.002)
+        assert not row.measured.derived
+
+
+def test_a_micro_batch_that_is_not_said_is_the_largest_that_fits():
+    """GPT-2 124M on 80 GiB takes the rank's whole 64 sequences, and 7 B parameters fewer; said ones stay."""
+    small = {"n_layers": 12, "hidden": 768, "ffn_hidden": 3072, "n_heads": 12, "n_kv_heads": 12, "vocab": 50304}
+    said = {"gpu": "A100-80GB", "n_gpus": 8, "dp_shard_or_fsdp": "zero1:8", "global_batch": 512, "seq_len": 1024}
+    assert question(record(**small, **said, micro_batch="")).request.parallel.micro_batch_sequences == 64
+    assert question(record(**small, **said, micro_batch=2)).request.parallel.micro_batch_sequences == 2
+    large = question(record(**said, micro_batch="", activation_checkpointing="")).request
+    assert large.parallel.micro_batch_sequences < 64
+
+
 @pytest.mark.parametrize(
     ("note", "port", "rails", "per_node"),
     [
