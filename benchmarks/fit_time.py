@@ -149,7 +149,7 @@ def gather(rows: list[Row]) -> Data:
             works.append(forward_work(ask.model, ask.workload, shape, ask.cluster.device))
         except RecipeError:  # the datasheet has no rate for the row's precision
             continue
-        sents.append(exchange(ask.model, ask.workload, shape, ask.cluster))
+        sents.append(exchange(ask.model, ask.workload, shape, ask.cluster, ask.stack.dispatch))
         shapes.append(shape)
         kept.append(row)
         steps.append(np.log(ask.workload.batch_tokens / shape.devices[0] / row.measured.tokens_per_s))

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     output, model = Output.of(args), read_model(args.model, where="--model")
     if not isinstance(model, ModelSpec):
         raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
+    model = model.deployed()
     machines = cluster(
         args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on"
     )  # fmt: skip

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from trainwright.planner.question import Question
 
 OF_TRAINING = (
-    "tokens", "batch", "sequence", "optimizer", "states", "moments", "fused_loss", "recompute", "method", "rank",
+    "tokens", "batch", "sequence", "optimizer", "states", "moments", "fused_loss", "expert_imbalance", "mtp",
+    "recompute", "method", "rank",
 )  # fmt: skip
 OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price")
 OF_PLANS = ("explain", "sweep", "draw")
@@ -43,6 +44,18 @@ def add_question(parser: CommandParser) -> None:
     run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
     run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
     run.add_argument("--fused-loss", action="store_true", help="logits are made in chunks and never kept whole")
+    run.add_argument(
+        "--expert-imbalance",
+        type=float,
+        metavar="X",
+        help="load of the fullest rank of experts over the mean (default: what balancing leaves)",
+    )
+    run.add_argument(
+        "--mtp",
+        type=int,
+        metavar="N",
+        help="blocks that predict further tokens (default: as the model's configuration says)",
+    )
     run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
     run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
     run.add_argument("--rank", type=int, metavar="N", help="of adapters (default: 16)")
@@ -99,10 +112,12 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         value = getattr(args, name)
         if value is not None:
             found[name] = one_of(value, get_args(literal), where=f"--{name.replace('_', '-')}")
-    plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price")
+    plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price", "expert_imbalance")
     found |= {name: getattr(args, name) for name in plain if getattr(args, name) is not None}
     if args.fused_loss:
         found["fused_loss"] = True
+    if args.mtp is not None:
+        found["further_layers"] = args.mtp
     if args.calibrate is not None:
         found["references"] = tuple(known_runs(Path(args.calibrate)))
     if args.layout is not None:

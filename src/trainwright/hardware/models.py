@@ -45,6 +45,8 @@ class PublishedModel:
     source: str
     recorded: str
     note: str
+    trained_batch_tokens: int | None
+    """Tokens of a step, at the end of any ramp-up, where the source prints them."""
 
 
 def model_names() -> tuple[str, ...]:
@@ -122,6 +124,7 @@ def _read(slug: str) -> PublishedModel:
         source=table["source"],
         recorded=table["recorded"],
         note=table.get("note", ""),
+        trained_batch_tokens=table.get("trained_batch_tokens"),
     )
 
 
@@ -159,7 +162,7 @@ def _from_file(path: Path) -> ModelSpec | ConvNetSpec:
 
 _COUNTS = ("layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "vocabulary", "context_tokens",
            "window_tokens", "experts", "active_experts", "expert_ffn_width", "shared_ffn_width",
-           "dense_layers")  # fmt: skip
+           "dense_layers", "expert_groups", "active_groups", "further_layers")  # fmt: skip
 _FLAGS = ("tied", "gated", "bias")
 _NEEDED = ("layers", "width", "heads", "vocabulary")
 DEFAULT_CONTEXT_TOKENS = 8192
@@ -171,6 +174,7 @@ def numbers_model(text: str, *, where: str | None = None) -> ModelSpec:
 
     ``kv_heads`` default to ``heads``, ``head_size`` to width / heads, ``ffn_width`` to 8/3 of the width in multiples
     of 64 (gated) or 4 times the width; ``experts``, ``active_experts`` and ``expert_ffn_width`` make a mixture.
+    A token goes to ``active_groups`` of ``expert_groups`` at most; ``further_layers`` predict further tokens.
 
     Raises:
         RecipeError: a pair that cannot be read, an unknown or a missing name, or a shape that cannot be.
@@ -203,6 +207,7 @@ def numbers_model(text: str, *, where: str | None = None) -> ModelSpec:
         bias=bool(values.get("bias", not gated)),
         activation="silu" if gated else "gelu_tanh",
         window_tokens=values.get("window_tokens"),
+        further_layers=values.get("further_layers", 0),
     )
     if "experts" in values:
         found = replace(found, experts=_experts(values, found.ffn_width))
@@ -219,6 +224,8 @@ def _experts(values: dict[str, int], ffn_width: int) -> Experts:
         ffn_width=values.get("expert_ffn_width", ffn_width),
         shared_ffn_width=values.get("shared_ffn_width", 0),
         dense_layers=values.get("dense_layers", 0),
+        groups=values.get("expert_groups", 1),
+        active_groups=values.get("active_groups", values.get("expert_groups", 1)),
     )
 
 

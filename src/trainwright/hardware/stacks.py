@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import did_you_mean
-from trainwright.spec.stack import Stack, StackMemory, StackTime
+from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime
 
 _STACKS = files("trainwright") / "catalog" / "stacks"
 DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
@@ -103,6 +103,7 @@ def read_stack(file: str) -> Stack:
             fit |= {name: other.fit[name]} if name in other.fit else {}
         else:
             table[name] = kind(**given)
+    table["dispatch"] = Dispatch(**table.get("dispatch", {}))
     return Stack(**{**table, "fit": fit})
 
 

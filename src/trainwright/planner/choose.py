@@ -14,7 +14,7 @@ from trainwright.core.units import format_bytes
 from trainwright.planner.predict.forecast import Forecast, forecast
 from trainwright.planner.predict.layouts import RECOMPUTES, SCHEDULES, Layouts
 from trainwright.planner.question import Scenario
-from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
+from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
 from trainwright.planner.search.layouts import best_layouts, why_not
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.plan import Rejected
@@ -28,6 +28,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 SHOWN = 4
 """Alternatives that are named beside the layout that was chosen."""
 
+NAMED: Mapping[str, str] = {"gpipe": "GPipe", "zero_bubble": "zero-bubble", "dualpipe": "DualPipe"}
+"""Schedules that a layout in words names; the others follow from its chunks."""
 CONVNET = ("dp_replicate", "dp_shard", "micro_batch", "zero_stage", "compile", "recompute")
 LARGEST_MICRO_BATCH = 64
 """Sequences, where the micro batch is left open on a layout that is given."""
@@ -113,6 +115,8 @@ def choose(scenario: Scenario) -> Choice:
         elif name == "schedule":
             # Only interleaving has several chunks on a stage.
             mask &= (every.virtual_stages > 1) == (value == "interleaved")
+            if value == "dualpipe":
+                mask &= two_ways(every.pp, every.micro_batches)
     layouts = _with_words(every.take(mask), wanted) if mask.any() else _filled(scenario, wanted)
     return _best(scenario, layouts)
 
@@ -257,8 +261,8 @@ def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
         degrees.append(f"ZeRO-{parallel.zero_stage}")
     if parallel.virtual_stages > 1:
         degrees.append(f"{parallel.virtual_stages} chunks a stage")
-    if parallel.pp > 1 and parallel.schedule in ("gpipe", "zero_bubble"):
-        degrees.append({"gpipe": "GPipe", "zero_bubble": "zero-bubble"}[parallel.schedule])
+    if parallel.pp > 1 and parallel.schedule in NAMED:
+        degrees.append(NAMED[parallel.schedule])
     how = [f"micro batch {parallel.micro_batch_sequences}"]
     if recompute != "none":
         how.append(f"recompute {recompute}")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from trainwright.hardware.energy import energy
-from trainwright.hardware.nodes import DEFAULTS
-from trainwright.hardware.runs import read_runs
+from trainwright.planner.assumptions import RANK_HOST_BYTES, assumed
 from trainwright.planner.calibration import Correction, corrected, correction
 from trainwright.planner.choose import Choice, choose, mesh
 from trainwright.planner.flops import count_flops
-from trainwright.planner.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.parameters import parameter_counts
 from trainwright.planner.predict.bubble import idle_s
 from trainwright.planner.predict.forecast import Forecast
+from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import StepTable, combine
-from trainwright.planner.predict.work import peak_flops_per_s
 from trainwright.planner.question import Scenario
 from trainwright.planner.run import RunCost, run_cost
 from trainwright.planner.search.changes import changes
@@ -28,9 +25,6 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected, Share
 from trainwright.spec.workload import Recompute, Workload
-
-RANK_HOST_BYTES = 4e9
-"""Of one rank's process on its host, a default without a measurement: libraries, pinned buffers, loaders."""
 
 COMPUTE: Mapping[str, tuple[str, ...]] = {
     "matrix products of the blocks": ("products_s", "unaligned_s", "operands_s"),
@@ -50,6 +44,8 @@ SENT: Mapping[str, tuple[str, ...]] = {
     "gradients once a step": ("gradients_s",),
 }
 """Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+TOGETHER = ("expert parallelism", "pipeline sends")
+"""What bidirectional pipelines hide together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -100,7 +96,7 @@ def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumptio
     found = choice.found
     if isinstance(scenario.model, ConvNetSpec):
         return choice, ()
-    idle = idle_s(scenario.model.layers, found.work, found.sent, found.layouts, found.rates)
+    idle = idle_s(scenario.model.blocks, found.work, found.sent, found.layouts, found.rates)
     if idle is None:
         return choice, ()
     played = replace(found, step=replace(found.step, idle=np.array([idle])))
@@ -182,7 +178,7 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         shares=shares,
         exposed=exposed(found),
         needs=_needs(scenario, choice, run),
-        assumptions=(*scenario.assumptions, *_assumptions(scenario, workload, run), *_drives(found)),
+        assumptions=(*scenario.assumptions, *assumed(scenario, workload, choice, run)),
     )
 
 
@@ -227,6 +223,7 @@ def _run_phases(found: Forecast, run: RunCost) -> PhaseTimes:
 
 def work_shares(found: Forecast) -> tuple[Share, ...]:
     """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
+    found = bound_by(found, lambda step: step.total_s)
     whole, pace = combine(found.work, found.sent, found.layouts, found.rates), _pace(found)
     without = {kind: step_without(found, *names) for kind, names in COMPUTE.items()}
     shares = [
@@ -249,21 +246,45 @@ def _pace(found: Forecast) -> float:
 
 
 def exposed(found: Forecast) -> tuple[Share, ...]:
-    """Each kind of communication by what the step would be shorter by without it, but for idle time."""
-    whole = combine(found.work, found.sent, found.layouts, found.rates).communicate
-    zero = np.zeros_like(found.step_s)
-    shares = []
-    for kind, names in SENT.items():
-        sent = replace(found.sent, **dict.fromkeys(names, zero))
-        without = combine(found.work, sent, found.layouts, found.rates)
-        shares.append(Share(name=kind, seconds=_pace(found) * float((whole - without.communicate)[0])))
+    """Each kind of communication by what the step would be shorter by without it, but for idle time.
+
+    What is hidden together, and stands out together, is divided as each would stand out alone.
+    """
+    saved = {kind: _saved_s(found, *names) for kind, names in SENT.items()}
+    apart = sum(saved[kind] for kind in TOGETHER)
+    joint = _saved_s(found, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
+    shares = [
+        Share(name=kind, seconds=_pace(found) * seconds * (joint if kind in TOGETHER else 1.0))
+        for kind, seconds in saved.items()
+    ]
     return tuple(_real(shares, float(found.step_s[0])))
+
+
+def _saved_s(found: Forecast, *names: str) -> float:
+    """Seconds of communication that the step would be spared without these of ``Exchange``."""
+    whole = combine(found.work, found.sent, found.layouts, found.rates).communicate
+    nothing: dict[str, Any] = dict.fromkeys(names, np.zeros_like(found.step_s))
+    without = combine(found.work, replace(found.sent, **nothing), found.layouts, found.rates)
+    return float((whole - without.communicate)[0])
 
 
 def step_without(found: Forecast, *counts: str) -> StepTable:
     """The step if there were nothing of these counts of ``Work``."""
     nothing: dict[str, Any] = dict.fromkeys(counts, np.zeros_like(found.step_s))
     return combine(replace(found.work, **nothing), found.sent, found.layouts, found.rates)
+
+
+def bound_by(found: Forecast, seconds: Callable[[StepTable], Numbers]) -> Forecast:
+    """The forecast without its head where that takes none of these ``seconds``.
+
+    A rank that has the head and fewer blocks may be no slower than the others; then only their work counts.
+    """
+    whole = combine(found.work, found.sent, found.layouts, found.rates)
+    headless = step_without(found, "head_s", "loss_s")
+    if not np.array_equal(seconds(headless), seconds(whole)):
+        return found
+    zero = np.zeros_like(found.step_s)
+    return replace(found, work=replace(found.work, head_s=zero, loss_s=zero))
 
 
 def _real(shares: Iterable[Share], total_s: float) -> list[Share]:
@@ -300,54 +321,6 @@ def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
         nvme_bytes=float(choice.found.memory.nvme_bytes[0]),
         nvme_available_bytes=node.nvme_bytes,
     )
-
-
-def _assumptions(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
-    device, numbers, settings = scenario.cluster.device, read_runs(), scenario.settings
-    peak = peak_flops_per_s(device, workload.precision)
-    said = [
-        Assumption(name=f"dense {workload.precision} peak", value=peak / 1e12, unit="TFLOP/s", origin="catalog",
-                   source=device.source),
-        Assumption(name="how trained weights are kept", value=workload.states, unit="", origin="default",
-                   source=f"as software {scenario.stack.name!r} does"),
-        Assumption(name="time between failures of a device", value=settings.device_mtbf_s / HOUR_S, unit="hours",
-                   origin="default", source="419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"),
-        Assumption(name="recovery from a failure", value=settings.recovery_s, unit="s", origin="default",
-                   source="what Llama 3's effective training time leaves (arXiv 2407.21783)"),
-        Assumption(name="overhead of long runs", value=numbers.overhead_on(device), unit="", origin="catalog",
-                   source=numbers.source),
-        Assumption(name="disk of a node", value=(scenario.cluster.node.disk_bytes_per_s or 0) / 1e9, unit="GB/s",
-                   origin="catalog" if scenario.cluster.origins.get("disk_bytes_per_s") == "catalog" else "default",
-                   source="checkpoints stop training while they are written"),
-        Assumption(name="host memory of a rank", value=RANK_HOST_BYTES / 1e9, unit="GB", origin="default",
-                   source="libraries, pinned buffers, the loader's workers"),
-    ]  # fmt: skip
-    if settings.spot_provider is not None:
-        life_s = SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S)
-        said.append(
-            Assumption(
-                name="a spot node until it is taken back", value=round(life_s / HOUR_S), unit="hours", origin="default",
-                source="what AWS, Azure and GCP publish; a guess for others",
-            )
-        )  # fmt: skip
-    drawn = energy(device, scenario.cluster.devices, float(run.seconds[0]))
-    return [*said, *(drawn.assumptions if drawn else ())]
-
-
-def _drives(found: Forecast) -> list[Assumption]:
-    """What a node's drives are taken to do, where states live on them."""
-    node, origins = found.cluster.node, found.cluster.origins
-    if not found.layouts.offloads_to_nvme[0]:
-        return []
-    read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
-    given = origins.get("nvme_bytes_per_s") == "catalog"
-    return [
-        Assumption(
-            name="NVMe of a node", value=f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s", unit="",
-            origin="catalog" if given else "default",
-            source=node.source if given else DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "),
-        )
-    ]  # fmt: skip
 
 
 def _interval(low: np.ndarray | None, mid: np.ndarray | None, high: np.ndarray | None) -> Interval | None:

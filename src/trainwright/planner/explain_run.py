@@ -8,10 +8,11 @@ from dataclasses import fields
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.cluster_plan import Planned
 from trainwright.planner.explanation import Explanation, Term
 from trainwright.planner.goodput import HOUR_S, Goodput
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.parameters import total_parameters
 from trainwright.planner.run import RunCost, checkpoint_bytes
 
 _PARTS = {

@@ -9,12 +9,16 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from trainwright.planner.cluster_plan import COMPUTE, Planned, exposed, step_without
+from trainwright.planner.cluster_plan import COMPUTE, Planned, bound_by, exposed, step_without
 from trainwright.planner.explanation import Explanation, Term
 from trainwright.planner.flops import count_flops
+from trainwright.planner.predict.collectives import Fabric, placement
+from trainwright.planner.predict.dispatch import copies, expected_ranks, fullest, token_bytes
+from trainwright.planner.predict.forecast import Forecast
 from trainwright.planner.predict.offload import offloaded
-from trainwright.planner.predict.states import case_of
-from trainwright.planner.predict.step import Value, combine
+from trainwright.planner.predict.states import case_of, expert_tp
+from trainwright.planner.predict.step import Value, combine, passes
+from trainwright.spec.convnet import ConvNetSpec
 
 
 def _number(value: Value) -> float:
@@ -38,6 +42,14 @@ def _step(planned: Planned) -> Explanation:
     )  # fmt: skip
 
 
+def _left(found: Forecast) -> tuple[Term, ...]:
+    """Share of the processors that sending to experts leaves to what runs beside it; nothing where it leaves all."""
+    if not found.layouts.has("schedule", "dualpipe")[0] or not _number(found.sent.occupied):
+        return ()
+    meaning = "share of the processors that sending to experts leaves, while both run"
+    return (Term(symbol="k", value=1.0 - _number(found.sent.occupied), unit="", meaning=meaning),)
+
+
 _SYMBOLS = {"p": "matrix products of the blocks", "a": "attention", "b": "memory traffic between the products",
             "h": "the output head and the loss"}  # fmt: skip
 
@@ -46,12 +58,15 @@ def _kernels(phase: str) -> Callable[[Planned], Explanation]:
     """Forward or backward: the sum of its kinds of kernels, over all micro batches."""
 
     def explained(planned: Planned) -> Explanation:
-        found = planned.choice.found
+        found = bound_by(planned.choice.found, lambda step: step.forward if phase == "forward" else step.backward)
         whole = _number(getattr(found.step, phase))
-        terms = []
-        for symbol, kind in _SYMBOLS.items():
-            rest = _number(getattr(step_without(found, *COMPUTE[kind]), phase))
-            terms.append(Term(symbol=symbol, value=whole - rest, unit="s", meaning=kind))
+        parts = {
+            symbol: whole - _number(getattr(step_without(found, *COMPUTE[kind]), phase))
+            for symbol, kind in _SYMBOLS.items()
+        }
+        # The rank with the head has fewer blocks; what it has more of all is the head's.
+        parts["h"] = whole - sum(value for symbol, value in parts.items() if symbol != "h")
+        terms = [Term(symbol=symbol, value=parts[symbol], unit="s", meaning=kind) for symbol, kind in _SYMBOLS.items()]
         about = f"kernels of the {phase} pass, all {_number(found.layouts.micro_batches):,.0f} micro batches"
         return Explanation(
             name=f"time.{phase}", about=about, formula=" + ".join(_SYMBOLS), terms=tuple(terms), value=whole, unit="s"
@@ -65,7 +80,7 @@ def _products(planned: Planned) -> Explanation:
     found = planned.choice.found
     work, rate = found.work, found.rates
     others = [name for kind, names in COMPUTE.items() if kind != "matrix products of the blocks" for name in names]
-    value = _number(step_without(found, *others).forward)
+    value, left = _number(step_without(found, *others).forward), _left(found)
     terms = (
         Term(symbol="m", value=_number(found.layouts.micro_batches), unit="", meaning="micro batches of a rank"),
         Term(symbol="c", value=_number(rate.compute), unit="",
@@ -85,7 +100,8 @@ def _products(planned: Planned) -> Explanation:
     )  # fmt: skip
     return Explanation(
         name="time.products", about="matrix products of the forward pass",
-        formula="m × c × ((F + U / u - U) / (P × r × w ^ x) + o × B)", terms=terms, value=value, unit="s",
+        formula=f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)",
+        terms=(*terms, *left), value=value, unit="s",
         source="NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); fit: benchmarks/fit_time.py",
     )  # fmt: skip
 
@@ -94,7 +110,7 @@ def _attention(planned: Planned) -> Explanation:
     found = planned.choice.found
     work, rate = found.work, found.rates
     others = [name for kind, names in COMPUTE.items() if kind != "attention" for name in names]
-    value = _number(step_without(found, *others).forward)
+    value, left = _number(step_without(found, *others).forward), _left(found)
     terms = (
         Term(symbol="m", value=_number(found.layouts.micro_batches), unit="", meaning="micro batches of a rank"),
         Term(symbol="c", value=_number(rate.compute), unit="", meaning="time of the stack's kernels, fitted"),
@@ -107,8 +123,9 @@ def _attention(planned: Planned) -> Explanation:
         Term(symbol="w", value=_number(rate.bandwidth), unit="", meaning="share of the memory's rate reached"),
     )  # fmt: skip
     return Explanation(
-        name="time.attention", about="attention of the forward pass", formula="m × c × ((A + h × a) / r + s × S / w)",
-        terms=terms, value=value, unit="s", source="fit: benchmarks/fit_time.py",
+        name="time.attention", about="attention of the forward pass", terms=(*terms, *left), value=value, unit="s",
+        formula=f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)",
+        source="fit: benchmarks/fit_time.py",
     )  # fmt: skip
 
 
@@ -124,8 +141,42 @@ def _communicate(planned: Planned) -> Explanation:
     return Explanation(
         name="time.communicate", about="collectives that nothing hides, over all micro batches",
         formula=" + ".join(term.symbol for term in terms) or "0", terms=terms, value=_number(found.step.communicate),
-        unit="s", source="alpha-beta over two tiers of links: planner/predict/collectives.py",
+        unit="s", details=_routed(planned),
+        source="alpha-beta over two tiers of links: planner/predict/collectives.py, planner/predict/dispatch.py",
     )  # fmt: skip
+
+
+def _routed(planned: Planned) -> tuple[Term, ...]:
+    """What is sent to experts, and what of it is hidden; nothing where they are not divided."""
+    plan, scenario, found = planned.plan, planned.scenario, planned.choice.found
+    model, ep = plan.model, plan.parallel.ep
+    if isinstance(model, ConvNetSpec) or model.experts is None or ep == 1:
+        return ()
+    dispatch, fabric = scenario.stack.dispatch, Fabric.of(plan.cluster)
+    group = placement(domain=fabric.domain, tp=expert_tp(model, found.layouts), ep=ep, dp_shard=ep).ep
+    each = copies(model.experts, group, hierarchical=dispatch.hierarchical)
+    inside, between = map(_number, each)
+    there, back = token_bytes(model, plan.workload, dispatch)
+    bound = (
+        ""
+        if model.experts.groups == 1
+        else (f", of {model.experts.active_groups} of {model.experts.groups} groups at most")
+    )
+    hidden = passes(found.work, found.sent, found.layouts, found.rates).hidden
+    way = "one a node, then one a rank" if dispatch.hierarchical else "one for each expert"
+    said = [
+        Term(symbol="", value=_number(expected_ranks(model.experts, float(ep))), unit="",
+             meaning=f"ranks of {ep} that a token goes to{bound}"),
+        Term(symbol="", value=inside, unit="", meaning=f"copies of a token over links inside the node: {way}"),
+        Term(symbol="", value=between, unit="", meaning="copies of a token over the network"),
+        Term(symbol="", value=there, unit="bytes", meaning="of a copy on its way to its experts"),
+        Term(symbol="", value=back, unit="bytes", meaning="of a copy on its way back"),
+        Term(symbol="", value=_number(fullest(model, plan.workload, found.layouts)), unit="",
+             meaning="load of the fullest rank over the mean, which all wait for"),
+        Term(symbol="", value=_number(found.layouts.micro_batches * hidden), unit="s",
+             meaning="sent to experts and stages while the other direction's micro batch is computed"),
+    ]  # fmt: skip
+    return tuple(said if said[-1].value else said[:-1])
 
 
 def _update(planned: Planned) -> Explanation:
@@ -165,10 +216,11 @@ def _streamed(planned: Planned) -> tuple[Term, ...]:
 def _idle(planned: Planned) -> Explanation:
     found = planned.choice.found
     value, bubble = _number(found.step.idle), _number(found.rates.bubble)
+    alone = ", with what passes that run alone do not hide" if found.layouts.has("schedule", "dualpipe")[0] else ""
     terms = (
         Term(symbol="w", value=value / bubble, unit="s",
              meaning=f"beyond the work and the sends of one rank, the schedule of {_number(found.layouts.pp):,.0f} "
-             "stages played out"),
+             f"stages played out{alone}"),
         Term(symbol="b", value=bubble, unit="", meaning="of the schedule's bubble, what is really idle, fitted"),
     )  # fmt: skip
     return Explanation(

@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.planner.convolutions import classifier_flops, convolutions
-from trainwright.planner.parameters import BLOCK_PARTS, Matrix, adapted, adapter_parameters, matrices
+from trainwright.planner.parameters import BLOCK_PARTS, Matrix, matrices
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import Adapter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +23,7 @@ class Flops:
     """Operations of one forward pass over ``sequences`` of ``sequence_tokens``, by component.
 
     ``linear`` is all matrices of the blocks (for each token, the experts that it is routed to), or all convolutions;
+    ``head`` the output head, once for each token that is predicted, and what joins further ones to it;
     ``attention`` the two products of scores and values, in full. ``future`` and ``hidden`` are parts of ``attention``:
     what a causal mask makes void, and what mask and windows make void together.
     """
@@ -66,25 +66,25 @@ def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_toke
     if isinstance(model, ConvNetSpec):
         stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
         return Flops(stem=stem, linear=sum(rest), attention=0, head=sequences * classifier_flops(model))
-    tokens = _tokens_of_a_sequence(model, sequence_tokens)
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
     sums = {"stem": 0, "linear": 0, "head": 0}
     for matrix in matrices(model):
-        part = "linear" if matrix.part in BLOCK_PARTS else matrix.part
+        part = "linear" if matrix.part in BLOCK_PARTS else "stem" if matrix.part == "stem" else "head"
         sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
     pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
     full, windowed = tokens**2, model.windowed_layers
     future = hidden = 0
     if model.kind == "decoder":
         seen = _visible_pairs(tokens, model.window_tokens)
-        future = model.layers * pair * full // 2
-        hidden = pair * (windowed * (2 * full - seen) + (model.layers - windowed) * full) // 2
+        future = model.blocks * pair * full // 2
+        hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
     return Flops(
-        linear=sums["linear"], attention=model.layers * pair * full, head=sums["head"], stem=sums["stem"],
+        linear=sums["linear"], attention=model.blocks * pair * full, head=sums["head"], stem=sums["stem"],
         future=future, hidden=hidden,
     )  # fmt: skip
 
 
-def _tokens_of_a_sequence(model: ModelSpec, sequence_tokens: int) -> int:
+def tokens_of_a_sequence(model: ModelSpec, sequence_tokens: int) -> int:
     """An image has as many tokens as patches and one more, whatever is asked."""
     return model.context_tokens if model.kind == "vision" else sequence_tokens
 
@@ -105,28 +105,5 @@ def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
 
 def training_flops_per_token(model: ModelSpec, *, sequence_tokens: int) -> float:
     """Model FLOPs of one trained token, attention in full: the numerator of MFU."""
-    tokens = _tokens_of_a_sequence(model, sequence_tokens)
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
     return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
-
-
-def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
-    """Forward and backward of low-rank adapters on frozen weights, attention in full.
-
-    Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
-    ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``
-    replaces the count, they cost six operations for each parameter and token.
-
-    Raises:
-        RecipeError: the model has no matrix of a target's name.
-    """
-    tokens = _tokens_of_a_sequence(model, sequence_tokens)
-    whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
-    frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
-    if adapter.parameters is not None:
-        return frozen + 6 * sequences * tokens * adapter_parameters(model, adapter)
-    factors = sum(
-        2 * matrix.layers * adapter.rank * (matrix.outputs + matrix.inputs)
-        * matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
-        for matrix in adapted(model, adapter)
-    )  # fmt: skip
-    return frozen + 3 * factors

@@ -169,11 +169,12 @@ def estimate_inference(
     stack: Stack | None = None,
     general: Efficiency | None = None,
 ) -> InferenceEstimate:
-    """Memory, latency, throughput and cost of serving ``model`` on ``cluster``.
+    """Memory, latency, throughput and cost of serving ``model``, as it is deployed, on ``cluster``.
 
     Raises:
         RecipeError: what is asked cannot be served (``Serving.problems``), or the device has no rate for it.
     """
+    model = model.deployed()
     problems = serving.problems(model, cluster)
     if problems:
         raise RecipeError("; ".join(problems), where="inference")

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
 from trainwright.planner.convolutions import classifier_parameters, convolutions
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
-from trainwright.spec.workload import Adapter
 
-Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "head"]
+Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
 """Parts that repeat with the layers."""
 
@@ -77,13 +74,13 @@ def _attention(model: ModelSpec) -> Iterator[Matrix]:
         keys = model.kv_heads * model.head_size
         for name, outputs in (("query", model.heads * model.head_size), ("key", keys), ("value", keys)):
             yield Matrix(
-                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.layers, bias=bias
+                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.blocks, bias=bias
             )
     else:
         yield from _latent(model, model.latent, bias=bias)
     yield Matrix(
         name="output", outputs=model.width, inputs=model.heads * model.value_size, part="attention",
-        layers=model.layers, bias=model.bias if model.output_bias is None else model.output_bias,
+        layers=model.blocks, bias=model.bias if model.output_bias is None else model.output_bias,
     )  # fmt: skip
 
 
@@ -101,11 +98,11 @@ def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterato
         ("kv_up", model.heads * (model.head_size + latent.value_size), latent.kv_rank, False),
     ]
     for name, outputs, inputs, biased in sizes:
-        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.layers, bias=biased)
+        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.blocks, bias=biased)
 
 
 def _feed_forward(model: ModelSpec) -> Iterator[Matrix]:
-    dense = model.layers - model.moe_layers
+    dense = model.blocks - model.moe_layers
     if dense:
         yield from _network(model, model.ffn_width, part="feed_forward", layers=dense, bias=model.bias)
     experts = model.experts
@@ -133,14 +130,20 @@ def _network(
 
 
 def _heads(model: ModelSpec) -> Iterator[Matrix]:
-    """The language head (an encoder's has a square layer before it), pooler and classes."""
+    """The language head (an encoder's has a square layer before it), pooler and classes.
+
+    Every block that predicts a further token joins the token's embedding to what comes out of the block before, and
+    passes the same head (DeepSeek-V3, arXiv 2412.19437, equations 21 to 23).
+    """
     width = model.width
+    if model.further_layers:
+        yield Matrix(name="further", outputs=width, inputs=2 * width, part="further", layers=model.further_layers)
     if model.makes_logits:
         if model.kind == "encoder":
             yield Matrix(name="transform", outputs=width, inputs=width, part="head", bias=True)
         yield Matrix(
             name="vocabulary", outputs=model.vocabulary, inputs=width, part="head", bias=model.head_bias,
-            tied=model.tied,
+            tied=model.tied, rows=1 + model.further_layers,
         )  # fmt: skip
     if model.pooler:
         yield Matrix(name="pooler", outputs=width, inputs=width, part="head", bias=True, per_sequence=True)
@@ -159,7 +162,7 @@ def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
         "positions": (model.context_tokens + model.extra_positions) * model.width
         if model.positions == "learned"
         else 0,
-        "attention": model.layers * model.heads * model.sinks,
+        "attention": model.blocks * model.heads * model.sinks,
         "feed_forward": 0,
         "norms": _norm_parameters(model),
         "head": 0,
@@ -177,7 +180,8 @@ def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
 
     Returns:
         ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
-        but its bias. Where the model has them also ``segments``, ``router``, ``experts`` and ``shared``. A ResNet:
+        but its bias. Where the model has them also ``segments``, ``router``, ``experts``, ``shared`` and ``further``
+        (projections of blocks that predict further tokens; the blocks count with the others). A ResNet:
         ``convolutions`` (with their batch norms) and ``head``.
     """
     return dict(_counts(model))
@@ -186,11 +190,13 @@ def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
 def _norm_parameters(model: ModelSpec) -> int:
     scale = 2 if model.norm == "layernorm" and model.norm_bias else 1
     transform = model.kind == "encoder" and model.makes_logits
-    wide = model.layers * model.norms_per_block + model.final_norm + model.embedding_norm + transform
+    # What predicts a further token has a norm for each of its two inputs, and the last one for itself.
+    further = (2 + model.final_norm) * model.further_layers
+    wide = model.blocks * model.norms_per_block + model.final_norm + model.embedding_norm + transform + further
     narrow = 2 * model.head_size * model.qk_norm
     if model.latent is not None:
         narrow += model.latent.kv_rank + (model.latent.query_rank or 0)
-    return scale * (wide * model.width + model.layers * narrow)
+    return scale * (wide * model.width + model.blocks * narrow)
 
 
 def total_parameters(model: ModelSpec | ConvNetSpec) -> int:
@@ -208,46 +214,6 @@ def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
         if matrix.part == "experts"
     )
     return total_parameters(model) - idle
-
-
-def adaptable(model: ModelSpec) -> tuple[str, ...]:
-    """Names of all matrices of a block but the router's: what adapters stand beside where nobody says otherwise.
-
-    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
-    """
-    return tuple(
-        dict.fromkeys(each.name for each in matrices(model) if each.part in BLOCK_PARTS and each.part != "router")
-    )
-
-
-def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
-    """The matrices that ``adapter`` stands beside.
-
-    Raises:
-        RecipeError: the model has no matrix of a target's name; names the nearest.
-    """
-    known = list(dict.fromkeys(matrix.name for matrix in matrices(model)))
-    for target in adapter.targets:
-        if target not in known:
-            raise RecipeError(
-                "no such matrix to adapt", seen=repr(target), expected=f"one of {', '.join(known)}",
-                fix=did_you_mean(target, known),
-            )  # fmt: skip
-    return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
-
-
-def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
-    """Trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
-
-    Raises:
-        RecipeError: see ``adapted``.
-    """
-    if adapter.parameters is not None:
-        return adapter.parameters
-    return sum(
-        matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
-        for matrix in adapted(model, adapter)
-    )
 
 
 def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_count
@@ -16,8 +16,9 @@ from trainwright.hardware.clouds import cloud
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.stacks import DEFAULT, stack
+from trainwright.planner.adapters import adaptable
 from trainwright.planner.calibration import Reference
-from trainwright.planner.parameters import adaptable, total_parameters
+from trainwright.planner.parameters import total_parameters
 from trainwright.planner.run import RunSettings
 from trainwright.planner.scaling_laws import critical_batch_tokens
 from trainwright.spec.convnet import ConvNetSpec
@@ -81,6 +82,10 @@ class Question:
     price_kind: PriceKind = "on_demand"
     price: float | None = None
     fused_loss: bool = False
+    expert_imbalance: float | None = None
+    """Load of the fullest rank of experts over the mean."""
+    further_layers: int | None = None
+    """Blocks that predict further tokens, in place of the model's own."""
     references: tuple[Reference, ...] = ()
     """Measured runs that correct the prediction (``planner.calibration``)."""
 
@@ -118,6 +123,7 @@ def resolve(question: Question) -> Scenario:
     Raises:
         RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
     """
+    question = replace(question, model=_trained(question))
     machines = cluster(
         question.on, scale_up=question.scale_up, scale_out=question.scale_out, rails=question.rails, where="--on"
     )
@@ -137,6 +143,21 @@ def resolve(question: Question) -> Scenario:
         recompute=question.recompute, price=price, settings=RunSettings(spot_provider=provider if spot else None),
         assumptions=tuple(said), references=question.references,
     )  # fmt: skip
+
+
+def _trained(question: Question) -> ModelSpec | ConvNetSpec:
+    """The model with what only training has; adapters stand beside the model as it is deployed."""
+    model, further = question.model, question.further_layers
+    if isinstance(model, ConvNetSpec):
+        if further:
+            raise RecipeError("a convolutional network predicts no tokens", where="--mtp", seen=str(further))
+        return model
+    if further is not None and (further < 0 or (further and model.kind != "decoder")):
+        raise RecipeError("blocks that predict further tokens", where="--mtp", seen=str(further),
+                          expected="0 or more, in a decoder")  # fmt: skip
+    if question.method != "full" and not further:
+        return model.deployed()
+    return model if further is None else replace(model, further_layers=further)
 
 
 def _workload(question: Question, machines: ClusterSpec, software: Stack, said: list[Assumption]) -> Workload:
@@ -160,7 +181,7 @@ def _workload(question: Question, machines: ClusterSpec, software: Stack, said: 
         sequence_tokens=sequence, batch_tokens=batch, steps=max(1, -(-tokens // batch)), precision=precision,
         optimizer=question.optimizer, recompute=question.recompute or "none",
         states=question.states or software.states, moments=question.moments, adapter=adapter,
-        fused_loss=question.fused_loss,
+        fused_loss=question.fused_loss, expert_imbalance=question.expert_imbalance,
     )  # fmt: skip
 
 
@@ -182,9 +203,9 @@ def _sequence(question: Question, said: list[Assumption]) -> int:
 def _stages(question: Question) -> list[Assumption]:
     """What a pipeline loses whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
-    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.layers:
+    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.blocks:
         return []
-    layers, waste = question.model.layers, stage_waste(question.model.layers, pp)
+    layers, waste = question.model.blocks, stage_waste(question.model.blocks, pp)
     if waste <= STAGE_WASTE:
         return []
     near = [each for each in range(1, layers + 1) if stage_waste(layers, each) <= STAGE_WASTE]

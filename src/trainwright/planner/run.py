@@ -11,8 +11,9 @@ import numpy as np
 
 from trainwright.hardware.energy import energy
 from trainwright.hardware.runs import RunNumbers, read_runs
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict.convnet import state_bytes as convnet_state_bytes
 from trainwright.planner.predict.forecast import INTERVAL, Forecast
 from trainwright.planner.predict.layouts import Layouts, Numbers

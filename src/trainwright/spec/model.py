@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Norm = Literal["rmsnorm", "layernorm"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 Activation = Literal["silu", "gelu_tanh", "gelu", "relu"]
 Kind = Literal["decoder", "encoder", "vision"]
+Balance = Literal["loss", "bias"]
+"""How a router is kept from sending everything to few experts: by an auxiliary loss (Fedus et al., 2021, arXiv
+2101.03961, section 2.2), or by a bias on each expert's score that follows its load (Wang et al., 2024, arXiv
+2408.15664)."""
 
 FAMILIES: tuple[str, ...] = ("llama", "gpt2")
 """Families with a module; the file names under ``model/families`` are held against this by a test."""
@@ -25,7 +29,9 @@ class Experts:
     """A mixture of experts in place of the feed-forward: ``active`` of ``count`` experts see each token.
 
     ``ffn_width`` is one routed expert's; ``shared_ffn_width`` is what every token passes beside them (0: none). The
-    first ``dense_layers`` layers keep the model's own feed-forward.
+    first ``dense_layers`` layers keep the model's own feed-forward. Of ``groups`` groups of neighbouring experts a
+    token is sent to ``active_groups`` at most, which bounds the nodes that it goes to (DeepSeek-V2's device-limited and
+    DeepSeek-V3's node-limited routing: arXiv 2405.04434, section 2.2.2; arXiv 2412.19437, section 2.1.2).
     """
 
     count: int
@@ -36,6 +42,9 @@ class Experts:
     router_bias: bool = False
     bias: bool = False
     shared_gate: bool = False
+    groups: int = 1
+    active_groups: int = 1
+    balance: Balance = "loss"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +112,9 @@ class ModelSpec:
     """Layers with the window; None: all."""
     experts: Experts | None = None
     latent: LatentAttention | None = None
+    further_layers: int = 0
+    """Blocks behind the last one that predict tokens after the next in training, each with a projection of its own;
+    embedding and head are shared (multi-token prediction: DeepSeek-V3, arXiv 2412.19437, section 2.2)."""
     extra_positions: int = 0
     """Rows of the position table beyond ``context_tokens`` (OPT: 2)."""
     segments: int = 0
@@ -122,16 +134,25 @@ class ModelSpec:
         return self.language_head if self.language_head is not None else not self.classes
 
     @property
+    def blocks(self) -> int:
+        """Layers, and those that predict further tokens."""
+        return self.layers + self.further_layers
+
+    @property
     def moe_layers(self) -> int:
-        """Layers whose feed-forward is a mixture of experts."""
-        return 0 if self.experts is None else self.layers - self.experts.dense_layers
+        """Blocks whose feed-forward is a mixture of experts."""
+        return 0 if self.experts is None else self.blocks - self.experts.dense_layers
+
+    def deployed(self) -> ModelSpec:
+        """The model as it is used: without what only training needs."""
+        return replace(self, further_layers=0) if self.further_layers else self
 
     @property
     def windowed_layers(self) -> int:
         """Layers whose attention sees a sliding window."""
         if self.window_tokens is None:
             return 0
-        return self.layers if self.window_layers is None else self.window_layers
+        return self.blocks if self.window_layers is None else self.window_layers
 
     @property
     def score_size(self) -> int:
@@ -158,9 +179,11 @@ class ModelSpec:
             found.append(f"rotary positions need an even head_size, seen {self.head_size}")
         if self.kind == "vision" and self.image_size % self.patch_size:
             found.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
+        if self.further_layers < 0:
+            found.append(f"further_layers must be at least 0, seen {self.further_layers}")
         if self.window_tokens is not None and self.window_tokens < 1:
             found.append(f"window_tokens must be at least 1, seen {self.window_tokens}")
-        if self.windowed_layers > self.layers:
+        if self.windowed_layers > self.blocks:
             found.append(f"window_layers ({self.windowed_layers}) exceeds layers ({self.layers})")
         return (*found, *self._expert_problems())
 
@@ -175,6 +198,17 @@ class ModelSpec:
         ]
         if experts.active > experts.count:
             found.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
+        if experts.groups < 1 or experts.count % max(1, experts.groups):
+            found.append(f"experts.count ({experts.count}) must be a multiple of experts.groups ({experts.groups})")
+        elif not 1 <= experts.active_groups <= experts.groups:
+            found.append(
+                f"experts.active_groups must be 1 to experts.groups ({experts.groups}), seen {experts.active_groups}"
+            )
+        elif experts.active > experts.count // experts.groups * experts.active_groups:
+            found.append(
+                f"experts.active ({experts.active}) exceeds the experts of {experts.active_groups} of {experts.groups} "
+                "groups"
+            )
         if not 0 <= experts.dense_layers < self.layers:
             found.append(f"experts.dense_layers must be below layers ({self.layers}), seen {experts.dense_layers}")
         return tuple(found)

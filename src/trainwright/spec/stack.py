@@ -115,6 +115,22 @@ class StackMemory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Dispatch:
+    """How tokens are sent to the experts of other ranks, and their results back.
+
+    Plain all-to-all: a copy for each of a token's experts. ``hierarchical``: one for each node over the network, from
+    there one for each rank over the links inside (DeepEP; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). ``fp8``: with
+    fp8 products what goes to experts is fp8, what comes back stays in 16 bits (section 3.3.3).
+    """
+
+    hierarchical: bool = False
+    fp8: bool = False
+    processors: int = 0
+    """Streaming multiprocessors that sending keeps from computing while both run."""
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
     """A training framework in one of its usual configurations.
 
@@ -143,6 +159,7 @@ class Stack:
     """Parts of names that no file lists, by which a framework is taken for one of this kind."""
     marks: tuple[str, ...] = ()
     """Words in a published row's settings, one of which must stand there."""
+    dispatch: Dispatch = field(default_factory=Dispatch)
     time: StackTime = field(default_factory=StackTime)
     memory: StackMemory = field(default_factory=StackMemory)
     time_of: str = ""

@@ -58,6 +58,8 @@ class Workload:
     adapter: Adapter | None = None
     fused_attention: bool = True
     """Scores are never written to memory (FlashAttention, SDPA)."""
+    expert_imbalance: float | None = None
+    """Load of the fullest expert-parallel rank over the mean; None: what its router's balancing leaves (planner)."""
     fused_loss: bool = False
     """Logits are made in chunks and never kept whole."""
 
@@ -84,10 +86,12 @@ class Workload:
             found.append(
                 f"batch_tokens ({self.batch_tokens}) must be a multiple of sequence_tokens ({self.sequence_tokens})"
             )
+        if self.expert_imbalance is not None and not 1 <= self.expert_imbalance < math.inf:
+            found.append(f"expert_imbalance must be at least 1, seen {self.expert_imbalance}")
         return tuple(found)
 
 
-Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"]
 Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme"]
 """What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too."""
 
@@ -153,7 +157,23 @@ class ParallelPlan:
                 f"{each} sequences of a rank cannot be divided into micro batches of {self.micro_batch_sequences}: "
                 f"nearest {_divisors_near(each, self.micro_batch_sequences)}"
             )
+        elif self.schedule == "dualpipe":
+            found += self._one_way(workload.batch_sequences // data // self.micro_batch_sequences)
         return tuple(found)
+
+    def _one_way(self, micro_batches: int) -> list[str]:
+        """Why micro batches cannot run in both directions."""
+        found = []
+        if self.pp % 2:
+            found.append(f"schedule=dualpipe needs an even number of stages, seen pp={self.pp}")
+        elif micro_batches % 2 or micro_batches < 2 * self.pp:
+            found.append(
+                f"schedule=dualpipe needs an even number of micro batches, at least {2 * self.pp} for pp={self.pp}, "
+                f"seen {micro_batches}"
+            )
+        if self.virtual_stages > 1:
+            found.append(f"schedule=dualpipe has one stage a direction, seen virtual_stages={self.virtual_stages}")
+        return found
 
     def _undivided(self, model: ModelSpec, workload: Workload) -> list[str]:
         """Sizes of the model that the axes do not divide."""
@@ -164,11 +184,11 @@ class ParallelPlan:
             near = _divisors_near(model.kv_heads if self.tp < model.kv_heads else model.heads, self.tp)
             found.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
         stages = self.pp * self.virtual_stages
-        if stages > model.layers:
+        if stages > model.blocks:
             chunks = "" if self.virtual_stages == 1 else f" with virtual_stages={self.virtual_stages}"
             found.append(
-                f"layers ({model.layers}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
-                f"at most pp={max(1, model.layers // self.virtual_stages)}"
+                f"layers ({model.blocks}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
+                f"at most pp={max(1, model.blocks // self.virtual_stages)}"
             )
         if workload.sequence_tokens % self.cp:
             near = _divisors_near(workload.sequence_tokens, self.cp)

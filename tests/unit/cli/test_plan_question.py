@@ -52,9 +52,23 @@ def test_the_optimizers_state_and_the_loss_can_be_made_smaller(capsys):
     assert small["logits"] < plain["logits"]
 
 
+def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
+    asked = ["--model", "deepseek-v3", "--on", "256x8xh800-sxm", "--precision", "fp8", "--stack", "hai-llm",
+             "--layout", "pp=16,tp=4,ep=64", "--sequence", "4096", "--batch", "62914560"]  # fmt: skip
+    plain = planned(capsys, *asked)
+    said = planned(capsys, *asked, "--expert-imbalance", "1.0", "--mtp", "0")
+    assert plain["model"]["further_layers"] == 1 and said["model"]["further_layers"] == 0
+    assert said["workload"]["expert_imbalance"] == 1.0
+    assert sum(plain["parameters"].values()) - sum(said["parameters"].values()) == pytest.approx(11.5e9, rel=0.01)
+    assert said["estimate"]["phases"]["backward"] < plain["estimate"]["phases"]["backward"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--model", "llama3-8b", "--on", "h100-sxm", "--mtp", "-1"], "--mtp: blocks that predict further tokens"),
+        (["--model", "mixtral-8x7b", "--on", "8xh100-sxm", "--expert-imbalance", "0.5"], "at least 1, seen 0.5"),
+        (["--model", "llama3-8b", "--on", "h100-sxm", "--inference", "--mtp", "0"], "--mtp: this is about training"),
         (["--model", "gpt2"], "on which machines?"), (["--on", "t4"], "which model?"),
         (["--model", "gtp2", "--on", "t4"], "did you mean gpt2"), (["--model", "gpt2", "--on", "t5"], "did you mean"),
         (["--model", "gpt2", "--on", "t4", "--tokens", "-5"], "--tokens: cannot read"),

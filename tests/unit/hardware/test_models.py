@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from importlib.resources import files
 
@@ -27,11 +28,12 @@ def test_each_file_holds_the_count_of_its_configuration_near_the_published_one(n
     found = published_model(name)
     assert found.name == name
     assert found.source and found.title and found.recorded
-    assert found.parameters == total_parameters(found.spec)
+    spec = found.spec.deployed() if isinstance(found.spec, ModelSpec) else found.spec
+    assert found.parameters == total_parameters(spec)
     # Papers print two or three digits: 1.65 billion is "1.7B".
     assert found.parameters == pytest.approx(found.published_parameters, rel=0.03)
     if found.published_active_parameters is not None:
-        active, counts = active_parameters(found.spec), parameter_counts(found.spec)
+        active, counts = active_parameters(spec), parameter_counts(spec)
         if "without" in found.note:
             active -= counts["embedding"] + (counts["head"] if "and head" in found.note else 0)
         assert active == pytest.approx(found.published_active_parameters, rel=0.03)
@@ -163,3 +165,20 @@ def test_numbers_that_make_no_model_are_named(written, message):
 
 def test_a_convolutional_network_is_a_model_too():
     assert isinstance(model("resnet-50"), ConvNetSpec)
+
+
+def test_numbers_say_where_tokens_may_go_and_what_is_predicted():
+    text = "layers=4,width=64,heads=4,vocabulary=100,experts=16,active_experts=2,expert_groups=4,active_groups=2"
+    found = read_model(f"{text},further_layers=1")
+    assert (found.experts.groups, found.experts.active_groups, found.further_layers) == (4, 2, 1)
+    with pytest.raises(RecipeError, match="experts.count .16. must be a multiple of experts.groups .3."):
+        read_model(text.replace("expert_groups=4", "expert_groups=3"))
+
+
+def test_batches_that_are_printed_are_whole_sequences_with_their_source():
+    known = {name: each for name in NAMES if (each := published_model(name)).trained_batch_tokens}
+    assert known["gpt3-175b"].trained_batch_tokens == pytest.approx(3.2e6, rel=0.02)
+    for name, each in known.items():
+        assert each.trained_batch_tokens % 2048 == 0 and 1 << 18 < each.trained_batch_tokens < 1 << 27, name
+        text = (files("trainwright") / "catalog" / "models" / f"{name}.toml").read_text()
+        assert re.search(r"^trained_batch_tokens = [0-9_]+  # arXiv \d{4}\.\d{5}, ", text, flags=re.MULTILINE), name

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.stacks import DEFAULT, find_stack, read_stack, stack, stack_names, unknown_stack
-from trainwright.spec.stack import StackMemory, StackTime
+from trainwright.spec.stack import Dispatch, StackMemory, StackTime
 
 
 @pytest.mark.parametrize("name", stack_names())
@@ -123,3 +123,11 @@ def test_software_that_nobody_knows_is_told_by_its_layout(divides, shards, name)
     found = unknown_stack(divides=divides, shards=shards)
     assert found.name == name
     assert found.states == {"default": "fp32", "default-parallel": "mixed"}[name]
+
+
+def test_a_stack_says_how_it_sends_to_experts():
+    theirs, plain = read_stack("hai-llm"), read_stack("megatron-core")
+    assert theirs.dispatch.hierarchical and theirs.dispatch.fp8 and theirs.dispatch.source
+    assert not plain.dispatch.hierarchical and plain.dispatch == Dispatch()
+    assert "dualpipe" in theirs.schedules and "dualpipe" not in plain.schedules
+    assert find_stack("HAI-LLM") is theirs

@@ -100,6 +100,15 @@ def test_only_interleaving_has_several_chunks_on_a_stage(schedule, chunks, word)
     assert word in mesh(found.parallel, found.recompute)
 
 
+def test_micro_batches_enter_at_both_ends_where_there_are_enough():
+    found = chosen("pp=4,tp=2,schedule=dualpipe")
+    assert found.parallel.schedule == "dualpipe" and found.parallel.virtual_stages == 1
+    assert found.found.layouts.micro_batches[0] >= 8
+    assert "DualPipe" in mesh(found.parallel, found.recompute)
+    with pytest.raises(RecipeError, match="an even number of micro batches"):
+        chosen("pp=32,dp_shard=1,micro_batch=16,schedule=dualpipe")
+
+
 def test_several_chunks_under_another_schedule_are_refused():
     with pytest.raises(RecipeError, match="interleaved schedule"):
         chosen("pp=4,virtual_stages=2,schedule=1f1b")

@@ -132,3 +132,33 @@ def test_what_is_too_large_does_not_fit():
     assert plan.estimate.fit == "does not fit"
     assert not plan.estimate.fits
     assert plan.estimate.memory.total_bytes > plan.estimate.memory_available_bytes
+
+
+def test_what_is_assumed_of_experts_is_said():
+    asked = Question(
+        model=catalogue_model("deepseek-v3"), on="256x8xh800-sxm", precision="fp8", stack="hai-llm",
+        sequence_tokens=4096, batch_tokens=15360 * 4096, tokens=10**12, layout={"pp": 16, "tp": 4, "ep": 64},
+    )  # fmt: skip
+    found, given = (planned(resolve(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
+    said, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (found, given))
+    fullest = "load of the fullest rank of experts"
+    assert 1 < said[fullest].value < 1.1 and said[fullest].origin == "default"
+    assert (told[fullest].value, told[fullest].origin) == (1.25, "given")
+    assert given.estimate.phases.total_s > found.estimate.phases.total_s
+    assert given.estimate.memory.activations == found.estimate.memory.activations  # the default in memory
+    assert said["tokens to experts"].value.startswith("one copy for each node")
+    assert said["blocks that predict further tokens"].value == 1
+    without = planned(resolve(replace(asked, further_layers=0))).plan
+    assert not any(each.name.startswith("blocks") for each in without.estimate.assumptions)
+    assert sum(without.parameters.values()) == 671_026_404_352
+
+
+def test_communication_of_both_ways_sums_to_what_is_exposed():
+    asked = Question(
+        model=catalogue_model("deepseek-v3"), on="256x8xh800-sxm", precision="fp8", stack="hai-llm",
+        sequence_tokens=4096, batch_tokens=15360 * 4096, tokens=10**12,
+        layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
+    )  # fmt: skip
+    found = planned(resolve(asked)).plan
+    assert sum(part.seconds for part in found.estimate.exposed) == pytest.approx(found.estimate.phases.communicate)
+    assert found.parallel.schedule == "dualpipe"

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from fixtures.reference_models import SMALL, build, counted, inputs, loss, published
-from trainwright.planner.flops import adapter_training_flops, count_flops, training_flops_per_token
-from trainwright.spec.workload import Adapter
+from trainwright.planner.flops import count_flops, training_flops_per_token
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
@@ -55,47 +53,6 @@ def test_an_image_has_its_own_length():
     assert training_flops_per_token(spec, sequence_tokens=1) == whole / spec.context_tokens
 
 
-class _Adapted(nn.Module):
-    """A frozen linear layer and two low-rank factors beside it."""
-
-    def __init__(self, frozen, rank):
-        super().__init__()
-        self.frozen = frozen
-        self.down = nn.Linear(frozen.in_features, rank, bias=False)
-        self.up = nn.Linear(rank, frozen.out_features, bias=False)
-
-    def forward(self, x):
-        return self.frozen(x) + self.up(self.down(x))
-
-
-@pytest.mark.parametrize("targets", [("query", "value"), ("query", "key", "value", "output", "gate", "up", "down")])
-def test_adapters_cost_what_torch_counts(targets):
-    module, spec = build(*SMALL["llama"])
-    module.requires_grad_(requires_grad=False)
-    module.enable_input_require_grads()
-    named = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj", "gate": "gate_proj",
-             "up": "up_proj", "down": "down_proj"}  # fmt: skip
-    with torch.device("meta"):
-        for layer in module.model.layers:
-            for target in targets:
-                owner = layer.self_attn if hasattr(layer.self_attn, named[target]) else layer.mlp
-                setattr(owner, named[target], _Adapted(getattr(owner, named[target]), 4))
-    forward, output = counted(lambda: module(**inputs(module, 2, 64)))
-    backward, _ = counted(lambda: loss(output).backward())
-    adapter = Adapter(rank=4, targets=targets)
-    assert adapter_training_flops(spec, adapter, sequences=2, sequence_tokens=64) == forward + backward
-
-
-def test_other_adapters_cost_six_operations_for_each_parameter_and_token():
-    _, spec = build(*SMALL["llama"])
-    costs = [
-        adapter_training_flops(spec, Adapter(rank=1, parameters=count), sequences=2, sequence_tokens=64)
-        for count in (0, 1000)
-    ]
-    assert costs[1] - costs[0] == 6 * 1000 * 128
-    assert costs[0] < count_flops(spec, sequences=2, sequence_tokens=64).training
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["gpt2-xl", "llama3-70b", "mixtral-8x22b", "qwen3-235b-a22b", "deepseek-v3",
@@ -108,3 +65,12 @@ def test_published_models_cost_what_torch_counts(name):
     forward, output = counted(lambda: module(**batch))
     backward, _ = counted(lambda: loss(output).backward())
     assert (forward, forward + backward) == (expected.forward, expected.training)
+
+
+def test_further_tokens_cost_a_block_a_projection_and_the_head_again():
+    _, spec = build(*SMALL["deepseek_v3"])
+    main = count_flops(spec, sequences=2, sequence_tokens=64)
+    more = count_flops(replace(spec, further_layers=1), sequences=2, sequence_tokens=64)
+    deeper = count_flops(replace(spec, layers=spec.layers + 1), sequences=2, sequence_tokens=64)
+    assert (more.linear, more.attention, more.hidden) == (deeper.linear, deeper.attention, deeper.hidden)
+    assert more.head == 2 * main.head + 2 * 128 * spec.width * 2 * spec.width

@@ -7,12 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fixtures.reference_models import SMALL, build
-from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.planner.parameters import (
     active_parameters,
-    adaptable,
-    adapter_parameters,
     block_matrices,
     block_matrix_parameters,
     matrices,
@@ -21,7 +18,6 @@ from trainwright.planner.parameters import (
 )
 from trainwright.spec.huggingface import READERS
 from trainwright.spec.model import PLANNED_FAMILIES
-from trainwright.spec.workload import Adapter
 
 
 @pytest.fixture(params=SMALL)
@@ -93,41 +89,23 @@ def test_blocks_hold_what_the_layers_hold(reference):
         assert block_matrix_parameters(spec) == spec.layers * per_block
 
 
-@pytest.mark.parametrize("rank", [1, 8])
-def test_adapters_are_two_factors_beside_each_target(rank):
-    module, spec = build(*SMALL["llama"])
-    named = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj", "gate": "gate_proj",
-             "up": "up_proj", "down": "down_proj"}  # fmt: skip
-    for targets in (("query", "value"), tuple(named)):
-        theirs = sum(
-            rank * sum(weight.shape)
-            for name, weight in module.named_parameters()
-            if any(f".{named[target]}.weight" in name for target in targets)
-        )
-        assert adapter_parameters(spec, Adapter(rank=rank, targets=targets)) == theirs
-
-
-def test_adapters_stand_beside_every_expert():
-    _, spec = build(*SMALL["mixtral"])
-    each = spec.width + spec.experts.ffn_width
-    assert adapter_parameters(spec, Adapter(rank=2, targets=("down",))) == spec.layers * spec.experts.count * 2 * each
-    assert adapter_parameters(spec, Adapter(rank=2, parameters=7)) == 7
-
-
-def test_an_unknown_target_is_named_with_its_neighbour():
-    _, spec = build(*SMALL["llama"])
-    with pytest.raises(RecipeError, match=r"no such matrix to adapt \(seen 'quary', expected .*did you mean 'query'"):
-        adapter_parameters(spec, Adapter(rank=2, targets=("quary",)))
-
-
-@pytest.mark.parametrize(
-    ("name", "names"),
-    [
-        ("llama3-8b", "query key value output gate up down"), ("gpt2", "query key value output up down"),
-        ("deepseek-v3", "query_down query_up kv_down kv_up output gate up down"),
-        ("mixtral-8x7b", "query key value output gate up down"),
-    ],
-)  # fmt: skip
-def test_adapters_may_stand_beside_all_matrices_of_a_block_but_the_router(name, names):
-    found = adaptable(catalogue_model(name))
-    assert found == tuple(names.split())
+def test_a_block_that_predicts_further_tokens_has_deepseeks_parameters():
+    """deepseek-ai/DeepSeek-V3@0b39205:README_WEIGHTS.md: 671B of the main model; 11.5B of the module without embedding
+    and head, which it shares; 2.4B of the module are active, 0.9B each of embedding and head among them (without the
+    projection, it seems).
+    """
+    model = catalogue_model("deepseek-v3")
+    main = model.deployed()
+    assert total_parameters(main) == pytest.approx(671e9, rel=0.001)
+    more = total_parameters(model) - total_parameters(main)
+    assert more == pytest.approx(11.5e9, rel=0.01)
+    shared = 2 * model.vocabulary * model.width
+    counts, plain = parameter_counts(model), parameter_counts(main)
+    assert active_parameters(model) - active_parameters(main) + shared == pytest.approx(
+        2.4e9 + counts["further"], rel=0.02
+    )
+    # What joins the token's embedding to the hidden state, and their norms and the head's.
+    assert counts["further"] == 2 * model.width**2 and "further" not in plain
+    layer = plain["norms"] - model.width
+    assert counts["norms"] - plain["norms"] == layer / 61 + 3 * model.width
+    assert counts["embedding"] == plain["embedding"] and counts["head"] == plain["head"]

@@ -111,3 +111,25 @@ def test_four_bits_have_their_rate_under_its_own_name():
     assert resolve(asked).workload.precision == "nvfp4"
     with pytest.raises(RecipeError, match="no nvfp4 rate of h100-sxm is known"):
         resolve(replace(asked, on="8xh100-sxm"))
+
+
+def test_blocks_for_further_tokens_are_trained_unless_the_user_or_adapters_say_otherwise():
+    model = catalogue_model("deepseek-v3")
+    assert asked(model=model).model.further_layers == 1
+    assert asked(model=model, further_layers=0).model == model.deployed()
+    assert asked(model=model, further_layers=3).model.blocks == 64
+    assert asked(model=model, method="lora").model == model.deployed()
+    assert asked(further_layers=1).model.blocks == LLAMA.layers + 1
+    with pytest.raises(RecipeError, match="--mtp.*0 or more, in a decoder"):
+        asked(further_layers=-1)
+    with pytest.raises(RecipeError, match="--mtp: blocks that predict further tokens"):
+        asked(model=catalogue_model("bert-base"), further_layers=1)
+    with pytest.raises(RecipeError, match="a convolutional network predicts no tokens"):
+        asked(model=catalogue_model("resnet-50"), further_layers=1)
+
+
+def test_how_uneven_experts_are_is_the_users_to_say():
+    assert asked().workload.expert_imbalance is None
+    assert asked(model=catalogue_model("mixtral-8x7b"), expert_imbalance=1.2).workload.expert_imbalance == 1.2
+    with pytest.raises(RecipeError, match="expert_imbalance must be at least 1, seen 0.5"):
+        asked(expert_imbalance=0.5)

@@ -29,6 +29,10 @@ def test_a_possible_shape_has_no_problems() -> None:
         ({"experts": Experts(count=2, active=3, ffn_width=8)}, "experts.active (3) exceeds experts.count (2)"),
         ({"experts": Experts(count=0, active=0, ffn_width=8)}, "experts.count must be at least 1, seen 0"),
         ({"experts": Experts(count=2, active=1, ffn_width=8, dense_layers=2)}, "experts.dense_layers must be below"),
+        ({"experts": Experts(count=8, active=1, ffn_width=8, groups=3)}, "experts.count (8) must be a multiple of exp"),
+        ({"experts": Experts(count=8, active=1, ffn_width=8, groups=4, active_groups=5)}, "experts.active_groups must"),
+        ({"experts": Experts(count=8, active=3, ffn_width=8, groups=4)}, "experts.active (3) exceeds the experts of 1"),
+        ({"further_layers": -1}, "further_layers must be at least 0, seen -1"),
         ({"kind": "vision"}, "image_size must be at least 1, seen 0"),
         (
             {"kind": "vision", "image_size": 9, "patch_size": 2, "classes": 3},

@@ -32,6 +32,8 @@ def test_tokens_and_sequences() -> None:
         ({"sequence_tokens": 256, "batch_tokens": 256}, "exceeds the model's context (128)"),
         ({"batch_tokens": 1000}, "must be a multiple of sequence_tokens"),
         ({"steps": 0}, "must all be at least 1"),
+        ({"expert_imbalance": 0.9}, "expert_imbalance must be at least 1, seen 0.9"),
+        ({"expert_imbalance": float("inf")}, "expert_imbalance must be at least 1, seen inf"),
     ],
 )
 def test_impossible_workloads(change, part) -> None:
@@ -60,6 +62,9 @@ def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
         (ParallelPlan(dp_replicate=3), 3, "over 3 data-parallel ranks: nearest batches 6 or 9 sequences"),
         (ParallelPlan(micro_batch_sequences=3), 1, "8 sequences of a rank cannot be divided into micro batches of 3"),
         (ParallelPlan(micro_batch_sequences=0), 1, "micro_batch_sequences must be at least 1, seen 0"),
+        (ParallelPlan(pp=3, schedule="dualpipe"), 3, "dualpipe needs an even number of stages, seen pp=3"),
+        (ParallelPlan(pp=2, dp_shard=4, schedule="dualpipe"), 8, "at least 4 for pp=2, seen 2"),
+        (ParallelPlan(pp=2, virtual_stages=2, schedule="dualpipe"), 2, "one stage a direction, seen virtual_stages=2"),
     ],
 )
 def test_impossible_layouts(plan, devices, part) -> None:

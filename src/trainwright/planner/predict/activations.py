@@ -20,8 +20,8 @@ from trainwright.planner.predict.layouts import Numbers
 from trainwright.planner.predict.states import Case, expert_tp
 
 EXPERT_IMBALANCE = 1.25
-"""The busiest rank's tokens over the mean: the usual capacity factor (Fedus et al., 2021, arXiv 2101.03961, section
-2.2), which loads balanced by a loss come near to."""
+"""The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
+2101.03961, section 2.2), which loads balanced by a loss come near to."""
 
 
 WITHOUT_INPUTS = frozenset({"beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"})
@@ -141,7 +141,7 @@ def mixture_part(case: Case) -> Part:
     experts = case.model.experts
     if experts is None:
         return Part()
-    copies = experts.active * EXPERT_IMBALANCE
+    copies = experts.active * (case.workload.expert_imbalance or EXPERT_IMBALANCE)
     return Part(
         wide=2 * 4.0 * experts.count,
         inner=network_part(case, experts.shared_ffn_width).inner if experts.shared_ffn_width else 0.0,

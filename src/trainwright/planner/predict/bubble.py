@@ -17,7 +17,7 @@ from trainwright.planner.predict.step import Passes, Rates, passes
 from trainwright.planner.predict.work import Work
 from trainwright.spec.workload import Schedule
 
-ROUNDS = 3
+ROUNDS = 4
 """A step of more micro batches than so many times the stages repeats itself every ``stages`` micro batches."""
 
 
@@ -30,6 +30,8 @@ class Pipeline:
     backward_s: Numbers
     weight_s: Numbers
     hop_s: float
+    together_s: Numbers | None = None
+    """A forward and a backward pass in one chunk [stages, stages], for DualPipe."""
 
     def seconds(self, micro_batches: int) -> float:
         """Seconds from the first forward to the last backward pass.
@@ -47,7 +49,7 @@ class Pipeline:
     def _played(self, micro_batches: int) -> float:
         return simulate(
             self.schedule, forward_s=self.forward_s, backward_s=self.backward_s, weight_s=self.weight_s,
-            micro_batches=micro_batches, hop_s=self.hop_s,
+            micro_batches=micro_batches, hop_s=self.hop_s, together_s=self.together_s,
         ).seconds  # fmt: skip
 
 
@@ -77,28 +79,46 @@ def idle_s(layers: int, work: Work, sent: Exchange, shape: Layouts, rate: Rates)
     schedule = SCHEDULES[int(shape.schedule[0])]
     if stages == 1 or schedule_problem(schedule, stages=stages, chunks=chunks, micro_batches=micro_batches):
         return None
+    slowest = passes(work, sent, shape, rate)
     zero = np.zeros_like(work.head_s)
-    whole = passes(work, sent, shape, rate)
-    blocks = passes(replace(work, head_s=zero, loss_s=zero), sent, shape, rate)
+    bare = replace(work, head_s=zero, loss_s=zero)
+    blocks = passes(bare, sent, shape, rate)
+    # All of the head is on the last stage, whatever the slowest rank has of it.
+    alone = replace(shape, schedule=np.full_like(shape.schedule, SCHEDULES.index("1f1b")))
+    with_head, without = (
+        passes(each, sent, alone, rate) for each in (replace(work, lighter=0.0 * zero, lighter_ends=0.0 * zero), bare)
+    )
+    head = [all_ - own for all_, own in zip(_split(with_head, without), _split(without, without), strict=True)]
     share = layers_of_chunks(layers, stages, chunks) / work.layers[0]
     times = [own * share for own in _split(blocks, blocks)]
-    for time, all_, own in zip(times, _split(whole, blocks), _split(blocks, blocks), strict=True):
-        time[-1, -1] += all_ - own
+    for time, more in zip(times, head, strict=True):
+        time[-1, -1] += more
     forward, backward, weight = times
     pipeline = Pipeline(
         schedule=schedule, forward_s=forward, backward_s=backward, weight_s=weight,
-        hop_s=float(whole.sends[0]) / (2 * chunks),
+        hop_s=float(slowest.sends[0]) / (2 * chunks),
+        together_s=_together(blocks, share[:, 0], head) if schedule == "dualpipe" else None,
     )  # fmt: skip
-    waited = pipeline.seconds(micro_batches) - micro_batches * float(whole.total[0])
+    waited = pipeline.seconds(micro_batches) - micro_batches * float(slowest.total[0])
     return max(0.0, waited) * float(np.max(rate.bubble))
+
+
+def _together(blocks: Passes, share: Numbers, head: list[float]) -> Numbers:
+    """Seconds of a forward pass of one stage and a backward pass of another in one chunk [stages, stages]."""
+    forward = float((blocks.forward / (blocks.forward + blocks.backward))[0]) * share * float(blocks.total[0])
+    backward = share * float(blocks.total[0]) - forward
+    forward[-1] += head[0]
+    backward[-1] += head[1] + head[2]
+    return np.asarray(forward[:, None] + backward)
 
 
 def _split(of: Passes, like: Passes) -> tuple[float, float, float]:
     """Seconds of the forward pass, of the inputs' gradients and of the weights', waits between kernels included.
 
-    Waits are divided as the kernels of ``like`` are; what is sent to other stages is not among them.
+    Waits are divided as the kernels of ``like`` are; what is sent to other stages is not among them. Alone, a pass of a
+    bidirectional pipeline waits for what is hidden otherwise.
     """
-    waits = float((of.host + of.exposed - of.sends)[0])
+    waits = float((of.host + of.exposed - of.sends + of.hidden)[0])
     forward = float((like.forward / (like.forward + like.backward))[0])
     weight = float(of.weight[0])
     return (

@@ -231,6 +231,17 @@ def all_to_all_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     return _unless_alone(group, _fastest(fabric, fabric.ring, np.maximum(inside, between), k - 1, n - k))
 
 
+def two_tier_s(fabric: Fabric, inside_bytes: Values, between_bytes: Values, group: Group) -> Numbers:
+    """Each rank sends so many bytes over its links inside the domain, and so many out of it, both tiers at once.
+
+    One-sided writes to all others start together, so that a hop of each tier is waited for, not one to each rank.
+    """
+    inside = _over(inside_bytes, fabric.inside_bytes_per_s(group))
+    between = _over(between_bytes, fabric.out_bytes_per_s)
+    hops = np.where(np.asarray(group.domains) > 1, 1.0, 0.0)
+    return _unless_alone(group, _fastest(fabric, fabric.ring[-1:], np.maximum(inside, between), 1.0, hops))
+
+
 def send_recv_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
     """Each rank sends ``size_bytes`` to the next of its group and receives as much: the slowest pair.
 

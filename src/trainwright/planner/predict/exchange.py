@@ -11,20 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright.planner.parameters import adapter_parameters
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.predict.collectives import (
     Fabric,
+    Placement,
     all_gather_s,
     all_reduce_s,
-    all_to_all_s,
     placement,
     reduce_scatter_s,
     send_recv_s,
 )
+from trainwright.planner.predict.dispatch import dispatch_s, fullest, token_bytes
 from trainwright.planner.predict.layouts import Layouts, Numbers
+from trainwright.planner.predict.states import expert_tp
 from trainwright.planner.predict.work import rank_parameters, slowest_layers
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 
 
@@ -46,10 +49,17 @@ class Exchange:
     gradients_s: Numbers
     bus: Numbers
     """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
+    occupied: Numbers | float = 0.0
+    """Share of the processors that sending to experts keeps from computing while it overlaps."""
 
 
-def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec) -> Exchange:
-    """Every collective of a step, alone on its links.
+PLAIN = Dispatch()
+
+
+def exchange(
+    model: ModelSpec, workload: Workload, layouts: Layouts, cluster: ClusterSpec, dispatch: Dispatch = PLAIN
+) -> Exchange:
+    """Every collective of a step, alone on its links; experts' as the software's ``dispatch`` says.
 
     Raises:
         RecipeError: no link is known between devices that need one.
@@ -59,18 +69,13 @@ def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: Cl
         domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
         dp_replicate=layouts.dp_replicate, pp=layouts.pp,
     )  # fmt: skip
-    # Experts on more ranks than see different tokens lie on tensor-parallel neighbours too.
-    wide = layouts.ep > layouts.cp * layouts.data_parallel
-    spread = placement(domain=fabric.domain, tp=np.where(wide, 1.0, layouts.tp), ep=layouts.ep, dp_shard=layouts.ep).ep
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
     hidden = size * tokens * model.width
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
-    expert_layers = layers * model.moe_layers / model.layers
-    routed = 0.0 if model.experts is None else model.experts.active * hidden / layouts.tp
-    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric)
+    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric, groups)
     return Exchange(
         # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
         tensor_s=2 * layers * np.where(
@@ -79,11 +84,26 @@ def exchange(model: ModelSpec, workload: Workload, layouts: Layouts, cluster: Cl
             all_reduce_s(fabric, hidden, groups.tp),
         ),
         context_s=layers * all_gather_s(fabric, keys, groups.cp),
-        expert_s=2 * expert_layers * all_to_all_s(fabric, routed, spread),
+        expert_s=layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
         pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
         gather_s=gather_s, scatter_s=scatter_s, gradients_s=gradients_s,
         bus=np.full(len(layouts), 0.0 if on_own_links(cluster) else np.log(cluster.node.devices)),
+        occupied=np.where(layouts.ep > 1, min(0.9, dispatch.processors / (cluster.device.sm_count or np.inf)), 0.0),
     )  # fmt: skip
+
+
+def _experts_s(
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, dispatch: Dispatch
+) -> Numbers | float:
+    """One layer's tokens to their experts and back; the fullest rank's, for which all others wait."""
+    if model.experts is None:
+        return 0.0
+    # Tensor-parallel neighbours that do not divide an expert's matrices have other experts.
+    group = placement(domain=fabric.domain, tp=expert_tp(model, layouts), ep=layouts.ep, dp_shard=layouts.ep).ep
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp / layouts.tp
+    tokens = tokens * fullest(model, workload, layouts)
+    there, back = token_bytes(model, workload, dispatch)
+    return sum(dispatch_s(fabric, model.experts, dispatch, size * tokens, group) for size in (there, back))
 
 
 def on_own_links(cluster: ClusterSpec) -> bool:
@@ -93,7 +113,7 @@ def on_own_links(cluster: ClusterSpec) -> bool:
 
 
 def _weights(
-    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, groups: Placement
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
 
@@ -102,10 +122,11 @@ def _weights(
     micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
     which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
     """
-    groups = placement(
-        domain=fabric.domain, tp=layouts.tp, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard,
-        dp_replicate=layouts.dp_replicate, pp=layouts.pp,
-    )  # fmt: skip
+    split = expert_tp(model, layouts)
+    whole = model.experts is not None and bool(np.any(split != layouts.tp))
+    experts_group = groups.experts if not whole else placement(
+        domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
+    ).experts  # fmt: skip
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
     reduced = workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
     gradient = 2.0 if reduced else 4.0
@@ -113,7 +134,7 @@ def _weights(
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)
     gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
-    gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, groups.experts)
+    gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, experts_group)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
         trained, trained_experts = (
@@ -121,15 +142,15 @@ def _weights(
             0 * experts,
         )
     scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
-        fabric, gradient * trained_experts, groups.experts
+        fabric, gradient * trained_experts, experts_group
     )
     updated = all_gather_s(fabric, gradient * trained, groups.shard) + all_gather_s(
-        fabric, gradient * trained_experts, groups.experts
+        fabric, gradient * trained_experts, experts_group
     )
     inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
-        fabric, gradient * trained_experts, groups.experts
+        fabric, gradient * trained_experts, experts_group
     )
-    owned = trained / owners + trained_experts / np.maximum(1.0, owners / layouts.ep)
+    owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
     zero = np.zeros(len(layouts))
     once = outer + np.where(weights, zero, np.where(gradients, updated, inner))

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.hardware.efficiency import read_efficiency
-from trainwright.planner.flops import adapter_training_flops, count_flops
+from trainwright.planner.adapters import adapter_training_flops
+from trainwright.planner.flops import count_flops
 from trainwright.planner.predict.convnet import convnet_exchange, convnet_memory, convnet_work
 from trainwright.planner.predict.exchange import Exchange, exchange
 from trainwright.planner.predict.layouts import Layouts, Numbers
@@ -110,7 +111,7 @@ def forecast(
         step = combine(work, sent, layouts, rate)
     else:
         work = forward_work(model, workload, layouts, cluster.device)
-        sent = exchange(model, workload, layouts, cluster)
+        sent = exchange(model, workload, layouts, cluster, stack.dispatch)
         memory = predict_memory(model, workload, layouts, cluster, stack)
         step = combine(work, sent, layouts, rate)
         moved = offload_s(model, workload, layouts, cluster, stack, step_s=step.total_s)

@@ -13,7 +13,7 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
 Numbers = NDArray[np.float64]
 
-SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 

@@ -127,7 +127,7 @@ def logits_bytes(case: Case) -> Numbers:
     if memory.kernels == "own":
         return case.stages.has_head * own_bytes(case).loss
     each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
-    logits = each * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
+    logits = each * (1 + case.model.further_layers) * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
     at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
     return np.asarray(at_loss + held_bytes(case, micro_batches=1))
 

@@ -3,7 +3,8 @@
 Schedules: GPipe, all forward and then all backward passes (Huang et al., 2019); 1F1B, one of each in turn (Narayanan et
 al., 2019); interleaved 1F1B, ``v`` chunks of the model on each rank (Narayanan et al., 2021, arXiv 2104.04473); and
 ZB-H1, which splits the backward pass in a part for the inputs, that other stages wait for, and a part for the weights,
-that fills idle time (Qi et al., 2023, arXiv 2401.10241).
+that fills idle time (Qi et al., 2023, arXiv 2401.10241); and DualPipe, which runs micro batches in both directions
+(``predict.dualpipe``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.predict import dualpipe
 from trainwright.spec.workload import Schedule
 
 Numbers = NDArray[np.float64]
@@ -54,10 +56,12 @@ def simulate(
     weight_s: ArrayLike,
     micro_batches: int,
     hop_s: float = 0.0,
+    together_s: Numbers | None = None,
 ) -> Played:
     """Plays ``schedule``; times are of shape ``[stages]`` or ``[stages, chunks]``, for one micro batch each.
 
-    A result reaches the next stage ``hop_s`` after it is ready, while both stages go on working.
+    A result reaches the next stage ``hop_s`` after it is ready, while both stages go on working. ``together_s`` is for
+    DualPipe: a forward and a backward pass in one chunk [stages, stages]; by default their sum.
 
     Raises:
         RecipeError: the schedule does not exist for these numbers.
@@ -68,15 +72,22 @@ def simulate(
     problem = schedule_problem(schedule, stages=stages, chunks=chunks, micro_batches=micro_batches)
     if problem:
         raise RecipeError(problem, where="schedule", seen=schedule)
+    if schedule == "dualpipe":
+        forward, backward, weight = times[:, :, 0]
+        pairs = forward[:, None] + backward + weight if together_s is None else together_s
+        each = dualpipe.Times(forward_s=forward, backward_s=backward, weight_s=weight, together_s=pairs)
+        ends, busy, held = dualpipe.play(each, micro_batches, hop_s=hop_s)
+        return Played(seconds=max(ends), busy_s=tuple(busy), in_flight=tuple(map(float, held)))
     orders = [_order(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
     if schedule != "zero_bubble":
         times[_BACKWARD] += times[_WEIGHT]
-    ends = _play(orders, times, micro_batches, hop_s if stages > 1 else 0.0)
-    busy = [sum(times[what, stage, chunk] for what, chunk, _ in order) for stage, order in enumerate(orders)]
+    clock = _play(orders, times, micro_batches, hop_s if stages > 1 else 0.0)
     closing = _WEIGHT if schedule == "zero_bubble" else _BACKWARD
     return Played(
-        seconds=float(max(ends)),
-        busy_s=tuple(float(s) for s in busy),
+        seconds=float(max(clock)),
+        busy_s=tuple(
+            float(sum(times[what, stage, chunk] for what, chunk, _ in order)) for stage, order in enumerate(orders)
+        ),
         in_flight=tuple(_peak(order, closing) / chunks for order in orders),
     )
 
@@ -87,6 +98,10 @@ def schedule_problem(schedule: Schedule, *, stages: int, chunks: int, micro_batc
         return f"only the interleaved schedule has several chunks on a stage, seen {chunks}"
     if schedule == "interleaved" and micro_batches % stages:
         return f"interleaving needs a multiple of {stages} stages as micro batches, seen {micro_batches}"
+    if schedule == "dualpipe" and stages % 2:
+        return f"DualPipe needs an even number of stages, seen {stages}"
+    if schedule == "dualpipe" and (micro_batches % 2 or micro_batches < 2 * stages):
+        return f"DualPipe needs an even number of micro batches, at least {2 * stages}, seen {micro_batches}"
     return ""
 
 

@@ -53,16 +53,16 @@ def sizes(model: ModelSpec) -> Sizes:
     """The parameters of ``model`` by place."""
     counts = parameter_counts(model)
     moe = max(1, model.moe_layers)
-    dense = max(1, model.layers - model.moe_layers)
+    dense = max(1, model.blocks - model.moe_layers)
     return Sizes(
-        attention_per_layer=counts["attention"] / model.layers,
+        attention_per_layer=counts["attention"] / model.blocks,
         ffn_per_dense_layer=counts["feed_forward"] / dense,
         shared_per_moe_layer=counts.get("shared", 0) / moe,
         router_per_moe_layer=counts.get("router", 0) / moe,
         experts_per_moe_layer=counts.get("experts", 0) / moe,
-        norms_per_layer=counts["norms"] / model.layers,
+        norms_per_layer=counts["norms"] / model.blocks,
         embedding=counts["embedding"] + counts["positions"] + counts.get("segments", 0),
-        head=counts["head"],
+        head=counts["head"] + counts.get("further", 0),
         tied_copy=model.vocabulary * model.width if model.tied and model.makes_logits else 0,
         largest_block_matrix=max(m.elements for m in matrices(model) if m.part not in ("head", "stem")),
     )
@@ -138,13 +138,16 @@ def case_of(model: ModelSpec, workload: Workload, layouts: Layouts, memory: Stac
 
 
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
-    """The first and last stage of each layout; layers are divided evenly, rounded up."""
+    """The first and last stage of each layout; layers are divided evenly, rounded up.
+
+    In a bidirectional pipeline the first rank and the last have both.
+    """
     size = sizes(model)
     single = np.where(layouts.pp == 1, 1.0, 0.0)
-    each = np.ceil(model.layers / layouts.pp)
+    each = np.ceil(model.blocks / layouts.pp)
     layers = np.stack([each, each])
-    dense_total = model.layers - model.moe_layers
-    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (model.layers - each))])
+    dense_total = model.blocks - model.moe_layers
+    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (model.blocks - each))])
     moe_layers = layers - dense_layers
     share = 1.0 / layouts.tp
     experts = size.experts_per_moe_layer / layouts.ep / expert_tp(model, layouts)
@@ -153,6 +156,11 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
     feed_forward = size.ffn_per_dense_layer * share
     first, last = np.stack([np.ones_like(single), single]), np.stack([single, np.ones_like(single)])
     tables = (first * size.embedding + last * size.head + last * (1 - first) * size.tied_copy) * share
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        layers, dense_layers, moe_layers, tables, last = (
+            np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
+        )
     return Stages(
         layers=layers,
         dense_layers=dense_layers,
@@ -179,12 +187,19 @@ def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
     return np.clip(np.floor(ranks / layouts.ep), 1.0, layouts.tp)
 
 
+def stages_held(layouts: Layouts) -> Numbers | float:
+    """Pipeline stages of which a rank keeps the parameters: in DualPipe two (arXiv 2412.19437, table 2)."""
+    both = layouts.has("schedule", "dualpipe")
+    return np.where(both, 2.0, 1.0) if both.any() else 1.0
+
+
 def passes_in_flight(layouts: Layouts) -> Numbers:
     """Micro batches alive at once on the first and last stage.
 
     1F1B: p - r on stage r (Narayanan et al., 2021, section 2.2). Interleaved with v chunks of 1 / v of the stage:
     2 (p - r - 1) + (v - 1) p + 1 chunks. Zero-bubble H1: what 1F1B's first stage has, on every stage (Qi et al., 2023,
-    arXiv 2401.10241, section 2). GPipe: all.
+    arXiv 2401.10241, section 2). DualPipe: p + 1 on every rank, of its two stages together (arXiv 2412.19437, table
+    2), so that half as many hold both. GPipe: all.
     """
     p, v, m = layouts.pp, layouts.virtual_stages, layouts.micro_batches
     behind = np.stack([p - 1, np.zeros_like(p)])
@@ -192,6 +207,9 @@ def passes_in_flight(layouts: Layouts) -> Numbers:
     chunks = np.minimum(2 * behind + (v - 1) * p + 1, m * v) / v
     found = np.where(layouts.has("schedule", "interleaved") & (v > 1), chunks, plain)
     found = np.where(layouts.has("schedule", "zero_bubble"), np.minimum(p, m), found)
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        found = np.where(both, np.minimum(p + 1, m) / 2, found)
     return np.where(layouts.has("schedule", "gpipe"), m, found)
 
 
@@ -259,7 +277,8 @@ def shared(case: Case, *, from_stage: int) -> Numbers:
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """
     layouts, stages = case.layouts, case.stages
-    ranks = layouts.dp_shard * layouts.cp
+    # The two ranks of a bidirectional pipeline that have the same stages update half of them each.
+    ranks = layouts.dp_shard * layouts.cp * (stages_held(layouts) if from_stage == 1 else 1.0)
     replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
     divides = layouts.zero_stage >= from_stage
     return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)

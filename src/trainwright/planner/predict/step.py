@@ -152,7 +152,8 @@ class Passes:
 
     ``forward`` and ``backward`` are kernels, recomputation and casts counting as backward, and ``weight`` is that part
     of the latter which makes gradients of weights; ``host`` is waiting for launches, ``exposed`` communication that
-    nothing hides, ``sends`` that part of it which goes to another pipeline stage and back.
+    nothing hides, ``sends`` that part of it which goes to another pipeline stage and back. ``hidden`` is what a
+    bidirectional pipeline does not wait for, because it computes the other direction's micro batch meanwhile.
     """
 
     forward: Numbers
@@ -161,6 +162,7 @@ class Passes:
     host: Numbers
     exposed: Numbers
     sends: Numbers
+    hidden: Numbers
 
     @property
     def total(self) -> Numbers:
@@ -169,17 +171,28 @@ class Passes:
 
 
 def passes(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> Passes:
-    """Seconds of one micro batch from counted work and reached rates."""
+    """Seconds of one micro batch from counted work and reached rates.
+
+    The slowest rank has the head, unless it has so many fewer blocks that it is faster than the others all the same. In
+    a bidirectional pipeline a rank has first and last stage, or two between, for half of the micro batches each;
+    forward and backward passes of the two run together, so that what one sends the other hides (DualPipe: arXiv
+    2412.19437, section 3.2.1), on the processors that sending leaves it.
+    """
+    both = shape.schedule == SCHEDULES.index("dualpipe")
+    left = np.where(both, 1 - sent.occupied, 1.0)
     aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
-    products = aligned / (rate.products * work.busy**rate.tiles) + rate.operands * work.operands_s
-    attention = (work.attention_s + rate.ramp * work.short_s) / rate.attention
+    products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
+    attention = (work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
     between = (
         rate.traffic * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
     ) / rate.bandwidth
     blocks = products + attention + between
     head, loss = work.head_s / rate.head, rate.loss * work.loss_s
-    forward = blocks + head + loss / 2
-    backward = work.backward_products * (products + head) + ATTENTION_BACKWARD * attention + 2 * between + loss / 2
+    ends = np.where(both, 0.5, 1.0)
+    fewer = np.where(both, work.lighter_ends, work.lighter)
+    returned = work.backward_products * products + ATTENTION_BACKWARD * attention + 2 * between
+    forward = blocks + np.maximum(0.0, ends * (head + loss / 2) - fewer * blocks)
+    backward = returned + np.maximum(0.0, ends * (work.backward_products * head + loss / 2) - fewer * returned)
     full = shape.recompute == RECOMPUTES.index("full")
     selective = shape.recompute == RECOMPUTES.index("selective")
     again = np.where(full, blocks, np.where(selective, rate.selective * blocks, 0.0))
@@ -188,14 +201,17 @@ def passes(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> Passes:
     host = rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers) * (3 + full)
     busy = longer(kernels, host)
     link = rate.link * np.exp(rate.bus_sharing * sent.bus)
-    parallel = rate.tensor * sent.tensor_s + rate.context * sent.context_s + rate.expert * sent.expert_s
+    parallel = rate.tensor * sent.tensor_s + rate.context * sent.context_s
+    parallel = parallel + np.where(both, 0.0, rate.expert * sent.expert_s)
     weights = link * (2 * sent.gather_s + sent.scatter_s)
     sends = link * 2 * sent.pipeline_s
-    exposed = link * (2 + full) * parallel + sends + rate.sharded * weights + longer(weights, busy) - busy
+    beside = link * (2 + full) * sent.expert_s + sends
+    waited = np.where(both, longer(beside, busy) - busy, sends)
+    exposed = link * (2 + full) * parallel + waited + rate.sharded * weights + longer(weights, busy) - busy
     return Passes(
         forward=rate.compute * forward, backward=rate.compute * (backward + again + casts),
         weight=rate.compute * (work.backward_products - 1) * products, host=rate.compute * (busy - kernels),
-        exposed=exposed, sends=sends,
+        exposed=exposed, sends=np.where(both, 0.0, sends), hidden=np.where(both, beside - waited, 0.0),
     )  # fmt: skip
 
 
@@ -207,8 +223,22 @@ def combine(work: Work, sent: Exchange, shape: Layouts, rate: Rates) -> StepTabl
         forward=count * each.forward, backward=count * each.backward, host=count * each.host,
         communicate=count * each.exposed + rate.gradients * once,
         update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
-        idle=(each.total - _filled(shape, each.weight)) * rate.bubble * (shape.pp - 1) / shape.virtual_stages,
+        idle=_bubble(shape, each) * rate.bubble,
     )  # fmt: skip
+
+
+def _bubble(shape: Layouts, each: Passes) -> Numbers:
+    """Seconds in which a rank of equal ones has nothing to do.
+
+    Passes of one direction: ``(p - 1) / v`` micro batches, but for what weights' gradients fill. DualPipe:
+    ``(p / 2 - 1) (F&B + B - 3 W)`` (arXiv 2412.19437, table 2), F&B a forward and a backward pass together and B a
+    backward pass alone; and before and after all are paired, ``p`` micro batches whose sending nothing hides.
+    """
+    one_way = (each.total - _filled(shape, each.weight)) * (shape.pp - 1) / shape.virtual_stages
+    backward = (each.total + each.hidden) * each.backward / np.maximum(each.forward + each.backward, 1e-30)
+    idle = np.maximum(0.0, (shape.pp / 2 - 1) * (each.total + backward - 3 * each.weight))
+    both_ways = idle + np.minimum(shape.pp, shape.micro_batches) * each.hidden
+    return np.where(shape.schedule == SCHEDULES.index("dualpipe"), both_ways, one_way)
 
 
 def _filled(shape: Layouts, weight_s: Numbers) -> Numbers:

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.flops import count_flops
 from trainwright.planner.parameters import (
     BLOCK_PARTS,
     Matrix,
-    adapter_parameters,
     block_matrix_parameters,
     matrices,
     total_parameters,
 )
+from trainwright.planner.predict.dispatch import fullest
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.states import MOMENT_BYTES, moments_per_parameter
+from trainwright.planner.predict.states import MOMENT_BYTES, expert_tp, moments_per_parameter, stages_held
 from trainwright.planner.rates import muon_flops
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
@@ -84,15 +85,22 @@ class Work:
     backward_products: float
     update_s: Numbers
     orthogonal_s: Numbers | float = 0.0
+    lighter: Numbers | float = 0.0
+    """Share of its blocks that the pipeline rank with the head has fewer than the slowest one."""
+    lighter_ends: Numbers | float = 0.0
+    """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     short_s: Numbers | float = 0.0
     busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
 
-def tile_share(rows: Numbers, columns: Numbers | float, units: int) -> Numbers:
-    """Share of ``units`` processors that work, over all waves of tiles: both quantisations of NVIDIA's guide."""
-    tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
-    whole = rows * columns / (TILE_ROWS * TILE_COLUMNS)
+def tile_share(rows: Numbers, columns: Numbers | float, units: int, products: Numbers | float = 1.0) -> Numbers:
+    """Share of ``units`` processors that work, over all waves of tiles: both quantisations of NVIDIA's guide.
+
+    Several ``products`` of one size are grouped, as experts' are: one kernel, whose waves hold tiles of all of them.
+    """
+    tiles = products * np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
+    whole = products * rows * columns / (TILE_ROWS * TILE_COLUMNS)
     return np.asarray(whole / (np.ceil(tiles / units) * units))
 
 
@@ -103,8 +111,25 @@ def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
     section 3.3.2: 126 layers on 16 ranks).
     """
     ranks = layouts.pp * layouts.virtual_stages
-    even = np.where((model.layers + 2) % ranks == 0, (model.layers + 2) / ranks, np.ceil(model.layers / ranks))
-    return np.where(model.layers % ranks == 0, model.layers / ranks, even) * layouts.virtual_stages
+    even = np.where((model.blocks + 2) % ranks == 0, (model.blocks + 2) / ranks, np.ceil(model.blocks / ranks))
+    return np.where(model.blocks % ranks == 0, model.blocks / ranks, even) * layouts.virtual_stages
+
+
+def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
+    """Share of its blocks that the last stage has fewer than the slowest, and that both ends have fewer on average.
+
+    Where embedding and head stand for a layer each (``slowest_layers``), the ends have one less; else the first chunks
+    have one more where layers do not divide.
+    """
+    ranks = layouts.pp * layouts.virtual_stages
+    slowest = slowest_layers(model, layouts)
+    over = model.blocks % ranks
+    ends = (over > 0) & ((model.blocks + 2) % ranks == 0)
+    last = np.where(over > 0, layouts.virtual_stages - np.floor(over / layouts.pp), 0.0)
+    last = np.where(ends, 1.0, last)
+    first = np.where(ends, 1.0, np.where(over > 0, layouts.virtual_stages - np.ceil(over / layouts.pp), 0.0))
+    piped = layouts.pp > 1
+    return np.where(piped, last / slowest, 0.0), np.where(piped, (first + last) / 2 / slowest, 0.0)
 
 
 def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Work:
@@ -127,11 +152,12 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
     shares = _products(model, workload, layouts, device)
     flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
-    pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.layers
+    pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
     short = attention * pairs / workload.sequence_tokens if workload.fused_attention else 0.0 * pairs
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
+    lighter, ends = lighter_ends(model, layouts)
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
-    scores = 0.0 if workload.fused_attention else model.heads * workload.sequence_tokens**2 * model.layers * size
+    scores = 0.0 if workload.fused_attention else model.heads * workload.sequence_tokens**2 * model.blocks * size
     return Work(
         tokens=tokens, layers=layers, products_s=shares["flops"] / peak,
         unaligned_s=shares["unaligned"] / peak, head_s=shares["head"] / half_peak,
@@ -140,9 +166,9 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
         scores_s=scores * pairs / device.bytes_per_s,
         traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
         encoder_s=size * tokens * layers * (model.width * (model.kind == "encoder")) / device.bytes_per_s,
-        loss_s=4.0 * logits / device.bytes_per_s,
+        loss_s=4.0 * (1 + model.further_layers) * logits / device.bytes_per_s, lighter=lighter, lighter_ends=ends,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
-        kernels=layers * kernels(model, workload), expert_layers=layers * model.moe_layers / model.layers,
+        kernels=layers * kernels(model, workload), expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
         update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
@@ -152,18 +178,19 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
 def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> dict[str, Numbers]:
     """Operations, operations over tile share, and operand bytes of all products of a micro batch."""
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
-    share = slowest_layers(model, layouts) / model.layers
+    share = slowest_layers(model, layouts) / model.blocks
     zero = np.zeros(len(layouts))
     sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else 4.0 if workload.precision in ("fp32", "tf32") else 2.0
+    load = fullest(model, workload, layouts)
     for matrix in matrices(model):
-        rows, outputs, inputs, count = _product(matrix, layouts, tokens)
+        rows, outputs, inputs, count = _product(matrix, model, layouts, tokens, load)
         flops = 2.0 * rows * outputs * inputs * count
         if matrix.part not in BLOCK_PARTS:
             sums["head"] = sums["head"] + flops
             continue
         flops = flops * share
-        busy = tile_share(rows, outputs, device.sm_count or 1)
+        busy = tile_share(rows, outputs, device.sm_count or 1, count / matrix.layers)
         sums["flops"] = sums["flops"] + flops
         aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
         sums["unaligned"] = sums["unaligned"] + np.where(aligned, 0.0, flops)
@@ -173,16 +200,23 @@ def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: De
     return sums
 
 
-def _product(matrix: Matrix, layouts: Layouts, tokens: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Rows, outputs and inputs of one product on a rank, and how many there are in all layers."""
+def _product(
+    matrix: Matrix, model: ModelSpec, layouts: Layouts, tokens: Numbers, load: Numbers
+) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Rows, outputs and inputs of one product on a rank, and how many there are in all layers.
+
+    An expert sees its share of all tokens of the ranks that experts are divided over, on the fullest of these ``load``
+    times as many. Where tensor parallelism does not divide it, those are ranks with parts of a sequence.
+    """
     ones = np.ones(len(layouts))
-    rows = layouts.micro_batch if matrix.per_sequence else tokens
-    count = matrix.layers * ones
+    rows = layouts.micro_batch * matrix.rows if matrix.per_sequence else tokens * matrix.rows
+    count, split = matrix.layers * ones, layouts.tp
     if matrix.part == "experts":
+        split = expert_tp(model, layouts)
         count = count * matrix.copies / layouts.ep
-        rows = rows * layouts.ep * matrix.rows / matrix.copies
-    outputs = matrix.outputs / layouts.tp if matrix.name in COLUMN_SPLIT else matrix.outputs * ones
-    inputs = matrix.inputs / layouts.tp if matrix.name in ROW_SPLIT else matrix.inputs * ones
+        rows = rows * load * layouts.ep / matrix.copies * split / layouts.tp
+    outputs = matrix.outputs / split if matrix.name in COLUMN_SPLIT else matrix.outputs * ones
+    inputs = matrix.inputs / split if matrix.name in ROW_SPLIT else matrix.inputs * ones
     return rows, outputs, inputs, count
 
 
@@ -195,21 +229,21 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     """
     width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
-    inner = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
+    inner: float | Numbers = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
     gated = 5 if model.gated else 2
-    dense = (model.layers - model.moe_layers) / model.layers
+    dense = (model.blocks - model.moe_layers) / model.blocks
     inner += gated * model.ffn_width * dense
-    wide = 10.0 * model.width
+    wide: float | Numbers = 10.0 * model.width
     if model.experts is not None:
-        experts = model.experts
-        inner += gated * (experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
-        wide += 4.0 * experts.active * model.width * (1 - dense)
+        experts, load = model.experts, fullest(model, workload, layouts)
+        inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
+        wide = wide + 4.0 * load * experts.active * model.width * (1 - dense)
     if workload.precision in ("fp8", "nvfp4"):
-        inner += 2.0 * sum(
+        inner = inner + 2.0 * sum(
             matrix.rows * matrix.inputs * matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS
-        ) / model.layers  # fmt: skip
+        ) / model.blocks  # fmt: skip
     if workload.adapter is not None:
-        inner += 3.0 * sum(
+        inner = inner + 3.0 * sum(
             matrix.inputs + matrix.outputs for matrix in matrices(model) if matrix.name in workload.adapter.targets
         )
     return np.asarray(wide / width + inner / layouts.tp)
@@ -217,7 +251,7 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
 
 def kernels(model: ModelSpec, workload: Workload) -> float:
     """Kernels that a block launches in the forward pass: products, attention, and the operations between them."""
-    products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.layers
+    products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.blocks
     between = 17 if model.positions == "rope" else 11
     return (
         products
@@ -236,10 +270,14 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
 
 
 def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
-    """Parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'."""
+    """Parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'.
+
+    A rank of a bidirectional pipeline has two stages.
+    """
     experts = sum(matrix.parameters for matrix in matrices(model) if matrix.part == "experts")
     shared = total_parameters(model) - experts
-    return shared / (layouts.tp * layouts.pp), experts / (layouts.tp * layouts.pp * layouts.ep)
+    stages = layouts.pp / stages_held(layouts)
+    return shared / (layouts.tp * stages), experts / (expert_tp(model, layouts) * stages * layouts.ep)
 
 
 def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
@@ -261,12 +299,13 @@ def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numb
         each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
     shared, experts = rank_parameters(model, layouts)
     owners = _owners(layouts)
-    return np.asarray(each * (shared / owners + experts / np.maximum(1.0, owners / layouts.ep)))
+    split = layouts.ep * expert_tp(model, layouts) / layouts.tp
+    return np.asarray(each * (shared / owners + experts / np.maximum(1.0, owners / split)))
 
 
 def _owners(layouts: Layouts) -> Numbers:
-    """Ranks that share the optimizer's state and its work."""
-    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp, 1.0)
+    """Ranks that share the optimizer's state and its work; in a bidirectional pipeline two have the same stages."""
+    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_held(layouts), 1.0)
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
@@ -277,7 +316,7 @@ def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
     """
     if workload.optimizer != "muon" or workload.adapter is not None:
         return np.zeros(len(layouts))
-    stage = slowest_layers(model, layouts) / model.layers
+    stage = slowest_layers(model, layouts) / model.blocks
     owners = _owners(layouts) * layouts.tp
     found, largest = np.zeros(len(layouts)), 0.0
     for matrix in matrices(model):

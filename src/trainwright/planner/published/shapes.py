@@ -105,6 +105,7 @@ def model_of(record: Record) -> ModelSpec:
         norm="rmsnorm" if llama else "layernorm", norm_epsilon=1e-5, positions="rope" if rope else "learned",
         rope_theta=1e4, bias=bias, activation="silu" if llama else "gelu", segments=2 if bert else 0,
         classes=2 if bert and record.notes.get("task") == "finetune" else 0, experts=_experts(record),
+        further_layers=int(_note_number(record, "mtp-num-layers") or 0),
         latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
     )  # fmt: skip
     problems = model.problems()
@@ -179,6 +180,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         recompute=recompute_of(recompute),
         states=states, moments=_moments(record), adapter=adapter,
         fused_attention=is_fused(record, stack),
+        expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
         fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
     )  # fmt: skip
 

@@ -2,10 +2,11 @@
 
 A table of totals has columns model, n_params, n_active, tokens, gpu, n_gpus, and one of gpu_hours, days, cost_usd; its
 ``source`` may print the price (``$2/GPU-h``). What a row does not print is chosen alike for all: a model that the
-catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the number of devices is
-the one that takes about three weeks; the software is the one that model or source name, the precision the one that the
-row or the catalogue's note on the model names. A row that its source calls an estimate or a plan was extrapolated from
-throughput, and is held to the steps alone.
+catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the one that
+the catalogue's file on the model prints, or grows with the devices; the number of devices is the one that takes about
+three weeks; the software is the one that model or source name, the precision the one that the row or the catalogue's
+note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput, and is held
+to the steps alone.
 """
 
 from __future__ import annotations
@@ -163,10 +164,12 @@ def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) 
     whole = node_size(spec.name)
     on = f"{max(1, round(devices / whole))}x{min(whole, devices)}x{spec.name}"
     sequence = min(model.context_tokens, USUAL_SEQUENCE_TOKENS)
-    batch = min(BATCH_CEILING_TOKENS, devices * sequence)
+    known = find_model(_plain_name(record))
+    usual = min(BATCH_CEILING_TOKENS, devices * sequence)
+    batch = (known.trained_batch_tokens if known and known.spec == model else None) or usual
     asked = Question(
         model=model, on=on if devices > whole else f"{devices}x{spec.name}", tokens=int(record.number("tokens") or 0),
-        sequence_tokens=sequence, batch_tokens=batch if batch > USUAL_BATCH_TOKENS else None,
+        sequence_tokens=sequence, batch_tokens=batch if batch != usual or usual > USUAL_BATCH_TOKENS else None,
         precision=precision_of(record, spec), stack=stack_of(record, model),
     )  # fmt: skip
     return planned(resolve(asked))

@@ -19,12 +19,14 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Workload, stage_waste
+from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
 
 MICRO_BATCH_TOKENS = 32_768
 """Tokens of a micro batch on a device beyond which its matrix products gain nothing: their rows fill every wave."""
 CONTEXT_TOKENS = 2_048
 """Tokens of a sequence's slice below which context parallelism sends more than it saves."""
+FEW_STAGES = 16
+"""Stages that are tried however unevenly they cut the blocks: the head fills what the last one has fewer."""
 VIRTUAL_STAGES = (1, 2, 4)
 """Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
 
@@ -63,14 +65,15 @@ def divisors(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def stage_counts(model: Network) -> tuple[int, ...]:
-    """Into how many pipeline stages the blocks can be cut with little loss (``stage_waste``).
+    """Into how many pipeline stages the blocks can be cut: few, or with little loss (``stage_waste``).
 
     Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
     126 of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
     if isinstance(model, ConvNetSpec):
         return (1,)
-    return tuple(each for each in range(1, model.layers + 1) if stage_waste(model.layers, each) <= STAGE_WASTE)
+    counts = range(1, model.blocks + 1)
+    return tuple(each for each in counts if each <= FEW_STAGES or stage_waste(model.blocks, each) <= STAGE_WASTE)
 
 
 def tensor_counts(model: Network) -> tuple[int, ...]:
@@ -208,7 +211,16 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     _zero_stages(table)
     experts = model.experts if isinstance(model, ModelSpec) else None
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
-    table.keep((table["dp_shard"] * table["cp"]) % table["ep"] == 0)
+    ranks = table["dp_shard"] * table["cp"]
+    if experts is None or not isinstance(model, ModelSpec) or experts.ffn_width >= model.width:
+        table.keep(ranks % table["ep"] == 0)
+        return
+    # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).
+    table.keep(ranks * table["tp"] % table["ep"] == 0)
+    table.prefer(
+        table["ep"] >= table["tp"], "expert parallel, below tensor parallel",
+        "tensor-parallel ranks, which do not divide such narrow experts, would keep several copies of them",
+    )  # fmt: skip
 
 
 def _zero_stages(table: _Table) -> None:
@@ -251,15 +263,24 @@ def _micro_batches(table: _Table, model: Network, workload: Workload) -> None:
 
 
 def _schedules(table: _Table, stack: Stack) -> None:
-    """Column schedule: interleaved where there are several chunks, else 1F1B; zero-bubble too where the stack has it.
+    """Column schedule: interleaved where there are several chunks, else 1F1B; others too where the stack has them.
 
     GPipe holds more than 1F1B, and waits as long.
     """
-    plain, chunks, filled = (float(SCHEDULES.index(name)) for name in ("1f1b", "interleaved", "zero_bubble"))
-    table.cross("schedule", (plain, chunks, filled) if "zero_bubble" in stack.schedules else (plain, chunks))
+    others: tuple[Schedule, ...] = ("zero_bubble", "dualpipe")
+    plain, chunks, filled, both = (float(SCHEDULES.index(name)) for name in ("1f1b", "interleaved", *others))
+    more = (float(SCHEDULES.index(name)) for name in others if name in stack.schedules)
+    table.cross("schedule", (plain, chunks, *more))
     several = table["virtual_stages"] > 1
     table.keep(np.where(several, table["schedule"] == chunks, table["schedule"] != chunks))
-    table.keep((table["schedule"] != filled) | (table["pp"] > 1))
+    table.keep(~np.isin(table["schedule"], (filled, both)) | (table["pp"] > 1))
+    table.keep((table["schedule"] != both) | two_ways(table["pp"], table["micro_batches"]))
+
+
+def two_ways(pp: Numbers, micro_batches: Numbers) -> Mask:
+    """Where micro batches can enter a pipeline at both ends: stages and micro batches even, twice as many of these."""
+    mask: Mask = (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)
+    return mask
 
 
 def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:

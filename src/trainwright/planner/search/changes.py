@@ -13,7 +13,7 @@ import numpy as np
 
 from trainwright.hardware.nodes import cluster as named_cluster
 from trainwright.hardware.nodes import node_size
-from trainwright.planner.parameters import adaptable
+from trainwright.planner.adapters import adaptable
 from trainwright.planner.predict.forecast import forecast
 from trainwright.planner.search.candidates import Network, candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked, step_seconds

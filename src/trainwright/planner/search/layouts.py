@@ -196,7 +196,8 @@ def step_seconds(model: Network, workload: Workload, layouts: Layouts, cluster: 
     if isinstance(model, ConvNetSpec):
         sent = convnet_exchange(model, workload, layouts, cluster)
         return combine(convnet_work(model, workload, layouts, cluster.device), sent, layouts, rate).total_s
-    work, sent = forward_work(model, workload, layouts, cluster.device), exchange(model, workload, layouts, cluster)
+    work = forward_work(model, workload, layouts, cluster.device)
+    sent = exchange(model, workload, layouts, cluster, stack.dispatch)
     step_s = combine(work, sent, layouts, rate).total_s
     return step_s + offload_s(model, workload, layouts, cluster, stack, step_s=step_s)
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_seconds
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.adapters import adapter_parameters
+from trainwright.planner.parameters import total_parameters
 from trainwright.planner.predict.collectives import OUT_EFFICIENCY
 from trainwright.planner.search.candidates import Network
 from trainwright.planner.search.layouts import Ranked, best_layouts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from trainwright.spec.config_reader import ConfigReader
 from trainwright.spec.families.dense import windows
@@ -90,11 +91,26 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
     )  # fmt: skip
 
 
-def _deepseek(read: ConfigReader, family: str, *, dense_layers: int, shared: int = 1) -> ModelSpec:
+def _routing(read: ConfigReader, count: int, usual: str) -> dict[str, Any]:
+    """The keys of ``Experts`` that say where tokens may go and how load is balanced.
+
+    ``noaux_tc`` is DeepSeek-V3's bias in place of an auxiliary loss; ``greedy`` looks at no groups. No group, one, or
+    as many as a token may go to are no bound.
+    """
+    method = read.word("topk_method", usual, ("greedy", "group_limited_greedy", "noaux_tc"))
+    groups = 1 if method == "greedy" else read.optional("n_group", 1, least=0) or 1
+    active = read.optional("topk_group", groups, least=0) or groups
+    bound = {"groups": groups, "active_groups": active} if active < groups else {}
+    return {"count": count, "balance": "bias" if method == "noaux_tc" else "loss", **bound}
+
+
+def _deepseek(
+    read: ConfigReader, family: str, *, dense_layers: int, shared: int = 1, method: str = "noaux_tc"
+) -> ModelSpec:
     """Latent attention, many narrow experts, some always on; the first layers dense.
 
-    A ``q_lora_rank`` of null or 0: queries come straight from the width. The extra layers that predict further tokens
-    in training (``num_nextn_predict_layers``) are not part of it.
+    A ``q_lora_rank`` of null or 0: queries come straight from the width. ``num_nextn_predict_layers`` more blocks
+    predict further tokens in training.
     """
     read.refuse("mlp_bias", False)
     read.refuse("moe_layer_freq", 1)
@@ -102,7 +118,7 @@ def _deepseek(read: ConfigReader, family: str, *, dense_layers: int, shared: int
     count = read.either("n_routed_experts", "num_local_experts", "num_experts")
     dense = read.integer("first_k_dense_replace", dense_layers, least=0)
     experts = Experts(
-        count=count,
+        **_routing(read, count, method),
         active=read.integer("num_experts_per_tok"),
         ffn_width=inner,
         shared_ffn_width=inner * read.integer("n_shared_experts", shared, least=0),
@@ -117,14 +133,19 @@ def _deepseek(read: ConfigReader, family: str, *, dense_layers: int, shared: int
     bias = read.flag("attention_bias", False)
     return llama_like(
         read, family, kv_heads=heads, head_size=read.integer("qk_nope_head_dim", 128), bias=False,
-        qkv_bias=bias, output_bias=bias, latent=latent,
+        qkv_bias=bias, output_bias=bias, latent=latent, further_layers=_further_layers(read),
         experts=experts if dense < read.integer("num_hidden_layers") else None,
     )  # fmt: skip
 
 
+def _further_layers(read: ConfigReader) -> int:
+    """Blocks that predict further tokens; none where the key is absent or null."""
+    return read.optional("num_nextn_predict_layers", 0, least=0) or 0
+
+
 def deepseek_v2(read: ConfigReader) -> ModelSpec:
     """DeepSeek-V2 and V2-Lite (arXiv 2405.04434)."""
-    return _deepseek(read, "deepseek_v2", dense_layers=0, shared=2)
+    return _deepseek(read, "deepseek_v2", dense_layers=0, shared=2, method="greedy")
 
 
 def deepseek_v3(read: ConfigReader) -> ModelSpec:
@@ -138,10 +159,10 @@ def kimi_k2(read: ConfigReader) -> ModelSpec:
 
 
 def glm4_moe(read: ConfigReader) -> ModelSpec:
-    """GLM-4.5 and 4.6 (Zhipu AI, 2025): grouped heads and DeepSeek-V3's experts; further predicted tokens left out."""
+    """GLM-4.5 and 4.6 (Zhipu AI, 2025): grouped heads and DeepSeek-V3's experts."""
     inner, dense = read.integer("moe_intermediate_size"), read.integer("first_k_dense_replace", 1, least=0)
     experts = Experts(
-        count=read.either("n_routed_experts", "num_local_experts", default=128),
+        **_routing(read, read.either("n_routed_experts", "num_local_experts", default=128), "noaux_tc"),
         active=read.integer("num_experts_per_tok", 8),
         ffn_width=inner,
         shared_ffn_width=inner * read.integer("n_shared_experts", 1, least=0),
@@ -150,6 +171,6 @@ def glm4_moe(read: ConfigReader) -> ModelSpec:
     return llama_like(
         read, "glm4_moe", kv_heads=read.integer("num_key_value_heads", 8), bias=False,
         qkv_bias=read.flag("attention_bias", False), qk_norm=read.flag("use_qk_norm", False),
-        norm_epsilon=read.number("rms_norm_eps", 1e-5),
+        norm_epsilon=read.number("rms_norm_eps", 1e-5), further_layers=_further_layers(read),
         experts=experts if dense < read.integer("num_hidden_layers") else None,
     )  # fmt: skip

@@ -107,6 +107,41 @@ def test_waits_of_launches_and_collectives_are_part_of_a_stages_time():
     assert idle_s(8, each, sent, plan, slow) == pytest.approx(combine(each, sent, plan, slow).idle[0])
 
 
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_both_ways_the_closed_form_is_near(pp):
+    """Half of the head on the first rank, hops and experts hidden by the other direction; 16 micro batches."""
+    each = work(2, products_s=1.0, traffic_s=0.5)
+    for sent in (silence(), silence(expert_s=0.4), silence(expert_s=0.2, pipeline_s=0.1)):
+        plan = shape(pp=pp, schedule="dualpipe")
+        step = combine(each, sent, plan, IDEAL)
+        phases = step.total_s[0] - step.idle[0]
+        assert phases + idle_s(2 * pp, each, sent, plan, IDEAL) == pytest.approx(step.total_s[0], rel=0.05)
+
+
+def test_pairs_hide_what_experts_are_sent():
+    each, sent = work(2, products_s=1.0), silence(expert_s=0.5)
+    one, both = (combine(each, sent, shape(pp=4, schedule=name), IDEAL) for name in ("1f1b", "dualpipe"))
+    assert one.communicate[0] == pytest.approx(16 * 2 * 0.5)
+    assert both.communicate[0] < 0.03 * one.communicate[0]
+    # Processors that send do not compute.
+    slower = combine(each, replace(sent, occupied=np.array([0.2])), shape(pp=4, schedule="dualpipe"), IDEAL)
+    assert slower.forward[0] == pytest.approx(both.forward[0] / 0.8)
+    assert combine(each, replace(sent, occupied=np.array([0.2])), shape(pp=4), IDEAL).forward[0] == one.forward[0]
+
+
+def test_the_head_is_halved_where_a_rank_has_it_for_half_of_the_micro_batches():
+    each = work(2, products_s=1.0, head_s=0.5)
+    one, both = (combine(each, silence(), shape(pp=4, schedule=name), IDEAL) for name in ("1f1b", "dualpipe"))
+    assert one.forward[0] == pytest.approx(16 * 1.5) and both.forward[0] == pytest.approx(16 * 1.25)
+
+
+def test_the_rank_with_the_head_is_the_slowest_only_if_its_fewer_layers_leave_it_so():
+    """Four layers of 1 s, and at the end three with a head."""
+    for head, slowest in ((0.5, 4.0), (1.5, 4.5)):
+        each = replace(work(4, products_s=4.0, head_s=head), lighter=np.array([0.25]))
+        assert combine(each, silence(), shape(pp=4), IDEAL).forward[0] == pytest.approx(16 * slowest)
+
+
 def test_without_a_pipeline_or_its_schedule_nothing_is_played():
     each = work(8, products_s=1.0)
     assert idle_s(8, each, silence(), shape(), IDEAL) is None

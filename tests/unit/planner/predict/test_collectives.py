@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.nodes import cluster as catalogue_cluster
 from trainwright.planner.predict.collectives import (
     OUT_EFFICIENCY,
     RING,
@@ -19,6 +20,7 @@ from trainwright.planner.predict.collectives import (
     placement,
     reduce_scatter_s,
     send_recv_s,
+    two_tier_s,
 )  # fmt: skip
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
@@ -247,3 +249,14 @@ def test_a_cluster_without_a_known_link_is_refused():
     with pytest.raises(RecipeError, match="devices of a node"):
         Fabric.of(ClusterSpec(node=NodeSpec(device=bare, devices=2)))
     assert Fabric.of(ClusterSpec(node=NodeSpec(device=bare, devices=1))).domain == 1
+
+
+def test_both_tiers_at_once_take_the_longer_ones_time():
+    fabric = Fabric.of(catalogue_cluster("8x8xh800-sxm"))
+    group = placement(domain=8, ep=64, dp_shard=64).ep
+    inside, between = 160e9 * 1e-3, 47.5e9 * 2e-3  # 1 ms of NVLink, 2 ms of InfiniBand
+    start = 8.4e-6 + 3.4e-6 + 9.6e-6
+    assert float(two_tier_s(fabric, inside, between, group)) == pytest.approx(2e-3 + start, rel=0.01)
+    assert float(two_tier_s(fabric, 3 * inside, between, group)) == pytest.approx(3e-3 + start, rel=0.01)
+    assert float(two_tier_s(fabric, inside, 0.0, placement(domain=8, ep=8, dp_shard=8).ep)) < 1e-3 + start
+    assert float(two_tier_s(fabric, inside, between, placement(domain=8).ep)) == 0

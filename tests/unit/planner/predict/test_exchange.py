@@ -8,7 +8,10 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
 from trainwright.hardware.nodes import cluster
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.hardware.stacks import read_stack
+from trainwright.planner.adapters import adapter_parameters
+from trainwright.planner.parameters import total_parameters
+from trainwright.planner.predict import dispatch as dispatch_module
 from trainwright.planner.predict import exchange as module
 from trainwright.planner.predict.exchange import Exchange, exchange, on_own_links
 from trainwright.planner.predict.layouts import Layouts
@@ -30,7 +33,7 @@ class Meter:
     """In place of the collectives: bytes that one rank sends by ring algorithms, per axis."""
 
     def __init__(self, monkeypatch):
-        for name in ("all_gather_s", "reduce_scatter_s", "all_to_all_s"):
+        for name in ("all_gather_s", "reduce_scatter_s"):
             monkeypatch.setattr(module, name, self.share)
         monkeypatch.setattr(module, "all_reduce_s", lambda *args: 2 * self.share(*args))
         monkeypatch.setattr(module, "send_recv_s", lambda fabric, size, group: size * (np.asarray(group.ranks) > 1))
@@ -143,10 +146,33 @@ def test_adapters_exchange_their_own_gradients_and_gather_frozen_weights(meter):
 
 
 # ------------------------------------------------------------------------------------------- experts, context, pipeline
-def test_every_token_goes_to_its_experts_and_comes_back(meter):
-    found = sent(*(ParallelPlan(dp_shard=8, ep=each) for each in (1, 4, 8)), model=MIXTRAL).expert_s
+def test_every_token_goes_to_its_experts_and_comes_back(monkeypatch):
+    monkeypatch.setattr(dispatch_module, "all_to_all_s", Meter.share)
+    work = replace(WORK, expert_imbalance=1.0)
+    found = sent(*(ParallelPlan(dp_shard=8, ep=each) for each in (1, 4, 8)), model=MIXTRAL, work=work).expert_s
     tokens = 2 * 2048 * MIXTRAL.width * MIXTRAL.experts.active
     assert found.tolist() == pytest.approx([MIXTRAL.layers * 2 * tokens * (ep - 1) / ep for ep in (1, 4, 8)])
+
+
+def test_all_wait_for_the_fullest_rank_of_experts():
+    plan, long = ParallelPlan(dp_shard=64, ep=8), replace(WORK, sequence_tokens=1 << 20, batch_tokens=1 << 27)
+    even, uneven = (sent(plan, model=MIXTRAL, work=replace(long, expert_imbalance=each)) for each in (1.0, 2.0))
+    assert uneven.expert_s[0] == pytest.approx(2 * even.expert_s[0], rel=0.01)  # but for latency
+
+
+def test_deepseeks_software_sends_a_third_of_the_bytes_and_takes_processors():
+    """A token's eight experts are on at most four of eight nodes, and go there in fp8: 1.03 + 2 bytes for 3.2 nodes
+    each instead of 2 x 2 for 7, where the network is what all wait for.
+    """
+    model, work = catalogue_model("deepseek-v3"), replace(WORK, sequence_tokens=4096, precision="fp8")
+    plan, on = ParallelPlan(pp=16, dp_shard=128, ep=64, zero_stage=1), cluster("256x8xh800-sxm")
+    shape = Layouts.of([plan], ["none"], work)
+    plain, found = (exchange(model, work, shape, on, read_stack(each).dispatch) for each in ("default", "hai-llm"))
+    bytes_ = (1 + 4 / 128 + 2) * 3.175 / (4 * 7)
+    assert found.expert_s[0] / plain.expert_s[0] == pytest.approx(bytes_, rel=0.2)
+    assert found.occupied[0] == pytest.approx(20 / 132)  # section 3.2.2 of the paper
+    alone = Layouts.of([ParallelPlan(dp_shard=2048)], ["none"], work)
+    assert exchange(model, work, alone, on, read_stack("hai-llm").dispatch).occupied[0] == 0
 
 
 def test_context_ranks_gather_keys_and_values(meter):

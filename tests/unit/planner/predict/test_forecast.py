@@ -177,3 +177,21 @@ def test_images_are_sequences_of_a_convolutional_network():
 def test_a_device_without_a_rate_for_the_precision_is_refused():
     with pytest.raises(RecipeError, match="gtx-1080-ti: no peak rate for fp16"):
         predicted(LLAMA, [ParallelPlan()], on="gtx-1080-ti", work=replace(WORK, precision="fp16"))
+
+
+# ---------------------------------------------------------------------------------------------------------- DeepSeek-V3
+def test_deepseek_v3_takes_the_step_that_its_hours_come_to():
+    """2.664 M hours of 2,048 H800 for 14.8 T tokens (deepseek-ai/DeepSeek-V3@0b39205:README.md) in steps of 15,360
+    sequences of 4,096 (section 4.2), on 16 stages, experts on 64 ranks, ZeRO-1, both ways (section 3.2).
+    """
+    model = catalogue_model("deepseek-v3")
+    work = replace(WORK, sequence_tokens=4096, batch_tokens=15360 * 4096, precision="fp8")
+    layout, on = {"pp": 16, "dp_shard": 128, "ep": 64, "zero_stage": 1}, "256x8xh800-sxm"
+    published_s = 2.664e6 * 3600 / 2048 * work.batch_tokens / 14.8e12
+    assert published_s == pytest.approx(19.9, abs=0.1)
+    found = predicted(model, [ParallelPlan(**layout, schedule="dualpipe")], on=on, work=work, by="hai-llm")
+    assert found.step_s[0] == pytest.approx(published_s, rel=0.1)
+    # Full overlap, as the paper has it: without, experts alone would take a third of the step.
+    one_way = predicted(model, [ParallelPlan(**layout)], on=on, work=work, by="megatron-core")
+    assert found.step.communicate[0] < 0.03 * found.step_s[0]
+    assert one_way.step.communicate[0] > 0.2 * one_way.step_s[0]

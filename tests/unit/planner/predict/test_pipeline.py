@@ -134,9 +134,23 @@ def test_a_hop_of_any_length_is_waited_for():
     assert play("1f1b", 2, 1, hop_s=1.0).seconds == pytest.approx(2 * (F + B + W) + 2)
 
 
+def test_both_directions_at_once_are_played_too():
+    """arXiv 2412.19437, table 2, where F = 1, B = 2 with its W = 1: (PP/2 - 1)(3 + 2 - 3) idle, PP + 1 in flight."""
+    played = play("dualpipe", 8, 20, times=(1, 1, 1))
+    assert played.seconds == pytest.approx(20 * 3 + 3 * 2)
+    assert played.in_flight == (9,) * 8
+    assert played.bubble < 0.3 * play("1f1b", 8, 20, times=(1, 1, 1)).bubble
+
+
 def test_schedules_that_do_not_exist_are_refused():
     with pytest.raises(RecipeError, match="multiple of 4 stages"):
         play("interleaved", 4, 6, chunks=2)
     with pytest.raises(RecipeError, match="several chunks"):
         play("1f1b", 4, 8, chunks=2)
+    with pytest.raises(RecipeError, match="even number of stages, seen 3"):
+        play("dualpipe", 3, 6)
+    for short in (6, 9):
+        with pytest.raises(RecipeError, match=f"even number of micro batches, at least 8, seen {short}"):
+            play("dualpipe", 4, short)
     assert schedule_problem("interleaved", stages=4, chunks=2, micro_batches=8) == ""
+    assert schedule_problem("dualpipe", stages=4, chunks=1, micro_batches=8) == ""

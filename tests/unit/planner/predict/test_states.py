@@ -136,6 +136,19 @@ def test_micro_batches_in_flight_are_those_of_the_schedule_run_step_by_step(p, m
     assert (found[:, 2] == min(p, m)).all()
 
 
+def test_both_directions_hold_two_stages_and_the_papers_micro_batches():
+    """arXiv 2412.19437, table 2: parameters twice, PP + 1 micro batches; a shared optimizer's state as before."""
+    model, work = catalogue_model("deepseek-v3"), replace(WORK, batch_tokens=1024 * 64 * 16)
+    plans = [ParallelPlan(pp=16, dp_shard=16, ep=16, zero_stage=1, schedule=each) for each in ("1f1b", "dualpipe")]
+    one, both = (case_of(model, work, layouts(plan, work=work), PLAIN) for plan in plans)
+    assert both.stages.total.tolist() == [[one.stages.total.sum()]] * 2
+    assert (both.stages.passes * both.stages.layers).tolist() == [[17 * 4]] * 2
+    assert both.stages.has_head.tolist() == [[1.0]] * 2
+    gradients, optimizer = kept(both).gradients, kept(both).optimizer
+    assert gradients[0, 0] == pytest.approx(kept(one).gradients.sum())
+    assert optimizer[0, 0] == pytest.approx(kept(one).optimizer.mean())
+
+
 @pytest.mark.parametrize("v", [2, 4])
 @pytest.mark.parametrize("p", [2, 4])
 def test_interleaved_chunks_in_flight(p, v):

@@ -12,13 +12,17 @@ from fixtures.planned_models import LLAMA
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import device
 from trainwright.hardware.models import model as catalogue_model
+from trainwright.planner.adapters import adapter_parameters
 from trainwright.planner.flops import count_flops
-from trainwright.planner.parameters import adapter_parameters, total_parameters
+from trainwright.planner.parameters import matrices, total_parameters
+from trainwright.planner.predict.bubble import layers_of_chunks
 from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.predict.work import (
+    _product,
     block_elements,
     forward_work,
     kernels,
+    lighter_ends,
     peak_flops_per_s,
     rank_parameters,
     slowest_layers,
@@ -77,11 +81,54 @@ def test_experts_on_other_ranks_are_as_much_work(ep, tp):
     """Fewer experts on a rank, and more tokens for each of them; of all matrices tp does not divide the router."""
     plan = ParallelPlan(dp_shard=8, ep=ep, tp=tp)
     shape = layouts(plan)
-    found = forward_work(MIXTRAL, WORK, shape, H100)
+    found = forward_work(MIXTRAL, replace(WORK, expert_imbalance=1.0), shape, H100)
     whole = count_flops(MIXTRAL, sequences=WORK.batch_sequences, sequence_tokens=512).linear
     router = 2 * WORK.batch_tokens * MIXTRAL.layers * MIXTRAL.width * MIXTRAL.experts.count
     times = shape.devices[0] * shape.micro_batches[0] * H100.flops_per_s["bf16"]
     assert found.products_s[0] * times == pytest.approx(whole + (tp - 1) * router)
+
+
+def test_others_wait_for_the_fullest_rank_of_experts():
+    """Experts' products alone take longer, and only where experts are divided over ranks."""
+    plans = [ParallelPlan(dp_shard=8, ep=each) for each in (1, 8)]
+    even, uneven = (
+        forward_work(MIXTRAL, replace(WORK, expert_imbalance=each), layouts(*plans), H100) for each in (1.0, 1.5)
+    )
+    flops = 2 * 512 * MIXTRAL.layers * 3 * MIXTRAL.width * MIXTRAL.experts.ffn_width * MIXTRAL.experts.active
+    more = (uneven.products_s - even.products_s) * H100.flops_per_s["bf16"]
+    assert more.tolist() == pytest.approx([0.0, 0.5 * flops], abs=1e3)
+    assert uneven.traffic_s[1] > even.traffic_s[1] and uneven.traffic_s[0] == even.traffic_s[0]
+
+
+def test_tensor_parallelism_leaves_narrow_experts_whole():
+    """Of DeepSeek-V3's 256 experts a rank of 64 has 4 whole ones, tensor parallelism or not, and as many rows."""
+    plans = [ParallelPlan(dp_shard=64, ep=64), ParallelPlan(dp_shard=32, tp=2, ep=64)]
+    model = catalogue_model("deepseek-v3")
+    one, two = rank_parameters(model, layouts(*plans))[1]
+    assert one == two
+    experts = next(each for each in matrices(model) if each.part == "experts")
+    rows = [float(_product(experts, model, layouts(plan), np.array([512.0]), np.ones(1))[0][0]) for plan in plans]
+    assert rows == [64 * 512 * 8 / 256, 32 * 512 * 8 / 256]
+
+
+def test_tiles_of_grouped_products_share_their_waves():
+    """Eight products of half a wave of tiles each fill four waves; alone each would leave half of one empty."""
+    rows, columns = np.array([6 * 128.0]), 9 * 128.0
+    assert tile_share(rows, columns, 108)[0] == pytest.approx(0.5)
+    assert tile_share(rows, columns, 108, 8)[0] == pytest.approx(1.0)
+    # Few tokens for an expert leave tiles half empty, however many experts there are.
+    assert tile_share(np.array([64.0]), columns, 108, 96)[0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("layers", "pp", "chunks"), [(61, 16, 1), (62, 16, 1), (14, 4, 1), (126, 16, 1), (94, 8, 3),
+                                                      (10, 4, 2), (64, 8, 2), (13, 3, 2)])  # fmt: skip
+def test_what_ends_have_fewer_is_what_stages_hold(layers, pp, chunks):
+    model = replace(LLAMA_8B, layers=layers)
+    shape = layouts(ParallelPlan(pp=pp, virtual_stages=chunks))
+    held, most = layers_of_chunks(layers, pp, chunks).sum(axis=1), slowest_layers(model, shape)[0]
+    last, ends = lighter_ends(model, shape)
+    assert most * (1 - last[0]) == pytest.approx(held[-1])
+    assert most * (1 - ends[0]) == pytest.approx((held[0] + held[-1]) / 2)
 
 
 def test_attention_that_writes_its_scores_makes_and_moves_the_whole_square():

@@ -232,3 +232,11 @@ def test_offload_is_whole_under_fsdp_and_the_optimizers_elsewhere():
 def test_every_framework_of_the_table_has_its_stack():
     names = {row.text("framework") for row in read_records(RUNS)}
     assert [name for name in sorted(names) if find_stack(name) is None] == []
+
+
+def test_what_notes_say_of_experts_beyond_their_number():
+    notes = "experts=8;topk=2;mtp-num-layers=1;moe force-balanced"
+    row = record(arch="moe", notes=notes)
+    assert model_of(row).further_layers == 1
+    assert workload(row).expert_imbalance == 1.0
+    assert workload(record(arch="moe", notes="experts=8;topk=2")).expert_imbalance is None

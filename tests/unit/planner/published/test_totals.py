@@ -13,6 +13,7 @@ from trainwright.planner.published.totals import (
     mixture_of,
     model_of,
     precision_of,
+    replanned,
     replay,
     reported_hours,
     stack_of,
@@ -153,3 +154,16 @@ def test_the_whole_table_is_replayed():
     assert 0.8 < np.median(ratios) < 1.25
     inside = [each.low_hours <= each.reported_hours <= each.high_hours for each in totals]
     assert np.mean(inside) >= 0.75
+
+
+def test_the_batch_is_what_the_catalogue_prints_or_grows_with_the_devices():
+    def batch(name, size, devices):
+        row = training(model=name, n_params=size, n_gpus=devices, gpu="H100-80GB")
+        model = model_of(row)
+        return replanned(row, model, device("h100-sxm"), devices).plan.workload.batch_tokens
+
+    assert batch("DeepSeek-V2", "236e9", 2048) == 9216 * 4096  # arXiv 2405.04434, section 3.1.2
+    assert batch("Pythia-1.4B", "1.4e9", 64) == 1024 * 2048  # arXiv 2304.01373, section 2.2
+    assert batch("mine", "7e9", 2048) == 2048 * 4096
+    # Another model under the name has not the name's batch.
+    assert batch("DeepSeek-V2", "30e9", 64) < 9216 * 4096

@@ -203,7 +203,8 @@ def test_llama_405b_is_cut_into_sixteen_stages():
 def test_deepseek_v3_is_cut_unevenly():
     """61 layers, a prime number, on 16 ranks (arXiv 2412.19437, section 3.2.1): at most 4 on one of them."""
     model = catalogue_model("deepseek-v3")
-    assert {1, 2, 4, 8, 16, 32, 61} <= set(stage_counts(model))
+    assert {1, 2, 4, 8, 16, 32} <= set(stage_counts(model))
+    assert 61 in stage_counts(model.deployed())
     assert {40, 48, 60} & set(stage_counts(model)) == set()
     left = candidates(model, work(15360), [2048], catalogue_cluster("256x8xh800-sxm"), STACK).layouts
     assert {1, 2, 4, 8, 16} <= set(left.pp)
@@ -230,3 +231,25 @@ def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():
     assert filled.sum() == plain.sum() > 0
     assert not without.has("schedule", "zero_bubble").any()
     assert np.array_equal(with_it.virtual_stages > 1, with_it.has("schedule", "interleaved"))
+
+
+def test_pipelines_run_both_ways_where_the_stack_does_and_micro_batches_suffice():
+    workload, cluster, model = work(64), catalogue_cluster("2x8xh800-sxm"), catalogue_model("deepseek-v2-lite")
+    found = candidates(model, workload, [16], cluster, read_stack("hai-llm")).layouts
+    both = found.has("schedule", "dualpipe")
+    assert both.any() and not found.has("schedule", "interleaved")[both].any()
+    assert np.all(found.pp[both] % 2 == 0) and np.all(found.micro_batches[both] >= 2 * found.pp[both])
+    plain = found.has("schedule", "1f1b") & (found.pp % 2 == 0) & (found.virtual_stages == 1)
+    plain &= (found.micro_batches >= 2 * found.pp) & (found.micro_batches % 2 == 0)
+    assert both.sum() == plain.sum()
+    assert not candidates(model, workload, [16], cluster, STACK).layouts.has("schedule", "dualpipe").any()
+
+
+def test_narrow_experts_lie_on_tensor_parallel_neighbours_too():
+    found = candidates(
+        catalogue_model("deepseek-v3"), work(64), [64], catalogue_cluster("8x8xh800-sxm"), STACK
+    ).layouts  # fmt: skip
+    assert np.any(found.ep > found.dp_shard * found.cp)
+    assert np.all(found.dp_shard * found.cp * found.tp % found.ep == 0)
+    wide = candidates(catalogue_model("mixtral-8x7b"), work(64), [64], catalogue_cluster("8x8xh800-sxm"), STACK).layouts
+    assert np.all(wide.dp_shard * wide.cp % wide.ep == 0)

@@ -37,10 +37,40 @@ def test_deepseek_without_experts_is_dense():
     assert experts.deepseek_v3(keys_of("deepseek_v3", first_k_dense_replace=3)).experts is None
 
 
-def test_further_predicted_tokens_are_not_part_of_the_model():
-    assert experts.deepseek_v3(keys_of("deepseek_v3", num_nextn_predict_layers=1)) == experts.deepseek_v3(
-        keys_of("deepseek_v3", num_nextn_predict_layers=0)
-    )
+@pytest.mark.parametrize("absent", [0, None])
+def test_further_predicted_tokens_are_for_training_alone(absent):
+    trained = experts.deepseek_v3(keys_of("deepseek_v3", num_nextn_predict_layers=1))
+    plain = experts.deepseek_v3(keys_of("deepseek_v3", num_nextn_predict_layers=absent))
+    assert (trained.further_layers, trained.blocks, trained.moe_layers) == (1, 4, 3)
+    assert (plain.further_layers, plain.blocks, plain.moe_layers) == (0, 3, 2)
+    assert trained.deployed() == plain == experts.deepseek_v3(keys_of("deepseek_v3"))
+    assert experts.glm4_moe(keys_of("glm4_moe", num_nextn_predict_layers=2)).further_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (2, 1, "bias")), ({"topk_method": "group_limited_greedy"}, (2, 1, "loss")),
+        ({"topk_method": "greedy"}, (1, 1, "loss")), ({"n_group": 1, "topk_group": 1}, (1, 1, "bias")),
+        ({"n_group": 2, "topk_group": 2}, (1, 1, "bias")), ({"n_group": None, "topk_group": None}, (1, 1, "bias")),
+    ],
+)  # fmt: skip
+def test_groups_bound_where_tokens_go(changes, expected):
+    """DeepSeek-V3's router picks its groups first; V2's two kinds and transformers' ``null`` are read too."""
+    found = experts.deepseek_v3(keys_of("deepseek_v3", **changes)).experts
+    assert (found.groups, found.active_groups, found.balance) == expected
+
+
+def test_a_router_of_another_kind_is_named():
+    with pytest.raises(RecipeError, match="topk_method .*'noaux', expected one of greedy, group_limited_greedy"):
+        experts.deepseek_v3(keys_of("deepseek_v3", topk_method="noaux"))
+
+
+def test_deepseek_v2_looks_at_its_groups_where_it_says_so():
+    bound = {"topk_method": "group_limited_greedy"}
+    assert experts.deepseek_v2(keys_of("deepseek_v2", **bound)).experts.groups == 2
+    assert experts.deepseek_v2(keys_of("deepseek_v2")).experts.groups == 1
+    assert experts.deepseek_v2(keys_of("deepseek_v2", **bound)).experts.balance == "loss"
 
 
 @pytest.mark.parametrize(
