@@ -111,15 +111,6 @@ def test_tensor_parallelism_leaves_narrow_experts_whole():
     assert rows == [64 * 512 * 8 / 256, 32 * 512 * 8 / 256]
 
 
-def test_tiles_of_grouped_products_share_their_waves():
-    """Eight products of half a wave of tiles each fill four waves; alone each would leave half of one empty."""
-    rows, columns = np.array([6 * 128.0]), 9 * 128.0
-    assert tile_share(rows, columns, 108)[0] == pytest.approx(0.5)
-    assert tile_share(rows, columns, 108, 8)[0] == pytest.approx(1.0)
-    # Few tokens for an expert leave tiles half empty, however many experts there are.
-    assert tile_share(np.array([64.0]), columns, 108, 96)[0] == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize(("layers", "pp", "chunks"), [(61, 16, 1), (62, 16, 1), (14, 4, 1), (126, 16, 1), (94, 8, 3),
                                                       (10, 4, 2), (64, 8, 2), (13, 3, 2)])  # fmt: skip
 def test_what_ends_have_fewer_is_what_stages_hold(layers, pp, chunks):
