@@ -83,6 +83,8 @@ class Question:
     fused_loss: bool = False
     references: tuple[Reference, ...] = ()
     """Measured runs that correct the prediction (``planner.calibration``)."""
+    references_from: str = ""
+    """Where they come from, in words; empty: they were given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +101,7 @@ class Scenario:
     settings: RunSettings
     assumptions: tuple[Assumption, ...]
     references: tuple[Reference, ...] = ()
+    references_from: str = ""
 
     @property
     def transformer(self) -> ModelSpec:
@@ -136,6 +139,7 @@ def resolve(question: Question) -> Scenario:
         model=question.model, workload=workload, cluster=machines, stack=software, layout=question.layout,
         recompute=question.recompute, price=price, settings=RunSettings(spot_provider=provider if spot else None),
         assumptions=tuple(said), references=question.references,
+        references_from=question.references_from,
     )  # fmt: skip
 
 
