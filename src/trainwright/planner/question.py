@@ -309,6 +309,7 @@ def _machine_assumptions(
     else:
         origin: Origin = "given" if price.source == "given" else "catalog"
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+        source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
         said.append(
             Assumption(
                 name=f"price ({price.kind.replace('_', '-')})", value=price.usd_per_device_hour,
