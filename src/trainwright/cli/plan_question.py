@@ -77,6 +77,11 @@ def question_of(args: argparse.Namespace) -> Question:
 
     if args.on is None:
         raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
+    if "+" in args.on:
+        raise RecipeError(
+            "a plan is for one kind of device", where="--on", seen=args.on,
+            fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
+        )  # fmt: skip
     asked = given(args)
     recipe = _recipe_arguments(args)
     if recipe:

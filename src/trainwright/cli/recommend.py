@@ -71,10 +71,10 @@ def run(args: argparse.Namespace) -> int:
     pool = _pool(args)
     scenario = _scenario(args, pool)
     goals = Goals(budget_usd=_read(args.budget, parse_usd, "--budget"),
-                  deadline_s=_read(args.deadline, parse_seconds, "--deadline"))  # fmt: skip
+                  deadline_s=_read(args.deadline, _span, "--deadline"))  # fmt: skip
     found = recommend(
-        scenario.model, scenario.workload, scenario.stack, devices=_names(args.devices),
-        clouds=_names(args.cloud), have=pool,
+        scenario.model, scenario.workload, scenario.stack, devices=_names(args.devices, "--devices"),
+        clouds=_names(args.cloud, "--cloud"), have=pool,
         have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0, goals=goals,
         price_kinds=_kinds(args.price_kinds), most_devices=_read(args.most_devices, parse_count, "--most-devices") or 1,
     )  # fmt: skip
@@ -118,15 +118,28 @@ def _read(text: str | None, parse: Callable[[str], T], where: str) -> T | None:
     return value
 
 
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+def _span(text: str) -> float:
+    """Seconds of a time with its unit: whoever writes 14 means days."""
+    found = parse_seconds(text)
+    if text.strip().replace(".", "", 1).replace("_", "").isdigit():
+        raise RecipeError("a time needs its unit", seen=repr(text), expected="for example 14d or 36h")
+    return found
+
+
+def _names(text: str | None, where: str) -> list[str] | None:
+    if text is None:
+        return None
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if not found:
+        raise RecipeError("no name in this list", where=where, seen=repr(text), expected="names joined by commas")
+    return found
 
 
 def _kinds(text: str) -> list[Any]:
     from trainwright.spec.device import PriceKind
 
     known = get_args(PriceKind)
-    found = [name.replace("-", "_") for name in _names(text) or ()]
+    found = [name.replace("-", "_") for name in _names(text, "--price-kinds") or ()]
     unknown = [name for name in found if name not in known]
     if unknown or not found:
         raise RecipeError("unknown kind of price", where="--price-kinds", seen=repr(text), expected=", ".join(known))

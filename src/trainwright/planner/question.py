@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_count
@@ -127,6 +127,7 @@ def resolve(question: Question) -> Scenario:
     software = stack(question.stack, where="--stack")
     said: list[Assumption] = []
     workload = _workload(question, machines, software, said)
+    question = _stretched(question, workload.sequence_tokens, said)
     problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
     if problems:
         raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
@@ -181,6 +182,18 @@ def _sequence(question: Question, said: list[Assumption]) -> int:
     source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
     said.append(_assumed("sequence", float(found), "tokens", given=False, source=source))
     return found
+
+
+def _stretched(question: Question, sequence: int, said: list[Assumption]) -> Question:
+    """The question of a model with rotary positions at a sequence beyond its context: they go on without weights."""
+    model = question.model
+    if not isinstance(model, ModelSpec) or model.positions != "rope" or sequence <= model.context_tokens:
+        return question
+    source = (
+        f"{sequence / model.context_tokens:.3g} times the {model.context_tokens:,} tokens that the model was made for"
+    )
+    said.append(_assumed("rotary positions", "go on", "", given=True, source=source))
+    return replace(question, model=replace(model, context_tokens=sequence))
 
 
 def _stages(question: Question) -> list[Assumption]:

@@ -75,3 +75,8 @@ def test_bad_questions_end_in_one_line(arguments, message, capsys):
     assert message in found.err
     assert len(found.err.strip().splitlines()) == 1
     assert not found.out
+
+
+def test_two_kinds_of_devices_are_sent_to_recommend(capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", "--on", "8xh100 + 8xa100-80gb"]) == 2
+    assert "trainwright recommend --have 8xh100+8xa100-80gb" in capsys.readouterr().err

@@ -84,7 +84,10 @@ def test_prices_come_from_the_list_or_from_the_user():
         ({"on": "0xh100-sxm"}, "not a number of devices"),
         ({"tokens": 0}, "--tokens: must be at least 1"),
         ({"sequence_tokens": -1}, "--sequence: must be at least 1"),
-        ({"sequence_tokens": 1 << 20, "batch_tokens": 1 << 20}, "exceeds the model's context"),
+        (
+            {"model": catalogue_model("gpt2"), "sequence_tokens": 1 << 20, "batch_tokens": 1 << 20},
+            "exceeds the model's",
+        ),
         ({"stack": "torchtitn"}, r"unknown software stack .*did you mean"),
         ({"scale_out": "400"}, "cannot read a rate"),
         ({"clouds": ("awz",)}, "unknown cloud"),
@@ -95,6 +98,13 @@ def test_prices_come_from_the_list_or_from_the_user():
 def test_bad_questions_are_refused_in_one_line(options, message):
     with pytest.raises(RecipeError, match=message):
         asked(**options)
+
+
+def test_rotary_positions_go_on_beyond_the_context():
+    found = asked(sequence_tokens=1 << 15, batch_tokens=1 << 20)
+    assert found.model.context_tokens == found.workload.sequence_tokens == 1 << 15
+    assert said(found, "rotary positions").source.startswith("4 times the 8,192 tokens")
+    assert "rotary positions" not in {each.name for each in asked(sequence_tokens=4096).assumptions}
 
 
 def test_stages_that_waste_much_are_allowed_and_said():
