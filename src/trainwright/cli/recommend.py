@@ -156,8 +156,8 @@ def _scenario(args: argparse.Namespace, pool: Sequence[ClusterSpec]) -> Scenario
     """The run, read and completed as ``plan`` does it, with a batch that divides over many ranks."""
     from trainwright.cli.arguments import add_recipe
     from trainwright.cli.plan_question import add_question, question_of
+    from trainwright.planner.batches import divisible
     from trainwright.planner.question import resolve
-    from trainwright.planner.search.recommend import divisible
     from trainwright.spec.plan import Assumption
 
     parser = CommandParser(prog="trainwright recommend")

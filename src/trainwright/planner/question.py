@@ -16,6 +16,7 @@ from trainwright.hardware.clouds import cloud
 from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.stacks import DEFAULT, stack
+from trainwright.planner.batches import divisible
 from trainwright.planner.calibration import Reference
 from trainwright.planner.parameters import adaptable, total_parameters
 from trainwright.planner.run import RunSettings
@@ -233,7 +234,7 @@ def _tokens(question: Question, said: list[Assumption]) -> int:
 
 def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, said: list[Assumption]) -> int:
     if question.batch_tokens is not None:
-        return _rounded(_positive("--batch", question.batch_tokens), sequence, said)
+        return _rounded(_positive("--batch", question.batch_tokens), sequence, machines.devices, said)
     if isinstance(question.model, ConvNetSpec):
         found = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
@@ -255,17 +256,19 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
     return sequences * sequence
 
 
-def _rounded(batch: int, sequence: int, said: list[Assumption]) -> int:
-    """``4M`` tokens are no whole number of sequences; the nearest one is meant."""
+def _rounded(batch: int, sequence: int, devices: int, said: list[Assumption]) -> int:
+    """``4M`` tokens are no whole number of sequences; of those near it one that divides over many ranks is meant."""
     if batch % sequence == 0:
         return batch
-    found = max(1, round(batch / sequence)) * sequence
+    near = max(1, round(batch / sequence))
+    over = divisible(near, unit=devices)
+    found = (divisible(near) if over % devices else over) * sequence
     if abs(found - batch) > 0.1 * batch:
         raise RecipeError(
             "a batch has whole sequences", where="--batch", seen=f"{batch:,} tokens",
             expected=f"a multiple of the sequence's {sequence:,}, such as {found:,}",
         )  # fmt: skip
-    source = f"nearest to {batch:,} in whole sequences of {sequence:,}"
+    source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
     said.append(_assumed("batch", float(found), "tokens", given=True, source=source))
     return found
 

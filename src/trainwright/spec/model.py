@@ -20,8 +20,7 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-MOST_LAYERS = 10_000
-"""A slip of the pen beyond: the deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555)."""
+MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

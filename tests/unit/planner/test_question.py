@@ -42,8 +42,8 @@ def test_a_short_run_has_a_small_batch_and_a_long_one_no_more_than_published_one
     assert asked(model=catalogue_model("llama3.1-405b"), tokens=15 * 10**12).workload.batch_tokens == 1 << 24
 
 
-def test_a_batch_in_round_tokens_means_the_nearest_in_sequences():
-    assert asked(batch_tokens=4_000_000).workload.batch_tokens == 488 * 8192
+def test_a_batch_in_round_tokens_means_whole_sequences():
+    assert asked(batch_tokens=4_000_000).workload.batch_tokens == 512 * 8192
     with pytest.raises(RecipeError, match="whole sequences"):
         asked(batch_tokens=1000)
 
@@ -121,3 +121,14 @@ def test_four_bits_have_their_rate_under_its_own_name():
     assert resolve(asked).workload.precision == "nvfp4"
     with pytest.raises(RecipeError, match="no nvfp4 rate of h100-sxm is known"):
         resolve(replace(asked, on="8xh100-sxm"))
+
+
+@pytest.mark.parametrize(
+    ("batch", "on", "sequences"),
+    [(4_000_000, "64x8xh100-sxm", 512), (16_000_000, "64x8xh100-sxm", 2048), (4_000_000, "7xh100-sxm", 7 * 72),
+     (4_194_304, "64x8xh100-sxm", 512), (480 * 8192, "64x8xh100-sxm", 480), (8192, "8xh100-sxm", 1)],
+)  # fmt: skip
+def test_a_batch_near_what_was_asked_for_divides_over_the_devices(batch, on, sequences):
+    found = asked(batch_tokens=batch, on=on)
+    assert found.workload.batch_sequences == sequences
+    assert ("batch" in {each.name for each in found.assumptions}) == (sequences * 8192 != batch)

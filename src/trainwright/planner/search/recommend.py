@@ -234,20 +234,6 @@ def _largest(model: Network, devices: Sequence[str] | None, most_devices: int) -
     )
 
 
-def divisible(sequences: int, *, unit: int = 1, within: float = 0.05) -> int:
-    """The multiple of ``unit`` near ``sequences`` that most powers of two divide: a batch for many numbers of ranks.
-
-    ``sequences`` themselves where no multiple is near.
-    """
-    least, most = int(np.ceil(sequences * (1 - within))), int(sequences * (1 + within))
-    for power in range(sequences.bit_length(), -1, -1):
-        step = unit << power
-        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
-        if nearest:
-            return min(nearest, key=lambda each: abs(each - sequences))
-    return sequences
-
-
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
     """Parts of a node, and whole nodes, in powers of two; the whole cluster where it is smaller than ``most_devices``.
 
