@@ -36,7 +36,7 @@ def show(
 ) -> None:  # fmt: skip
     """The answer in one line, then tables of what it was chosen from."""
     work = scenario.workload
-    output.heading(_verdict(found))
+    output.heading(_verdict(found, together=judged is not None and judged.together))
     images = work.sequence_tokens == 1
     unit, each = ("images", "images") if images else ("tokens", f"sequences of {work.sequence_tokens:,}")
     output.line(
@@ -79,8 +79,8 @@ def show(
     output.note("* on the front of time against cost; ? so near to the memory that the prediction's error decides")
 
 
-def _verdict(found: Recommendation) -> str:
-    """One line: what to take, or what comes closest."""
+def _verdict(found: Recommendation, *, together: bool) -> str:
+    """One line: what to take, or what comes closest; where two kinds of devices do better together, of one kind."""
     goals = found.goals
     wanted = " and ".join(
         filter(None, (
@@ -91,7 +91,7 @@ def _verdict(found: Recommendation) -> str:
     if found.options:
         best = found.options[0]
         for_what = f" for {wanted}" if wanted else ""
-        return f"best{for_what}: {_said(best)}"
+        return f"best{' of one kind of device' if together else ''}{for_what}: {_said(best)}"
     if found.closest:
         return f"nothing meets {wanted}; closest: {'; or '.join(_said(option) for option in found.closest)}"
     return "it fits on none of these devices"
@@ -193,7 +193,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
             grouped.setdefault((each.kind, each.reason), []).append(each)
     rows = []
     for found in grouped.values():
-        names = [each.name for each in found]
+        names = list(dict.fromkeys(each.name for each in found))
         text = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
         count = sum(each.count for each in found)
         noun = {"device": "device", "layout": "layout", "price": "offer", "goal": "option"}[found[0].kind]
