@@ -108,6 +108,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
         for price in found:
             offers[price.provider] = offers.get(price.provider, 0) + 1
     unknown = [each.title for each in clouds() if each.title not in offers]
+    doubtful = sum(bool(price.doubt) for found in prices.prices.values() for price in found)
 
     def text() -> None:
         output.line(f"{len(device_names())} devices, {len(link_names())} links, {len(clouds())} clouds")
@@ -122,6 +123,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
         output.line()
         output.line(f"no price known: {', '.join(unknown)}")
         output.line(f"rows refused: {_counted(prices.refused)}")
+        output.line(f"doubtful, used where there is no other: {doubtful} spot prices near their floor")
         output.note("newer prices: trainwright catalog update")
 
     payload = {
@@ -129,6 +131,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
             {"name": each.name, "recorded": each.recorded, "rows": len(each.rows), "path": each.path} for each in lists
         ],
         "offers": offers, "unknown": unknown, "refused": prices.refused,
+        "doubtful": doubtful,
     }  # fmt: skip
     output.result(payload, text)
     return 0

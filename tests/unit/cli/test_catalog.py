@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -33,6 +34,7 @@ def test_show_names_the_snapshot_and_what_is_unknown(capsys):
     assert row.endswith("packaged")
     assert "no price known: Alibaba Cloud, Azure" in out
     assert "host not included" in out
+    assert re.search(r"no other: [1-9]\d* spot prices near their floor", out)
     assert "trainwright catalog update" in err
 
 
