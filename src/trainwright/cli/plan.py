@@ -87,15 +87,21 @@ def _run_recipe(args: argparse.Namespace) -> int:
 
 
 def _machine(recipe: Recipe, root: Path) -> Machine:
+    """The doctor's record in this workspace or one kept with it, else facts."""
+    from trainwright.artifact.store import Workspace
     from trainwright.hardware.machine import gather
     from trainwright.hardware.record import FILE, Machine, read_machine
-    from trainwright.pipeline import runner
+    from trainwright.pipeline.graph import STAGES
+    from trainwright.pipeline.runner import address
+    from trainwright.planner.published.ledger import workspaces_with
 
-    kept = runner.find(recipe, root=root, upto="doctor").get("doctor")
-    if kept is None:
-        return Machine(facts=gather(root, watch_s=0.0))
-    kept.verify()
-    return read_machine(kept.file(FILE))
+    wanted = address(STAGES["doctor"], recipe, {}, root).fingerprint
+    for place in workspaces_with(root):
+        kept = Workspace(place).find("doctor", wanted)
+        if kept is not None:
+            kept.verify()
+            return read_machine(kept.file(FILE))
+    return Machine(facts=gather(root, watch_s=0.0))
 
 
 def show(plan: Plan, output: Output) -> None:

@@ -5,10 +5,14 @@ import sys
 import pytest
 
 from fixtures.finished import finished
-from fixtures.planned_recipe import TEXT
+from fixtures.planned_recipe import TEXT, planned_recipe
+from trainwright.artifact.store import Workspace
 from trainwright.cli import main as cli
 from trainwright.cli import plan as command
-from trainwright.hardware.record import Machine
+from trainwright.hardware.record import Machine, machine_text
+from trainwright.pipeline.graph import STAGES
+from trainwright.pipeline.runner import address
+from trainwright.spec.manifest import Manifest
 from trainwright.spec.plan import Rental
 from trainwright.testing.machine import fake_facts, fake_machine
 
@@ -106,3 +110,25 @@ def test_a_ledger_may_be_named_and_must_have_a_run(recipe, on, capsys, tmp_path)
         assert "no finished run in this file" in error and "for other runs say the machine: --on" in error
     assert cli.main(["plan", recipe, "--calibrate", "absent.jsonl"]) == 4
     assert "cannot read the ledger" in capsys.readouterr().err
+
+
+def test_a_record_of_this_machine_in_a_workspace_beside_is_used(recipe, capsys, tmp_path):
+    loaded = planned_recipe(tmp_path)
+    wanted = address(STAGES["doctor"], loaded, {}, tmp_path / "runs" / "other").fingerprint
+
+    def keep(root):
+        workspace = Workspace(root)
+        draft = workspace.draft("doctor", wanted)
+        (draft / "machine.json").write_bytes(machine_text(fake_machine()))
+        made = Manifest(
+            stage="doctor", stage_version=1, fingerprint=wanted, identity={}, inputs={}, files=(), summary={}
+        )
+        workspace.commit(draft, made)
+
+    keep(tmp_path / "elsewhere" / "other")
+    assert cli.main(["plan", recipe]) == 0
+    assert "trainwright doctor r.yaml" in capsys.readouterr().err
+    keep(tmp_path / "runs" / "other")
+    assert cli.main(["plan", recipe]) == 0
+    text = capsys.readouterr()
+    assert "trainwright doctor r.yaml" not in text.err and "Ideal CPU" in text.out

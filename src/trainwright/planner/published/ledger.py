@@ -23,13 +23,16 @@ STEP_PHASES = ("data_wait", "preprocess", "host_to_device", "forward", "backward
 GIB = float(1 << 30)
 
 
+def workspaces_with(workspace: Path) -> tuple[Path, ...]:
+    """The workspace, and then those beside it where workspaces are kept together."""
+    folder = workspace.absolute().parent
+    beside = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.name == TOGETHER else []
+    return (workspace, *(path for path in beside if path != workspace.absolute()))
+
+
 def ledgers_of(workspace: Path) -> tuple[Path, ...]:
-    """The ledgers that a workspace learns from: its own, and those beside it where workspaces are kept together."""
-    if workspace.absolute().parent.name != TOGETHER:
-        beside = [workspace / FILE]
-    else:
-        beside = sorted(workspace.absolute().parent.glob(f"*/{FILE}"))
-    return tuple(path for path in beside if path.is_file())
+    """The ledgers that a workspace learns from."""
+    return tuple(path for each in workspaces_with(workspace) if (path := each / FILE).is_file())
 
 
 def step_s(rows: Mapping[str, Any]) -> float:
