@@ -174,9 +174,9 @@ class ModelSpec:
         if experts is None:
             return ()
         found = [
-            f"experts.{name} must be at least 1, seen {getattr(experts, name)}"
+            f"experts.{name} must be at least 1, seen {getattr(experts, name)}, and below a million"
             for name in ("count", "active", "ffn_width")
-            if getattr(experts, name) < 1
+            if not 1 <= getattr(experts, name) < 1_000_000
         ]
         if experts.active > experts.count:
             found.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
