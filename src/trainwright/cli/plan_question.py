@@ -164,6 +164,9 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         found["fused_loss"] = True
     if args.calibrate not in (None, NOTHING):
         found["references"] = tuple(known_runs(Path(args.calibrate)))
+        software = {each.request.stack.name for each in found["references"]}
+        if args.stack is None and len(software) == 1:
+            found["stack"] = software.pop()
     if args.layout is not None:
         found["layout"] = parse_layout(args.layout)
     if args.cloud is not None:
