@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -86,3 +87,21 @@ def test_a_damaged_dataset_is_named(finished, fork) -> None:
     assert str(shard) in done.stderr
     assert "sha256" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_finished_run_calibrates_the_next_plan_of_it(finished, fork) -> None:
+    """The same recipe, trained twice: what the ledger says brings the prediction nearer, in a range of its own."""
+    project = fork("again", ("doctor", "plan", "data", "train"))
+    shutil.copy(finished.workspace / "ledger.jsonl", project.workspace)
+    plain, learnt = project.json("plan", "--calibrate", "none")["plan"], project.json("plan")["plan"]
+    entries = {entry["name"]: entry for entry in learnt["estimate"]["assumptions"]}
+    assert "calibrated by 1 run of the ledger, newest 20" in entries["finished runs"]["source"]
+    line = json.loads((finished.workspace / "ledger.jsonl").read_text().splitlines()[-1])
+    took = sum(line["rows"][f"step/{phase}"][1] for phase in ("forward", "backward", "update"))
+    off = [abs(math.log(sum(each["estimate"]["phases"].values()) / took)) for each in (learnt, plain)]
+    assert off[0] <= off[1] + 0.02
+    done = project.call("audit", "seed=6", "train.duration=40 steps")
+    assert done.returncode == 0, done.stderr
+    again = {entry["name"]: entry for entry in project.json("plan")["plan"]["estimate"]["assumptions"]}
+    assert "calibrated by 2 runs of the ledger" in again["finished runs"]["source"]
+    assert learnt["workload"] == plain["workload"] and learnt["parallel"] == plain["parallel"]

@@ -1,7 +1,8 @@
-"""Say how old the catalogue's prices are, and fetch newer ones."""
+"""Say what the catalogue knows: models, training software, how old its prices are; and fetch newer ones."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def configure(parser: CommandParser) -> None:
-    """Subcommands show and update."""
+    """Subcommands models, stacks, show and update."""
+    models = parser.add_subcommand("models", "list the models that --model knows by name")
+    models.add_argument("word", nargs="?", default="", metavar="WORD", help="only names that hold it")
+    parser.add_subcommand("stacks", "list the training software that --stack knows, with how far predictions are off")
     parser.add_subcommand("show", "say which price lists are in use, how old they are, and which rows were refused")
     update = parser.add_subcommand("update", "fetch price lists of SkyPilot's format into your data folder")
     update.add_argument(
@@ -29,8 +33,65 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    commands = {"show": _show, "update": _update}
+    commands = {"models": _models, "stacks": _stacks, "show": _show, "update": _update}
     return commands[args.subcommand](args, Output.of(args))
+
+
+def _models(args: argparse.Namespace, output: Output) -> int:
+    from trainwright.core.errors import RecipeError
+    from trainwright.core.units import format_count
+    from trainwright.hardware.models import model_names, normalised, published_model
+    from trainwright.planner.parameters import active_parameters
+    from trainwright.spec.model import ModelSpec
+
+    word = normalised(args.word)
+    every = [published_model(name) for name in model_names()]
+    found = [each for each in every if any(word in name for name in (each.name, *each.aliases))]
+    if not found:
+        raise RecipeError("no model by such a name", where="WORD", seen=repr(args.word), fix="leave it out for all")
+    rows, payload = [], []
+    for each in found:
+        model = each.spec if isinstance(each.spec, ModelSpec) else None
+        active = each.parameters if model is None else active_parameters(model)
+        payload.append({
+            "name": each.name, "title": each.title, "aliases": each.aliases, "parameters": each.parameters,
+            "active_parameters": active, "spec": each.spec, "source": each.source, "recorded": each.recorded,
+        })  # fmt: skip
+        rows.append((
+            each.name, format_count(each.parameters), "" if active == each.parameters else format_count(active),
+            "" if model is None else model.layers, "" if model is None else f"{model.width:,}",
+            "" if model is None or model.kind == "vision" else f"{model.context_tokens:,}", each.title,
+        ))  # fmt: skip
+    columns = ("name", "parameters", "active", "layers", "width", "context", "title")
+    output.result({"models": payload}, lambda: output.table(columns, rows))
+    return 0
+
+
+def _stacks(_args: argparse.Namespace, output: Output) -> int:
+    from trainwright.hardware.stacks import read_stack, stack_names
+
+    found = [read_stack(name) for name in stack_names()]
+    payload = [
+        {"name": each.name, "title": each.title, "states": each.states, "precision": each.precision,
+         "aliases": each.aliases, "fit": each.fit, "time_spread": each.time.spread,
+         "memory_spread": each.memory.spread, "source": each.source}
+        for each in found
+    ]  # fmt: skip
+    rows = [
+        (
+            each.name, each.states, f"x {math.exp(each.time.spread):.2f}", f"x {math.exp(each.memory.spread):.2f}",
+            *(each.fit.get(part, {}).get("rows", 0) for part in ("time", "memory")), each.title,
+        )
+        for each in found
+    ]  # fmt: skip
+    columns = ("name", "states", "time off by", "memory off by", "time rows", "memory rows", "title")
+
+    def text() -> None:
+        output.table(columns, rows)
+        output.note("off by: one standard deviation; rows: published runs that its numbers were fitted to")
+
+    output.result({"stacks": payload}, text)
+    return 0
 
 
 def _show(_args: argparse.Namespace, output: Output) -> int:
@@ -47,6 +108,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
         for price in found:
             offers[price.provider] = offers.get(price.provider, 0) + 1
     unknown = [each.title for each in clouds() if each.title not in offers]
+    doubtful = sum(bool(price.doubt) for found in prices.prices.values() for price in found)
 
     def text() -> None:
         output.line(f"{len(device_names())} devices, {len(link_names())} links, {len(clouds())} clouds")
@@ -61,6 +123,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
         output.line()
         output.line(f"no price known: {', '.join(unknown)}")
         output.line(f"rows refused: {_counted(prices.refused)}")
+        output.line(f"doubtful, used where there is no other: {doubtful} spot prices near their floor")
         output.note("newer prices: trainwright catalog update")
 
     payload = {
@@ -68,6 +131,7 @@ def _show(_args: argparse.Namespace, output: Output) -> int:
             {"name": each.name, "recorded": each.recorded, "rows": len(each.rows), "path": each.path} for each in lists
         ],
         "offers": offers, "unknown": unknown, "refused": prices.refused,
+        "doubtful": doubtful,
     }  # fmt: skip
     output.result(payload, text)
     return 0

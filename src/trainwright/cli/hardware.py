@@ -205,7 +205,8 @@ def _prices(name: str, prices: PriceList, sources: list[str], output: Output) ->
         cheapest.setdefault((price.kind, price.provider), price)
     rows = []
     for price in cheapest.values():
-        usd, kind = f"${price.usd_per_device_hour:.2f}", price.kind.replace("_", "-")
+        doubt = " (doubtful)" if price.doubt else ""
+        usd, kind = f"${price.usd_per_device_hour:.2f}{doubt}", price.kind.replace("_", "-")
         source = _number(f"{price.source}@{price.as_of}", sources)
         rows.append((usd, kind, price.provider, price.instance, price.region, source))
     rows += [(UNKNOWN, "", each.provider, each.instance, "", "") for each in unpriced]

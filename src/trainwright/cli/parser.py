@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -17,6 +18,8 @@ class CommandParser(argparse.ArgumentParser):
         options.setdefault("allow_abbrev", False)
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)
+        # A number below zero, with whatever unit, is a value that its option refuses, not an unknown option.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
         self.subcommands: dict[str, CommandParser] = {}
         self._intermixing = False
 

@@ -44,6 +44,8 @@ PHASE_TONES = {
 WIDTH_INCHES, DPI = 5.6, 200
 KEY_CHARACTERS = 64
 """Letters of a key's line."""
+BAR_CHARACTERS = 68
+"""Letters of 10 points over a bar."""
 NEAR_INCHES = 0.25
 """Points so near to each other have no room for two numbers."""
 STYLE: Any = {
@@ -172,9 +174,10 @@ def _stacks(
 
 
 def _over_bar(axes: Axes, place: int, text: str, *, color: str = INK) -> None:
+    """In letters so small that a long line fits."""
     axes.annotate(
         text, (0, place - 0.28), xytext=(2, 1), textcoords="offset points", ha="left", va="bottom", color=color,
-        fontsize=10,
+        fontsize=min(10.0, 10.0 * BAR_CHARACTERS / len(text)), bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
     )  # fmt: skip
 
 

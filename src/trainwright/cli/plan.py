@@ -1,8 +1,9 @@
 """Say whether a run fits, how long it takes and what it costs, before anything is started.
 
 plan RECIPE is about this machine: it rests on what the doctor measured in the recipe's workspace, without that on facts
-and stated defaults. plan --model llama3-70b --tokens 15T --on 64x8xh100-sxm is about any cluster, plan --compute 1e21
-about the best model for a budget. Exit code 1: it does not fit.
+and stated defaults, and on finished runs here (--calibrate none: not on those). plan --model llama3-70b --tokens 15T
+--on 64x8xh100-sxm is about any cluster, plan --compute 1e21 about the best model for a budget. Exit code 1: it does not
+fit.
 """
 
 from __future__ import annotations
@@ -70,12 +71,15 @@ def run(args: argparse.Namespace) -> int:
 def _run_recipe(args: argparse.Namespace) -> int:
     """The recipe on this machine."""
     # The planner brings pydantic, which --help must not wait for.
+    from trainwright.cli.plan_question import ledger_of, note_broken
     from trainwright.core.registry import load
 
     output = Output.of(args)
     recipe = load_recipe(args).value
-    machine = _machine(recipe, workspace_of(args, name=recipe.name))
-    plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine)
+    root = workspace_of(args, name=recipe.name)
+    machine, ledger = _machine(recipe, root), ledger_of(args, workspace=root)
+    note_broken(ledger, output)
+    plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine, ledger)
     output.result({"plan": plan}, lambda: show(plan, output))
     if machine.probes is None:
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
@@ -83,15 +87,21 @@ def _run_recipe(args: argparse.Namespace) -> int:
 
 
 def _machine(recipe: Recipe, root: Path) -> Machine:
+    """The doctor's record in this workspace or one kept with it, else facts."""
+    from trainwright.artifact.store import Workspace
     from trainwright.hardware.machine import gather
     from trainwright.hardware.record import FILE, Machine, read_machine
-    from trainwright.pipeline import runner
+    from trainwright.pipeline.graph import STAGES
+    from trainwright.pipeline.runner import address
+    from trainwright.planner.published.ledger import workspaces_with
 
-    kept = runner.find(recipe, root=root, upto="doctor").get("doctor")
-    if kept is None:
-        return Machine(facts=gather(root, watch_s=0.0))
-    kept.verify()
-    return read_machine(kept.file(FILE))
+    wanted = address(STAGES["doctor"], recipe, {}, root).fingerprint
+    for place in workspaces_with(root):
+        kept = Workspace(place).find("doctor", wanted)
+        if kept is not None:
+            kept.verify()
+            return read_machine(kept.file(FILE))
+    return Machine(facts=gather(root, watch_s=0.0))
 
 
 def show(plan: Plan, output: Output) -> None:

@@ -75,10 +75,11 @@ def _with_machines(found: InferenceEstimate, machines: ClusterSpec, listed: Pric
     kept = [entry for entry in found.assumptions if entry.name != "price" or listed is None]
     if listed is not None:
         kind = listed.kind.replace("_", "-")
+        doubt = f"doubtful: {listed.doubt}; " if listed.doubt else ""
         kept.append(
             Assumption(
                 name=f"price ({kind})", value=listed.usd_per_device_hour, unit="$ per device and hour",
-                origin="catalog", source=f"{listed.provider} {listed.region}, {listed.source}",
+                origin="catalog", source=f"{doubt}{listed.provider} {listed.region}, {listed.source}",
             )
         )  # fmt: skip
     return (*own, *kept)

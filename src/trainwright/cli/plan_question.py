@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from trainwright.cli.arguments import load_recipe
+from trainwright.cli.arguments import load_recipe, workspace_of
+from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.registry import did_you_mean
 from trainwright.core.units import parse_count
 
 if TYPE_CHECKING:
+    from trainwright.planner.published.finished import Ledger
     from trainwright.planner.question import Question
 
 OF_TRAINING = (
@@ -24,6 +27,8 @@ OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails",
 OF_PLANS = ("explain", "sweep", "draw")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
+NOTHING = "none"
+"""``--calibrate none``: not even from finished runs."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -62,7 +67,8 @@ def add_question(parser: CommandParser) -> None:
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     run.add_argument("--layout", metavar="LAYOUT",
                      help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen")  # fmt: skip
-    run.add_argument("--calibrate", metavar="FILE", help="measured runs to learn from: JSON, CSV, or a ledger.jsonl")
+    run.add_argument("--calibrate", metavar="FILE|none",
+                     help="measured runs to learn from: JSON, CSV or JSON lines (default: finished runs)")  # fmt: skip
     machine = parser.add_argument_group("links and prices")
     machine.add_argument("--scale-up", metavar="LINK", help="another link inside nodes: pcie4, nvl72, 300GB/s")
     machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
@@ -84,13 +90,66 @@ def question_of(args: argparse.Namespace) -> Question:
 
     if args.on is None:
         raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
+    if "+" in args.on:
+        raise RecipeError(
+            "a plan is for one kind of device", where="--on", seen=args.on,
+            fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
+        )  # fmt: skip
     asked = given(args)
     recipe = _recipe_arguments(args)
     if recipe:
-        return Question(on=args.on, **{**recipe, **asked})
+        return _experienced(args, Question(on=args.on, **{**recipe, **asked}))
     if args.model is None:
         raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
-    return Question(on=args.on, model=read_model(args.model, where="--model"), model_name=args.model, **asked)
+    model = read_model(args.model, where="--model")
+    return _experienced(args, Question(on=args.on, model=model, model_name=args.model, **asked))
+
+
+def ledger_of(args: argparse.Namespace, *, workspace: Path) -> Ledger | None:
+    """The finished runs to learn from: those that ``--calibrate`` names, else those of the workspace; None of none.
+
+    Raises:
+        DataError: the file that was named cannot be read, or has no run.
+    """
+    from trainwright.planner.published.ledger import ledgers_of
+
+    if args.calibrate == NOTHING:
+        return None
+    paths = ledgers_of(workspace) if args.calibrate is None else (Path(args.calibrate),)
+    if not paths:
+        return None
+    # Reading brings pydantic, which a plan without a ledger does not wait for.
+    from trainwright.planner.published.finished import read_ledgers
+
+    found = read_ledgers(paths)
+    if args.calibrate is not None and not found.runs:
+        raise DataError(
+            "no finished run in this file", where=f"--calibrate {args.calibrate}",
+            seen=found.broken[0] if found.broken else "nothing",
+            expected="lines of a ledger.jsonl; for other runs say the machine: --on",
+        )  # fmt: skip
+    return found
+
+
+def note_broken(ledger: Ledger | None, output: Output) -> None:
+    """Say which lines of a ledger were skipped."""
+    for line in () if ledger is None else ledger.broken:
+        output.note(f"ledger, line skipped: {line}")
+
+
+def _experienced(args: argparse.Namespace, question: Question) -> Question:
+    """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from."""
+    if args.calibrate is not None:
+        return question
+    ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
+    if ledger is None:
+        return question
+    from trainwright.planner.published.finished import said_of
+    from trainwright.planner.published.own import finished_runs
+
+    note_broken(ledger, Output.of(args))
+    known, used = finished_runs(ledger, on=question.on, stack=question.stack)
+    return replace(question, references=known, references_from=f"calibrated by {said_of(used)}") if known else question
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
@@ -118,8 +177,11 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
         found["fused_loss"] = True
     if args.mtp is not None:
         found["further_layers"] = args.mtp
-    if args.calibrate is not None:
+    if args.calibrate not in (None, NOTHING):
         found["references"] = tuple(known_runs(Path(args.calibrate)))
+        software = {each.request.stack.name for each in found["references"]}
+        if args.stack is None and len(software) == 1:
+            found["stack"] = software.pop()
     if args.layout is not None:
         found["layout"] = parse_layout(args.layout)
     if args.cloud is not None:

@@ -195,6 +195,6 @@ def format_count(value: float) -> str:
 def format_usd(usd: float) -> str:
     """``$273k``, ``$1,234``, ``$0.042``."""
     if usd >= 1e4:
-        rounded = float(f"{usd:.3g}")
-        return f"${rounded / 1e6:.3g}M" if rounded >= 1e6 else f"${rounded / 1e3:.3g}k"
+        power = sum(float(f"{usd:.3g}") >= least for least in (1e3, 1e6, 1e9))
+        return f"${usd / 1000**power:.3g}{' kMB'[power]}"
     return f"${usd:,.0f}" if usd >= 10 else f"${usd:.2g}"

@@ -101,7 +101,7 @@ def cards(
         if vendor.casefold() not in map(str.casefold, vendors):
             raise RecipeError(
                 "unknown vendor", where="--vendor", seen=repr(vendor), expected=f"one of {', '.join(vendors)}",
-                fix=did_you_mean(vendor, vendors),
+                fix=did_you_mean(vendor.upper(), vendors) or did_you_mean(vendor.title(), vendors),
             )  # fmt: skip
     found = [
         each

@@ -81,5 +81,5 @@ def cloud(name: str, *, where: str | None = None) -> Cloud:
         return known[slug]
     near = get_close_matches(slug, known, n=2, cutoff=0.5)
     slugs = ", ".join(each.slug for each in clouds())
-    fix = f"did you mean {' or '.join(near)}?" if near else f"known: {slugs}"
-    raise RecipeError("unknown cloud", where=where, seen=repr(name), expected="a file of catalog/clouds", fix=fix)
+    fix = f"did you mean {' or '.join(near)}?" if near else None
+    raise RecipeError("unknown cloud", where=where, seen=repr(name), expected=f"one of {slugs}", fix=fix)

@@ -145,6 +145,8 @@ def read_model(text: str, *, where: str | None = None) -> ModelSpec | ConvNetSpe
         return numbers_model(text, where=where)
     if path.is_dir() and (path / "config.json").is_file():
         path /= "config.json"
+    elif path.is_dir() and "/" in text:
+        raise RecipeError("a folder without config.json", where=where, seen=text, expected="a Hugging Face model's")
     if path.is_file() or path.suffix == ".json":
         return _from_file(path)
     return model(text, where=where)

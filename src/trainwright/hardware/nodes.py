@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.catalogue import device
+from trainwright.hardware.catalogue import device, find_device
 from trainwright.hardware.links import is_rate, link, link_reach, parse_rate
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
@@ -35,6 +35,9 @@ DEFAULTS = {
 
 _NODES = files("trainwright") / "catalog" / "nodes"
 _COUNT = re.compile(r"\s*(?P<count>[+-]?[\d_.,]+)\s*[x×*]\s*", re.IGNORECASE)
+_COUNT_LAST = re.compile(r"(?P<name>.+?)\s*[x×*]\s*(?P<count>\d+)", re.IGNORECASE)
+_COUNT_APART = re.compile(r"(?P<count>\d+)\s+(?P<name>.+)")
+"""How else people write it: ``h100x8``, ``8 h100``."""
 _FORM = "NODES x DEVICES x NAME, for example 64x8xh100-sxm, 8xh100-sxm or h100-sxm"
 
 
@@ -101,6 +104,12 @@ def _split(text: str, where: str | None) -> tuple[list[int], str]:
         rest = rest[match.end() :]
     if len(counts) > 2 or not rest.strip():
         raise RecipeError("cannot read a cluster", where=where, seen=repr(text), expected=_FORM)
+    for form in (_COUNT_LAST, _COUNT_APART):
+        found = form.fullmatch(rest.strip())
+        if found is not None and find_device(found["name"]) is not None and find_device(rest) is None:
+            meant = "x".join([*map(str, counts), found["count"], found["name"]])
+            raise RecipeError("cannot read a cluster", where=where, seen=repr(text), expected=_FORM,
+                              fix=f"did you mean {meant}?")  # fmt: skip
     return counts, rest.strip()
 
 

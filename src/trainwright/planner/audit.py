@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.planner.published.ledger import FORMAT
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Plan
 
@@ -78,13 +79,23 @@ def audit(plan: Plan, summary: Mapping[str, Any]) -> Audit:
     )
 
 
-def ledger_line(plan: Plan, found: Audit, *, run: str, finished_unix_s: float) -> dict[str, Any]:
-    """What is kept of an audit to learn from: shape, workload, device, and predicted and measured by name."""
+def ledger_line(
+    plan: Plan, found: Audit, *, run: str, finished_unix_s: float, versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """What is kept of an audit to learn from: machine, shape, workload, and predicted and measured by name.
+
+    ``versions`` are those of trainwright and torch; a package that is not named there is kept as unknown.
+    """
     return {
+        "format": FORMAT,
         "run": run,
         "finished_unix_s": finished_unix_s,
+        "trainwright": versions.get("trainwright"),
+        "torch": versions.get("torch"),
         "device": plan.cluster.device.name,
         "devices": plan.cluster.devices,
+        "cores": plan.cluster.node.cpu_cores,
+        "host_memory_bytes": plan.cluster.node.host_memory_bytes,
         "threads": plan.parallel.threads,
         "model": {name: getattr(plan.model, name) for name in plan.model.__dataclass_fields__},
         "workload": {name: getattr(plan.workload, name) for name in plan.workload.__dataclass_fields__},

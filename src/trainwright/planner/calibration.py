@@ -49,11 +49,30 @@ class Correction:
     known: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prior:
+    """What is thought of the logarithm of measured over predicted before any run is known: standard deviations.
+
+    ``bias`` is shared by all runs, ``shape`` fades with distance, ``noise`` is a run's own; values beyond ``believed``
+    of them are cut there.
+    """
+
+    bias: float
+    shape: float = SHAPE
+    noise: float = NOISE
+    believed: float = BELIEVED
+
+    @property
+    def deviation(self) -> float:
+        """Of a prediction before any run is known."""
+        return math.hypot(self.bias, self.shape)
+
+
 def correction(request: Request, references: Sequence[Reference]) -> Correction:
     """What measured runs on the same device and stack say about a prediction."""
-    like = [reference for reference in references if _alike(reference.request, request)]
-    speed, known = _expected(request, [(each.request, each.log_speed) for each in like], _bias(request, "time"))
-    memory, _ = _expected(request, [(each.request, each.log_memory) for each in like], _bias(request, "memory"))
+    like = [reference for reference in references if alike(reference.request, request)]
+    speed, known = expected(request, [(each.request, each.log_speed) for each in like], _prior(request, "time"))
+    memory, _ = expected(request, [(each.request, each.log_memory) for each in like], _prior(request, "memory"))
     return Correction(speed=math.exp(speed), memory=math.exp(memory), known=known)
 
 
@@ -66,35 +85,37 @@ def place(request: Request) -> NDArray[np.float64]:
         math.log(request.cluster.devices) / 2, math.log(layout.tp), math.log(layout.pp), math.log(layout.ep),
         RECOMPUTES.index(work.recompute), 0.0 if work.adapter is None else 2.0,
         ("fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4").index(work.precision),
+        0.1 * layout.compile, 0.25 * (work.optimizer == "muon"),
     ])  # fmt: skip
 
 
-def _alike(one: Request, other: Request) -> bool:
+def alike(one: Request, other: Request) -> bool:
+    """Whether a run says something about another: on the same device and stack."""
     return one.cluster.device.name == other.cluster.device.name and one.stack.time_of == other.stack.time_of
 
 
-def _bias(request: Request, part: str) -> float:
+def _prior(request: Request, part: str) -> Prior:
     fitted = request.stack.fit.get(part, {}).get("rows", 0)
-    return BIAS if fitted else UNKNOWN_BIAS
+    return Prior(bias=BIAS if fitted else UNKNOWN_BIAS)
 
 
-def _expected(request: Request, known: Sequence[tuple[Request, float | None]], bias: float) -> tuple[float, float]:
+def expected(request: Request, known: Sequence[tuple[Request, float | None]], prior: Prior) -> tuple[float, float]:
     """Mean of the process at a request, and the share of its variance that is explained."""
     runs = [(place(other), value) for other, value in known if value is not None]
     if not runs:
         return 0.0, 0.0
     places, values = np.array([spot for spot, _ in runs]), np.array([value for _, value in runs])
-    limit = BELIEVED * math.sqrt(bias**2 + SHAPE**2)
+    limit = prior.believed * prior.deviation
     values = np.clip(values, -limit, limit)
-    among = _covariance(places[:, None], places[None], bias) + NOISE**2 * np.eye(len(runs))
-    here = _covariance(places, place(request)[None], bias)
+    among = _covariance(places[:, None], places[None], prior) + prior.noise**2 * np.eye(len(runs))
+    here = _covariance(places, place(request)[None], prior)
     weights = np.linalg.solve(among, here)
-    return float(weights @ values), float(weights @ here / (bias**2 + SHAPE**2))
+    return float(weights @ values), float(weights @ here / prior.deviation**2)
 
 
-def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], bias: float) -> NDArray[np.float64]:
+def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], prior: Prior) -> NDArray[np.float64]:
     distance = np.sqrt(((one - other) ** 2).sum(axis=-1))
-    return np.asarray(bias**2 + SHAPE**2 * np.exp(-distance / REACH))
+    return np.asarray(prior.bias**2 + prior.shape**2 * np.exp(-distance / REACH))
 
 
 def corrected(found: Forecast, learnt: Correction) -> Forecast:

@@ -59,7 +59,10 @@ def parse_layout(text: str, *, where: str = "--layout") -> dict[str, int | str]:
     known = [*AXES, *WORDS]
     for pair in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or name not in known:
+        if not equals and name in known:
+            raise RecipeError("a part of a layout needs its value", where=where, seen=repr(pair),
+                              expected=f"{name}=VALUE")  # fmt: skip
+        if name not in known:
             expected = f"auto, or NAME=VALUE of {', '.join(known)}"
             fix = did_you_mean(name, known)
             raise RecipeError("unknown part of a layout", where=where, seen=repr(pair), expected=expected, fix=fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,9 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected, Share
 from trainwright.spec.workload import Recompute, Workload
+
+DOUBTED = 2.0
+"""A measured run that is so many times faster or slower than predicted is said to be."""
 
 COMPUTE: Mapping[str, tuple[str, ...]] = {
     "matrix products of the blocks": ("products_s", "unaligned_s", "operands_s"),
@@ -125,11 +129,19 @@ def _learnt(scenario: Scenario, workload: Workload, choice: Choice) -> Correctio
 
 
 def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
-    said = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}" if learnt != Correction() else "of others"
-    return Assumption(
-        name="measured runs", value=said, unit="", origin="ledger",
-        source=f"--calibrate: {len(scenario.references)} given; {learnt.known:.0%} of the uncertainty explained",
-    )  # fmt: skip
+    given = scenario.references
+    origin = scenario.references_from or f"--calibrate: {len(given)} given"
+    said = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}"
+    why = f"{learnt.known:.0%} of the uncertainty explained"
+    if learnt == Correction():
+        said = "nothing learnt"
+        others = {f"{each.request.cluster.device.name} with {each.request.stack.name}" for each in given}
+        why = f"of {', '.join(sorted(others))}, and not {scenario.cluster.device.name} with {scenario.stack.name}"
+    doubtful = [each for each in given if each.log_speed is not None and abs(each.log_speed) > math.log(DOUBTED)]
+    if doubtful and learnt != Correction():
+        ratio = math.exp(doubtful[0].log_speed or 0.0)
+        why += f"; one is {ratio:.3g} x as fast as predicted, believed in part (tokens of one device?)"
+    return Assumption(name="measured runs", value=said, unit="", origin="ledger", source=f"{origin}; {why}")
 
 
 def ways_to_fit(found: Planned) -> tuple[Rejected, ...]:

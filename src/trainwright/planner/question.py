@@ -17,6 +17,7 @@ from trainwright.hardware.nodes import cluster
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.stacks import DEFAULT, stack
 from trainwright.planner.adapters import adaptable
+from trainwright.planner.batches import divisible
 from trainwright.planner.calibration import Reference
 from trainwright.planner.parameters import total_parameters
 from trainwright.planner.run import RunSettings
@@ -88,6 +89,8 @@ class Question:
     """Blocks that predict further tokens, in place of the model's own."""
     references: tuple[Reference, ...] = ()
     """Measured runs that correct the prediction (``planner.calibration``)."""
+    references_from: str = ""
+    """Where they come from, in words; empty: they were given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +107,7 @@ class Scenario:
     settings: RunSettings
     assumptions: tuple[Assumption, ...]
     references: tuple[Reference, ...] = ()
+    references_from: str = ""
 
     @property
     def transformer(self) -> ModelSpec:
@@ -130,6 +134,7 @@ def resolve(question: Question) -> Scenario:
     software = stack(question.stack, where="--stack")
     said: list[Assumption] = []
     workload = _workload(question, machines, software, said)
+    question = _stretched(question, workload.sequence_tokens, said)
     problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
     if problems:
         raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
@@ -142,6 +147,7 @@ def resolve(question: Question) -> Scenario:
         model=question.model, workload=workload, cluster=machines, stack=software, layout=question.layout,
         recompute=question.recompute, price=price, settings=RunSettings(spot_provider=provider if spot else None),
         assumptions=tuple(said), references=question.references,
+        references_from=question.references_from,
     )  # fmt: skip
 
 
@@ -200,6 +206,18 @@ def _sequence(question: Question, said: list[Assumption]) -> int:
     return found
 
 
+def _stretched(question: Question, sequence: int, said: list[Assumption]) -> Question:
+    """The question of a model with rotary positions at a sequence beyond its context: they go on without weights."""
+    model = question.model
+    if not isinstance(model, ModelSpec) or model.positions != "rope" or sequence <= model.context_tokens:
+        return question
+    source = (
+        f"{sequence / model.context_tokens:.3g} times the {model.context_tokens:,} tokens that the model was made for"
+    )
+    said.append(_assumed("rotary positions", "go on", "", given=True, source=source))
+    return replace(question, model=replace(model, context_tokens=sequence))
+
+
 def _stages(question: Question) -> list[Assumption]:
     """What a pipeline loses whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
@@ -237,7 +255,7 @@ def _tokens(question: Question, said: list[Assumption]) -> int:
 
 def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, said: list[Assumption]) -> int:
     if question.batch_tokens is not None:
-        return _rounded(_positive("--batch", question.batch_tokens), sequence, said)
+        return _rounded(_positive("--batch", question.batch_tokens), sequence, machines.devices, said)
     if isinstance(question.model, ConvNetSpec):
         found = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
@@ -259,17 +277,19 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
     return sequences * sequence
 
 
-def _rounded(batch: int, sequence: int, said: list[Assumption]) -> int:
-    """``4M`` tokens are no whole number of sequences; the nearest one is meant."""
+def _rounded(batch: int, sequence: int, devices: int, said: list[Assumption]) -> int:
+    """``4M`` tokens are no whole number of sequences; of those near it one that divides over many ranks is meant."""
     if batch % sequence == 0:
         return batch
-    found = max(1, round(batch / sequence)) * sequence
+    near = max(1, round(batch / sequence))
+    over = divisible(near, unit=devices)
+    found = (divisible(near) if over % devices else over) * sequence
     if abs(found - batch) > 0.1 * batch:
         raise RecipeError(
             "a batch has whole sequences", where="--batch", seen=f"{batch:,} tokens",
             expected=f"a multiple of the sequence's {sequence:,}, such as {found:,}",
         )  # fmt: skip
-    source = f"nearest to {batch:,} in whole sequences of {sequence:,}"
+    source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
     said.append(_assumed("batch", float(found), "tokens", given=True, source=source))
     return found
 
@@ -326,6 +346,7 @@ def _machine_assumptions(
     else:
         origin: Origin = "given" if price.source == "given" else "catalog"
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+        source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
         said.append(
             Assumption(
                 name=f"price ({price.kind.replace('_', '-')})", value=price.usd_per_device_hour,

@@ -46,6 +46,8 @@ class Price:
     as_of: str
     source: str
     instance: str = ""
+    doubt: str = ""
+    """Why it may not be what such a device can be had for; empty: nothing speaks against it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

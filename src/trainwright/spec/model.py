@@ -24,6 +24,9 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
+MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experts:
     """A mixture of experts in place of the feed-forward: ``active`` of ``count`` experts see each token.
@@ -171,6 +174,8 @@ class ModelSpec:
         found = [f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1]
         if found:
             return tuple(found)
+        if self.layers > MOST_LAYERS:
+            found.append(f"layers must be at most {MOST_LAYERS:,}, seen {self.layers:,}")
         if self.family not in PLANNED_FAMILIES:
             found.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:
@@ -192,9 +197,9 @@ class ModelSpec:
         if experts is None:
             return ()
         found = [
-            f"experts.{name} must be at least 1, seen {getattr(experts, name)}"
+            f"experts.{name} must be at least 1, seen {getattr(experts, name)}, and below a million"
             for name in ("count", "active", "ffn_width")
-            if getattr(experts, name) < 1
+            if not 1 <= getattr(experts, name) < 1_000_000
         ]
         if experts.active > experts.count:
             found.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")

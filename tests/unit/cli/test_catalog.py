@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -33,6 +34,7 @@ def test_show_names_the_snapshot_and_what_is_unknown(capsys):
     assert row.endswith("packaged")
     assert "no price known: Alibaba Cloud, Azure" in out
     assert "host not included" in out
+    assert re.search(r"no other: [1-9]\d* spot prices near their floor", out)
     assert "trainwright catalog update" in err
 
 
@@ -100,3 +102,26 @@ def test_a_damaged_list_is_counted_and_its_age_is_unknown(capsys, data):
     out = capsys.readouterr().out
     assert next(line for line in out.splitlines() if line.startswith("aws")).split()[1:3] == ["soon", "unknown"]
     assert "1 a price that is no number" in out
+
+
+def test_models_are_listed_with_their_shape(capsys):
+    assert main(["catalog", "models"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 100
+    row = next(line for line in lines if line.startswith("mixtral-8x7b ")).split()
+    assert row[1:4] == ["46.7B", "12.88B", "32"]
+    assert main(["catalog", "models", "vit", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["models"]
+    assert {each["name"] for each in found} >= {"vit-b-16", "vit-l-16"} and all("vit" in each["name"] for each in found)
+    assert all(each["source"] and each["recorded"] for each in found)
+    assert main(["catalog", "models", "nonsense"]) == 2
+    assert "no model by such a name" in capsys.readouterr().err
+
+
+def test_software_is_listed_with_how_far_it_is_off(capsys):
+    assert main(["catalog", "stacks"]) == 0
+    out = capsys.readouterr().out
+    assert {"default", "torchtitan", "megatron-core", "trainwright"} <= {line.split()[0] for line in out.splitlines()}
+    assert main(["catalog", "stacks", "--json"]) == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["stacks"]}
+    assert found["torchtitan"]["fit"]["time"]["rows"] > 0 and found["torchtitan"]["time_spread"] > 0

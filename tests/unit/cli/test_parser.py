@@ -56,3 +56,12 @@ def test_subcommands_have_the_common_arguments():
     assert parser.prog_of(args) == "trainwright config show"
     with pytest.raises(RecipeError, match="trainwright config show: unknown argument"):
         parser.parse_args(["show", "--quite"])
+
+
+def test_a_number_below_zero_is_a_value_whatever_its_unit():
+    parser = CommandParser(prog="t")
+    parser.add_argument("--tokens")
+    parser.add_argument("rest", nargs="*")
+    assert parser.parse_args(["--tokens", "-5B", "x"]).tokens == "-5B"
+    with pytest.raises(RecipeError, match="expected one argument"):
+        parser.parse_args(["--tokens", "--x"])

@@ -165,3 +165,12 @@ def test_where_no_picture_can_be_is_said_before_anything_is_computed(tmp_path):
         pictures.drawable(tmp_path / "a.gif")
     with pytest.raises(MachineError, match="cannot write the picture"):
         pictures.drawable(tmp_path / "none" / "a.svg")
+
+
+def test_a_long_line_over_a_bar_stays_inside_the_picture(tmp_path):
+    name = "dp_replicate 8, dp_shard 64, tp 8, pp 16, cp 4, ep 8, ZeRO-1, 12 chunks a stage; micro batch 1, full"
+    short, long = tmp_path / "short.png", tmp_path / "long.png"
+    for path, text in ((short, "one"), (long, name)):
+        pictures.memory_bars([MemoryBar(name=text, parts={"weights": 2.0**34}, available_bytes=2.0**36)], path)
+    widths = [int.from_bytes(path.read_bytes()[16:20], "big") for path in (short, long)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.05)

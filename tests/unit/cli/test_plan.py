@@ -4,10 +4,15 @@ import sys
 
 import pytest
 
-from fixtures.planned_recipe import TEXT
+from fixtures.finished import finished
+from fixtures.planned_recipe import TEXT, planned_recipe
+from trainwright.artifact.store import Workspace
 from trainwright.cli import main as cli
 from trainwright.cli import plan as command
-from trainwright.hardware.record import Machine
+from trainwright.hardware.record import Machine, machine_text
+from trainwright.pipeline.graph import STAGES
+from trainwright.pipeline.runner import address
+from trainwright.spec.manifest import Manifest
 from trainwright.spec.plan import Rental
 from trainwright.testing.machine import fake_facts, fake_machine
 
@@ -67,3 +72,63 @@ def test_unknown_costs_are_unknown():
         as_of="", seconds_low=5, seconds_high=20, reason="no checked price is known",
     )  # fmt: skip
     assert command.rental_row(plain)[1:] == ("5 s to 20 s", "unknown", "unknown", "no checked price is known")
+
+
+def ledger_at(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def seconds(capsys, *arguments):
+    assert cli.main(["plan", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["plan"]["estimate"]["seconds"]
+
+
+def test_finished_runs_of_workspaces_beside_are_learnt_from_unless_told_not_to(recipe, on, capsys, tmp_path):
+    on(fake_machine())
+    before = seconds(capsys, recipe)
+    ledger_at(tmp_path / "runs" / "other" / "ledger.jsonl", finished(tmp_path, slower=1.2), "broken")
+    after = seconds(capsys, recipe)
+    assert after["mid"] > 1.1 * before["mid"]
+    assert after["high"] / after["low"] < before["high"] / before["low"]
+    assert seconds(capsys, recipe, "--calibrate", "none") == before
+    assert cli.main(["plan", recipe]) == 0
+    text = capsys.readouterr()
+    assert "calibrated by 1 run of the ledger, newest 2026-11-01" in text.out
+    assert "ledger, line skipped: " in text.err and "ledger.jsonl:2: " in text.err
+
+
+def test_a_ledger_may_be_named_and_must_have_a_run(recipe, on, capsys, tmp_path):
+    on(fake_machine())
+    before = seconds(capsys, recipe)
+    path = ledger_at(tmp_path / "kept.jsonl", finished(tmp_path, slower=1.2))
+    assert seconds(capsys, recipe, "--calibrate", path)["mid"] > 1.1 * before["mid"]
+    for text in ("", '{"id": "mine"}'):
+        assert cli.main(["plan", recipe, "--calibrate", ledger_at(tmp_path / "none.jsonl", text)]) == 4
+        error = capsys.readouterr().err
+        assert "no finished run in this file" in error and "for other runs say the machine: --on" in error
+    assert cli.main(["plan", recipe, "--calibrate", "absent.jsonl"]) == 4
+    assert "cannot read the ledger" in capsys.readouterr().err
+
+
+def test_a_record_of_this_machine_in_a_workspace_beside_is_used(recipe, capsys, tmp_path):
+    loaded = planned_recipe(tmp_path)
+    wanted = address(STAGES["doctor"], loaded, {}, tmp_path / "runs" / "other").fingerprint
+
+    def keep(root):
+        workspace = Workspace(root)
+        draft = workspace.draft("doctor", wanted)
+        (draft / "machine.json").write_bytes(machine_text(fake_machine()))
+        made = Manifest(
+            stage="doctor", stage_version=1, fingerprint=wanted, identity={}, inputs={}, files=(), summary={}
+        )
+        workspace.commit(draft, made)
+
+    keep(tmp_path / "elsewhere" / "other")
+    assert cli.main(["plan", recipe]) == 0
+    assert "trainwright doctor r.yaml" in capsys.readouterr().err
+    keep(tmp_path / "runs" / "other")
+    assert cli.main(["plan", recipe]) == 0
+    text = capsys.readouterr()
+    assert "trainwright doctor r.yaml" not in text.err and "Ideal CPU" in text.out

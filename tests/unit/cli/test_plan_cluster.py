@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.finished import finished
+from fixtures.planned_recipe import TEXT
 from trainwright.cli import main as cli
 from trainwright.cli.plan_cluster import amount, number, verdict
 from trainwright.hardware.models import model as catalogue_model
@@ -105,3 +107,26 @@ def test_amounts(value, unit, text):
 
 def test_numbers_have_no_exponent():
     assert [number(value) for value in (0.5, 12.0, 50677.0, 7411000.0)] == ["0.5", "12", "50,677", "7.411M"]
+
+
+def test_finished_runs_on_the_device_are_learnt_from_unless_told_not_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(TEXT)
+    arguments = ["plan", "r.yaml", "--on", "rtx-4090", "--json"]
+
+    def found(*more):
+        assert cli.main([*arguments, *more]) == 0
+        estimate = json.loads(capsys.readouterr().out)["plan"]["estimate"]
+        return estimate, {each["name"]: each for each in estimate["assumptions"]}
+
+    before, _ = found()
+    workspace = tmp_path / "runs" / "planned"
+    workspace.mkdir(parents=True)
+    changes = {"device": "NVIDIA GeForce RTX 4090"}
+    (workspace / "ledger.jsonl").write_text(finished(tmp_path, slower=0.5, changes=changes) + "\n")
+    after, said = found()
+    assert after["tokens_per_s"] != before["tokens_per_s"]
+    assert after["seconds"]["high"] / after["seconds"]["low"] < before["seconds"]["high"] / before["seconds"]["low"]
+    assert said["measured runs"]["source"].startswith("calibrated by 1 run of the ledger, newest 2026-11-01; ")
+    assert found("--calibrate", "none")[0] == before
+    assert found("--stack", "megatron-core")[1].get("measured runs") is None

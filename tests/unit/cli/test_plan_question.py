@@ -89,3 +89,23 @@ def test_bad_questions_end_in_one_line(arguments, message, capsys):
     assert message in found.err
     assert len(found.err.strip().splitlines()) == 1
     assert not found.out
+
+
+def test_two_kinds_of_devices_are_sent_to_recommend(capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", "--on", "8xh100 + 8xa100-80gb"]) == 2
+    assert "trainwright recommend --have 8xh100+8xa100-80gb" in capsys.readouterr().err
+
+
+def test_the_software_of_a_measured_run_is_the_default(tmp_path, capsys):
+    run = {"framework": "torchtitan", "model": "llama3-8b", "seq_len": 8192, "gpu": "h100", "n_gpus": 8,
+           "tokens_per_s_per_gpu": 6000}  # fmt: skip
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    asked = ["--model", "llama3-8b", "--on", "8xh100", "--tokens", "1B", "--calibrate", str(path)]
+
+    def said(*more):
+        found = {each["name"]: each for each in planned(capsys, *asked, *more)["estimate"]["assumptions"]}
+        return found["software"]["value"], found["measured runs"]["value"]
+
+    assert said()[0] == "torchtitan" and said()[1].startswith("speed x")
+    assert said("--stack", "megatron-core") == ("megatron-core", "nothing learnt")

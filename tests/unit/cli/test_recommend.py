@@ -24,28 +24,10 @@ def printed(capsys, *arguments, code=0):
 def test_a_deadline_is_met_by_the_cheapest_way(capsys):
     found = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
     assert found["schema"] == "trainwright.recommend/1"
-    priced = [option for option in found["options"] if option["usd"] is not None]
+    priced = [each for each in found["options"] if each["usd"] is not None and not (each["price"] or {}).get("doubt")]
     assert all(option["seconds"] <= 2 * 86400 for option in found["options"])
     assert priced[0]["usd"] == min(option["usd"] for option in priced)
     assert found["goals"] == {"budget_usd": None, "deadline_s": 172800.0}
-
-
-def test_the_table_has_ranks_the_front_and_reasons(capsys):
-    out = printed(capsys, "--devices", "h100-sxm,l4,mi300x", "--budget", "5k$")
-    lines = out.splitlines()
-    assert lines[0].startswith("best for a budget of $5,000: ")
-    assert "20B tokens" in lines[1]
-    assert "time against cost: nothing betters these" in out
-    assert any(line.startswith("*") and "h100-sxm" in line for line in lines)
-    assert "too dear" in out and "times the budget" in out
-    assert "the prediction's error" not in out  # a note, on stderr
-    assert "spot nodes" in out and "aws 4,430 h" in out
-
-
-def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
-    out = printed(capsys, "--devices", "mi300x,h100-sxm")
-    start = out.index("fastest without a known price")
-    assert "mi300x" in out[start:] and "unknown" in out[start:]
 
 
 def test_goals_that_nothing_meets_exit_with_one(capsys):
@@ -56,7 +38,7 @@ def test_goals_that_nothing_meets_exit_with_one(capsys):
 def test_what_one_has_is_compared_with_what_one_can_rent(capsys):
     out = printed(capsys, "--have", "8xa100-80gb+8xh100-sxm", "--devices", "h100-sxm", "--cloud", "lambda")
     assert " own " in out
-    assert "use both, " in out
+    assert "use both, " in out and out.startswith("best of one kind of device: ")
     assert "way to use both" in out
 
 
@@ -74,19 +56,15 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
     assert found["workload"]["steps"] == -(-20_000_000_000 // (512 * 8192))
 
 
-def test_the_front_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "front.svg"
-    assert main([*SMALL, "--devices", "h100-sxm", "--draw", str(picture), "--quiet"]) == 0
-    assert picture.read_text(encoding="utf-8").lstrip().startswith("<?xml")
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["--budget", "5 EUR"], "--budget: unknown unit of money"),
         (["--budget", "0"], "--budget: must be above zero"),
         (["--deadline", "soon"], "--deadline: cannot read a quantity"),
+        (["--deadline", "14"], "--deadline: a time needs its unit"),
+        (["--devices", " ,"], "--devices: no name in this list"),
+        (["--cloud", ""], "--cloud: no name in this list"),
         (["--deadline=-3d"], "--deadline: cannot read a quantity"),
         (["--devices", "h1000"], "unknown device"),
         (["--cloud", "awss"], "did you mean aws"),
@@ -140,10 +118,3 @@ def test_of_three_kinds_the_best_pair_is_named(capsys):
                                "--json"))  # fmt: skip
     used = {side["cluster"]["node"]["device"]["name"] for side in found["pool"]["ways"][0]["sides"]}
     assert used == {"a100-sxm-80gb", "h100-sxm"}
-
-
-def test_spot_rows_say_how_often_they_stop_and_what_checkpoints_suit_that(capsys):
-    out = printed(capsys, "--devices", "h100-sxm", "--price-kinds", "spot,on_demand", "--cloud", "aws")
-    head = next(line for line in out.splitlines() if line.startswith("on spot nodes"))
-    assert head.split("  ")[0] == "on spot nodes" and "interruptions to expect" in head and "checkpoint" in head
-    assert "on spot nodes" not in printed(capsys, "--devices", "h100-sxm", "--price-kinds", "on_demand")

@@ -194,6 +194,8 @@ def test_counts_are_printed_short(value, text):
         (2.5e6, "$2.5M"),
         (12.345, "$12"),
         (999_999, "$1M"),
+        (829e6, "$829M"),
+        (22.4e9, "$22.4B"),
     ],
 )
 def test_money(usd, text):

@@ -151,3 +151,11 @@ def test_a_whole_node_has_so_many():
 def test_errors_of_links_name_their_own_option(beside, option):
     with pytest.raises(RecipeError, match=f"^{option}: "):
         cluster("8xh100", where="--on", **beside)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("h100x8", "8xh100"), ("8 h100", "8xh100"), ("2x8 a100-80gb", "2x8xa100-80gb")]
+)
+def test_a_count_in_another_place_is_understood_and_not_guessed(text, meant):
+    with pytest.raises(RecipeError, match=rf"cannot read a cluster .*did you mean {meant}\?"):
+        cluster(text)

@@ -49,6 +49,27 @@ def test_a_believable_spot_price_is_kept_and_never_taken_for_on_demand():
     assert found.cheapest("t4") is None
 
 
+def test_a_spot_price_near_the_floor_is_doubtful_and_comes_last():
+    spot = [row(kind="spot", usd_per_device_hour=usd, region=region) for usd, region in (("0.59", "a"), ("0.61", "b"))]
+    found = checked([row(), *spot])
+    believed, doubtful = found.offers("h100-sxm", kind="spot")
+    assert (believed.usd_per_device_hour, believed.doubt) == (0.61, "")
+    assert doubtful.doubt.startswith("20% of on-demand, near the floor")
+    assert found.cheapest("h100-sxm", "spot") == believed
+    assert checked([row(), spot[0]]).cheapest("h100-sxm", "spot").doubt
+    # An instance without an on-demand price is held against its cloud's.
+    assert checked([row(), row(kind="spot", usd_per_device_hour="0.5", instance="other")]).offers(
+        "h100-sxm", kind="spot")[0].doubt  # fmt: skip
+    assert not checked([row(kind="spot", usd_per_device_hour="0.5")]).offers("h100-sxm")[0].doubt
+
+
+def test_the_packaged_spot_prices_near_a_tenth_are_doubtful():
+    lists = price_list().prices.items()
+    doubtful = {(price.provider, name) for name, prices in lists for price in prices if price.doubt}
+    assert doubtful >= {("AWS", "b300-sxm"), ("AWS", "h200-sxm"), ("GCP", "tpu-v6e")}
+    assert not any(price.doubt for price in price_list().offers("b200-sxm"))
+
+
 def test_the_published_list_is_checked_and_belongs_to_the_catalogue():
     found = price_list()
     assert set(found.prices) <= set(device_names())

@@ -51,11 +51,14 @@ def test_what_was_not_predicted_has_no_ratio(plan):
 
 
 def test_the_ledger_line_is_json_with_both_numbers(plan):
-    line = json.loads(json.dumps(ledger_line(plan, audit(plan, summary(plan)), run="abc", finished_unix_s=1.0)))
+    versions = {"torch": "2.13.0", "trainwright": "0.1.0", "numpy": "2"}
+    found = ledger_line(plan, audit(plan, summary(plan)), run="abc", finished_unix_s=1.0, versions=versions)
+    line = json.loads(json.dumps(found))
     predicted, measured = line["rows"]["run/training time"]
     assert predicted == pytest.approx(measured)
     assert line["model"]["width"] == 128
     assert line["device"] == "Ideal CPU"
+    assert (line["format"], line["torch"], line["trainwright"], line["cores"]) == (2, "2.13.0", "0.1.0", 4)
 
 
 def test_a_summary_without_its_keys_is_refused(plan):

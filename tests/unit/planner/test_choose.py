@@ -62,7 +62,8 @@ def test_a_layout_that_cannot_run_says_why_and_what_is_near(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tpp=3", r"unknown part of a layout .*did you mean 'tp'"), ("tp", "unknown part"),
+        ("tpp=3", r"unknown part of a layout .*did you mean 'tp'"), ("tp", "needs its value"),
+        ("xp", "unknown part"),
         ("tp=0", "not a number of ranks"), ("tp=x", "not a number of ranks"), ("zero_stage=4", "no stage of ZeRO"),
         ("schedule=1f2b", r"unknown schedule .*did you mean '1f1b'"), ("tp=2,tp=4", "given twice"),
     ],

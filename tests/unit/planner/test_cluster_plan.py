@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -5,6 +6,8 @@ import pytest
 
 from trainwright.core.records import from_json, to_json
 from trainwright.hardware.models import model as catalogue_model
+from trainwright.hardware.nodes import cluster
+from trainwright.hardware.stacks import stack
 from trainwright.planner.calibration import Reference
 from trainwright.planner.choose import parse_layout
 from trainwright.planner.cluster_plan import exposed, plan_run, planned, verdict, work_shares
@@ -12,6 +15,7 @@ from trainwright.planner.predict.request import Request
 from trainwright.planner.predict.step import combine
 from trainwright.planner.question import Question, resolve
 from trainwright.spec.plan import Plan
+from trainwright.spec.workload import ParallelPlan, Workload
 
 LARGE = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, price=2.0)
 PIPED = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, stack="megatron-core",
@@ -162,3 +166,24 @@ def test_communication_of_both_ways_sums_to_what_is_exposed():
     found = planned(resolve(asked)).plan
     assert sum(part.seconds for part in found.estimate.exposed) == pytest.approx(found.estimate.phases.communicate)
     assert found.parallel.schedule == "dualpipe"
+
+
+def test_runs_that_say_nothing_or_too_much_are_spoken_of():
+    asked = Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", tokens=10**9, stack="torchtitan")
+    work = Workload(sequence_tokens=8192, batch_tokens=8192 * 8, steps=1, precision="bf16", optimizer="adamw")
+    run = Request(
+        model=asked.model, workload=work, parallel=ParallelPlan(dp_shard=8), cluster=cluster("8xa100-sxm-80gb"),
+        stack=stack("megatron-core"),
+    )  # fmt: skip
+
+    def said(request, log_speed):
+        reference = Reference(request=request, log_speed=log_speed, log_memory=None)
+        found = plan_run(resolve(replace(asked, references=(reference,)))).estimate.assumptions
+        return next(each for each in found if each.name == "measured runs")
+
+    other = said(run, 0.1)
+    assert other.value == "nothing learnt"
+    assert "of a100-sxm-80gb with megatron-core, and not h100-sxm with torchtitan" in other.source
+    like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
+    assert "as fast as predicted" not in said(like, 0.1).source
+    assert "one is 8 x as fast as predicted, believed in part" in said(like, math.log(8)).source

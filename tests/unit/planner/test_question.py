@@ -42,8 +42,8 @@ def test_a_short_run_has_a_small_batch_and_a_long_one_no_more_than_published_one
     assert asked(model=catalogue_model("llama3.1-405b"), tokens=15 * 10**12).workload.batch_tokens == 1 << 24
 
 
-def test_a_batch_in_round_tokens_means_the_nearest_in_sequences():
-    assert asked(batch_tokens=4_000_000).workload.batch_tokens == 488 * 8192
+def test_a_batch_in_round_tokens_means_whole_sequences():
+    assert asked(batch_tokens=4_000_000).workload.batch_tokens == 512 * 8192
     with pytest.raises(RecipeError, match="whole sequences"):
         asked(batch_tokens=1000)
 
@@ -84,7 +84,10 @@ def test_prices_come_from_the_list_or_from_the_user():
         ({"on": "0xh100-sxm"}, "not a number of devices"),
         ({"tokens": 0}, "--tokens: must be at least 1"),
         ({"sequence_tokens": -1}, "--sequence: must be at least 1"),
-        ({"sequence_tokens": 1 << 20, "batch_tokens": 1 << 20}, "exceeds the model's context"),
+        (
+            {"model": catalogue_model("gpt2"), "sequence_tokens": 1 << 20, "batch_tokens": 1 << 20},
+            "exceeds the model's",
+        ),
         ({"stack": "torchtitn"}, r"unknown software stack .*did you mean"),
         ({"scale_out": "400"}, "cannot read a rate"),
         ({"clouds": ("awz",)}, "unknown cloud"),
@@ -95,6 +98,13 @@ def test_prices_come_from_the_list_or_from_the_user():
 def test_bad_questions_are_refused_in_one_line(options, message):
     with pytest.raises(RecipeError, match=message):
         asked(**options)
+
+
+def test_rotary_positions_go_on_beyond_the_context():
+    found = asked(sequence_tokens=1 << 15, batch_tokens=1 << 20)
+    assert found.model.context_tokens == found.workload.sequence_tokens == 1 << 15
+    assert said(found, "rotary positions").source.startswith("4 times the 8,192 tokens")
+    assert "rotary positions" not in {each.name for each in asked(sequence_tokens=4096).assumptions}
 
 
 def test_stages_that_waste_much_are_allowed_and_said():
@@ -133,3 +143,14 @@ def test_how_uneven_experts_are_is_the_users_to_say():
     assert asked(model=catalogue_model("mixtral-8x7b"), expert_imbalance=1.2).workload.expert_imbalance == 1.2
     with pytest.raises(RecipeError, match="expert_imbalance must be at least 1, seen 0.5"):
         asked(expert_imbalance=0.5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "on", "sequences"),
+    [(4_000_000, "64x8xh100-sxm", 512), (16_000_000, "64x8xh100-sxm", 2048), (4_000_000, "7xh100-sxm", 7 * 72),
+     (4_194_304, "64x8xh100-sxm", 512), (480 * 8192, "64x8xh100-sxm", 480), (8192, "8xh100-sxm", 1)],
+)  # fmt: skip
+def test_a_batch_near_what_was_asked_for_divides_over_the_devices(batch, on, sequences):
+    found = asked(batch_tokens=batch, on=on)
+    assert found.workload.batch_sequences == sequences
+    assert ("batch" in {each.name for each in found.assumptions}) == (sequences * 8192 != batch)

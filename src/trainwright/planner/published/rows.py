@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from trainwright.core.errors import DataError
+from trainwright.planner.published.given import checked
 from trainwright.planner.published.ledger import as_run, is_ledger
 from trainwright.spec.stack import MemoryKind
 
@@ -138,36 +139,67 @@ def read_runs(path: Path) -> list[Record]:
         return read_records(path)
     try:
         text = path.read_text(encoding="utf-8")
-        found = [*map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
     except OSError as error:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
-    except ValueError as error:
-        raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
-    try:
-        runs = [as_run(run) if isinstance(run, dict) and is_ledger(run) else run for run in _listed(found)]
-    except (KeyError, TypeError) as error:
-        raise DataError("not a line of a ledger", where=str(path), seen=f"no {error}") from None
-    for run in runs:
-        missing = [name for name in REQUIRED if name not in run] if isinstance(run, dict) else ["any name"]
-        if missing:
-            raise DataError(
-                "not a measured run", where=str(path), seen=f"no {', '.join(missing)}",
-                expected=f"{', '.join(REQUIRED)}, and what was measured", fix="docs/en/published.md shows one",
-            )  # fmt: skip
+    except UnicodeDecodeError as error:
+        raise DataError("not JSON", where=str(path), seen=str(error), expected="JSON in UTF-8") from None
+    runs = [
+        _run(run, path, place)
+        for place, run in enumerate(_lines(text, path) if path.suffix == ".jsonl" else _whole(text, path), start=1)
+    ]
+    if not runs:
+        raise DataError("no run in this file", where=str(path), expected="one run, or a list of them")
     return [
         Record(
-            line=place, values={name: _as_printed(value) for name, value in run.items() if value is not None},
+            line=place, values={name: as_printed(value) for name, value in run.items() if value is not None},
             notes=take_apart(str(run.get("notes") or "")),
         )
         for place, run in enumerate(runs, start=1)
     ]  # fmt: skip
 
 
-def _listed(found: Any) -> list[Any]:
+def _whole(text: str, path: Path) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
     return found if isinstance(found, list) else [found]
 
 
-def _as_printed(value: object) -> str:
+def _lines(text: str, path: Path) -> list[Any]:
+    found = []
+    for place, line in enumerate(text.splitlines(), start=1):
+        try:
+            found += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            raise DataError(
+                "not JSON", where=f"{path}:{place}", seen=str(error), expected="a run on each line"
+            ) from None
+    return found
+
+
+def _run(run: Any, path: Path, place: int) -> dict[str, Any]:
+    """One run's columns, from a line of a ledger or as a user wrote it."""
+    if not isinstance(run, dict):
+        raise DataError("not a measured run", where=f"{path}, run {place}", seen=json.dumps(run)[:40],
+                        expected="an object", fix="docs/en/published.md shows one")  # fmt: skip
+    if is_ledger(run):
+        try:
+            return as_run(run)
+        except (KeyError, TypeError) as error:
+            raise DataError("not a line of a ledger", where=f"{path}, run {place}", seen=f"no {error}") from None
+    found = checked(run, where=str(path), place=place)
+    missing = [name for name in REQUIRED if name not in found]
+    if missing:
+        raise DataError(
+            "not a measured run", where=f"{path}, run {place}", seen=f"no {', '.join(missing)}",
+            expected=f"{', '.join(REQUIRED)}, and what was measured",
+            fix="model: llama3-8b stands for a shape; docs/en/published.md shows a run",
+        )  # fmt: skip
+    return found
+
+
+def as_printed(value: object) -> str:
     """A JSON value as tables print it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 

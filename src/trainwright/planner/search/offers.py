@@ -46,7 +46,10 @@ def offers(
     clouds: Sequence[str] | None = None,
     kinds: Sequence[PriceKind] = PRICE_KINDS,
 ) -> tuple[Offer, ...]:
-    """The cheapest of each cloud and kind; one without a price where none is known of such kinds and clouds.
+    """The cheapest of each cloud and kind, a doubtful one only where there is no other.
+
+    It is one without a price where none is known of such kinds and clouds.
+    An instance that the catalogue knows to carry less than a node is no part of one: its devices have no fast links.
 
     Raises:
         RecipeError: an unknown cloud.
@@ -54,14 +57,22 @@ def offers(
     found: dict[tuple[str, str], Offer] = {}
     for price in prices.offers(device, providers=clouds):
         if price.kind in kinds:
+            known = _known_devices(price)
+            if known is not None and known < node_devices:
+                continue
             offer = Offer(
                 provider=price.provider, kind=price.kind, usd_per_device_hour=price.usd_per_device_hour, price=price,
-                whole=instance_devices(price.instance) or node_devices,
+                whole=known or instance_devices(price.instance) or node_devices,
             )  # fmt: skip
             found.setdefault((price.provider, price.kind), offer)
     if found:
         return tuple(found.values())
     return (Offer(provider="", kind=None, usd_per_device_hour=None),)
+
+
+def _known_devices(price: Price) -> int | None:
+    """Devices of an instance type that the catalogue lists; None of others."""
+    return next((each.devices for each in cloud(price.provider).instances if each.name == price.instance), None)
 
 
 def instance_devices(instance: str) -> int | None:

@@ -61,12 +61,20 @@ class Way:
         return f"{self.kind} {', '.join(shares)}"
 
 
+BOTH = "use both"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
     """All ways that fit, fastest first; ``verdict`` says which to take and why."""
 
     ways: tuple[Way, ...]
     verdict: str
+
+    @property
+    def together(self) -> bool:
+        """Whether both are to be used."""
+        return self.verdict.startswith(BOTH)
 
 
 def judge(model: Network, workload: Workload, pool: Sequence[ClusterSpec], stack: Stack) -> Pool:
@@ -196,14 +204,14 @@ def _verdict(ways: tuple[Way, ...]) -> str:
     if not ways:
         return "neither alone nor together: the run does not fit"
     if not alone:
-        return f"use both, {both[0].name}: neither has the memory alone"
+        return f"{BOTH}, {both[0].name}: neither has the memory alone"
     best = alone[0]
     if not both:
         return f"use {best.name}: the other side has no part that fits"
     gain = best.step_s / both[0].step_s
     how = f"{both[0].name}: a step of {format_seconds(both[0].step_s)}, {format_seconds(best.step_s)} on {best.name}"
     if gain >= WORTH:
-        return f"use both, {how}: {gain:.2f} times as fast"
+        return f"{BOTH}, {how}: {gain:.2f} times as fast"
     passed = f"{format_seconds(both[0].exchange_s)} of it pass between them"
     outcome = "slower" if gain < 1 else f"hardly faster ({gain:.2f} times)"
     return f"use {best.name}: both would be {outcome}, {how}; {passed}"

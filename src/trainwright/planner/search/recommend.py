@@ -36,7 +36,8 @@ ENDLESS = 10.0
 class Option:
     """One way to do the whole run.
 
-    ``usd`` is None where no price is known; ``front``: nothing else is both faster and cheaper; ``unsure``: what is
+    ``usd`` is None where no price is known; ``front``: no other at a price without doubt is both faster and cheaper;
+    ``unsure``: what is
     needed of the device's memory is so near to all of it that the prediction's error decides.
     """
 
@@ -76,6 +77,11 @@ class Option:
         return f"{self.provider} {kind}".strip()
 
     @property
+    def doubt(self) -> str:
+        """Why its price may not be had; empty where nothing speaks against it."""
+        return "" if self.price is None else self.price.doubt
+
+    @property
     def score(self) -> float:
         """Seconds times dollars: doubling the devices pays while it takes less than 1.41 times the device-hours."""
         return self.seconds * (0.0 if self.usd is None else self.usd)
@@ -107,15 +113,16 @@ class Goals:
     def order(self, option: Option) -> tuple[float, ...]:
         """Best first: the cheapest in time, else the fastest within the budget, else the least seconds times dollars.
 
-        What has no price comes last, by time.
+        What has a doubtful price comes after all that has another, what has none last, by time.
         """
         if option.usd is None:
-            return (1.0, option.seconds)
+            return (2.0, option.seconds)
+        doubtful = float(bool(option.doubt))
         if self.deadline_s is not None:
-            return (0.0, option.usd, option.seconds)
+            return (doubtful, option.usd, option.seconds)
         if self.budget_usd is not None:
-            return (0.0, option.seconds, option.usd)
-        return (0.0, option.score, option.seconds)
+            return (doubtful, option.seconds, option.usd)
+        return (doubtful, option.score, option.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,9 +142,10 @@ class Recommendation:
 
     def distinct(self, count: int) -> tuple[Option, ...]:
         """The best ``count`` of ``options``, one for each device and kind of price."""
-        best: dict[tuple[str, str, bool], Option] = {}
+        best: dict[tuple[str, str, bool, bool], Option] = {}
         for option in self.options or self.closest:
-            best.setdefault((option.device, option.price_kind or "", option.provider == OWN), option)
+            kind = (option.device, option.price_kind or "", option.provider == OWN, bool(option.doubt))
+            best.setdefault(kind, option)
         return tuple(best.values())[:count]
 
 
@@ -226,20 +234,6 @@ def _largest(model: Network, devices: Sequence[str] | None, most_devices: int) -
     )
 
 
-def divisible(sequences: int, *, unit: int = 1, within: float = 0.05) -> int:
-    """The multiple of ``unit`` near ``sequences`` that most powers of two divide: a batch for many numbers of ranks.
-
-    ``sequences`` themselves where no multiple is near.
-    """
-    least, most = int(np.ceil(sequences * (1 - within))), int(sequences * (1 + within))
-    for power in range(sequences.bit_length(), -1, -1):
-        step = unit << power
-        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
-        if nearest:
-            return min(nearest, key=lambda each: abs(each - sequences))
-    return sequences
-
-
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
     """Parts of a node, and whole nodes, in powers of two; the whole cluster where it is smaller than ``most_devices``.
 
@@ -322,7 +316,7 @@ def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offe
 
 
 def _ranked(search: _Search, goals: Goals) -> Recommendation:
-    usd = [np.nan if option.usd is None else option.usd for option in search.options]
+    usd = [np.nan if option.usd is None or option.doubt else option.usd for option in search.options]
     front = pareto_front([option.seconds for option in search.options], usd)
     options = [replace(each, front=True) if on else each for each, on in zip(search.options, front, strict=True)]
     met = sorted((option for option in options if goals.met_by(option)), key=goals.order)
@@ -358,7 +352,8 @@ def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
 
     That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
     """
-    priced = [option for option in options if option.usd is not None]
+    priced = [option for option in options if option.usd is not None and not option.doubt]
+    priced = priced or [option for option in options if option.usd is not None]
     if not priced:
         return tuple(sorted(options, key=lambda option: option.seconds)[:1])
     in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]

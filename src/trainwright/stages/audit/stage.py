@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainwright import __version__
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import StageResult
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json, to_json
 from trainwright.planner.audit import audit, ledger_line
+from trainwright.planner.published.ledger import FILE, same_run
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-
-LEDGER = "ledger.jsonl"
-"""In the workspace, beside the artefacts: one line for each audited run."""
 
 
 def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
@@ -36,8 +35,14 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     except KeyError as error:
         raise DataError("the training summary cannot be audited", where=summary_file, seen=str(error)) from error
     write_atomically(out / "audit.json", json.dumps(to_json(found), indent=1).encode() + b"\n")
-    line = ledger_line(plan, found, run=inputs["train"].manifest.fingerprint, finished_unix_s=round(time.time(), 3))
-    _append(out.parent / LEDGER, line)
+    trained = inputs["train"].manifest
+    done = trained.execution
+    versions = dict(done.get("packages", {})) | {"trainwright": done.get("trainwright", __version__)}
+    finished = done.get("started_unix_s", time.time()) + done.get("seconds", 0.0)
+    line = ledger_line(
+        plan, found, run=trained.fingerprint, finished_unix_s=round(finished, 3), versions=versions
+    )  # fmt: skip
+    _append(out.parent / FILE, line)
     events.message(
         f"measured / predicted: training time {found.seconds_ratio:.2f}, peak memory {found.memory_ratio:.2f}"
     )
@@ -58,7 +63,8 @@ def _read(path: Path) -> Any:
 
 
 def _append(ledger: Path, line: Mapping[str, Any]) -> None:
-    """Add the line unless the same run stands there already: an audit that is made again counts once."""
-    known = ledger.read_text(encoding="utf-8").splitlines() if ledger.is_file() else []
-    kept = [text for text in known if f'"run": "{line["run"]}"' not in text]
-    write_atomically(ledger, "\n".join([*kept, json.dumps(line)]).encode() + b"\n")
+    """Add the line unless the same measurement stands there already: an audit that is made again counts once."""
+    known = ledger.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if ledger.is_file() else []
+    kept = [text for text in known if not same_run(text, line)]
+    text = "\n".join([*kept, json.dumps(line)]) + "\n"
+    write_atomically(ledger, text.encode(errors="surrogateescape"))

@@ -10,10 +10,12 @@ from trainwright.hardware.catalogue import device as catalogue_device
 from trainwright.hardware.prices import price_list
 from trainwright.hardware.record import Machine
 from trainwright.planner.estimate import estimate
+from trainwright.planner.experience import Case, Learnt, calibrated, learn, room
 from trainwright.planner.layout import Device, Layout, choose, evaluate, micro_batches
 from trainwright.planner.local import COMPILE_WORTH_S, Local, local
 from trainwright.planner.money import rental
 from trainwright.planner.parameters import parameter_counts, total_parameters
+from trainwright.planner.published.finished import Ledger
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption, Plan, Rejected
 from trainwright.spec.recipe import Recipe
@@ -23,8 +25,11 @@ DEFAULT_VALIDATION_TOKENS = 100_000
 """Taken where the recipe validates on a whole split whose size is not known yet."""
 
 
-def build_plan(recipe: Recipe, machine: Machine) -> Plan:
-    """The plan that the trainer executes.
+def build_plan(recipe: Recipe, machine: Machine, ledger: Ledger | None = None) -> Plan:
+    """The plan that the trainer executes, with what the ledger's runs of this machine say about its time and memory.
+
+    What runs say scales the estimate; precision and compilation are chosen without them, so that what is trained does
+    not depend on what was trained before.
 
     Raises:
         RecipeError: an impossible workload, an unknown device to price, or a length that depends on the dataset.
@@ -45,21 +50,23 @@ def build_plan(recipe: Recipe, machine: Machine) -> Plan:
         compiled = True
         here = _local(recipe, machine, model, compiled=True)
         layout, rejected = _layout(recipe, model, workload, here.device)
+    case = _case(recipe, machine, here, model, workload)
+    learnt, layout, rejected = _learnt(recipe, ledger or Ledger(), case, layout, rejected)
     found, workload = estimate(
         model, workload, layout, here.device, replace(here.surroundings, checkpoint_every_s=how.checkpoint_every),
         peak_flops_per_s=here.peak_flops_per_s[precision], assumptions=(*here.assumptions,
         *_recipe_assumptions(recipe, model)),
     )  # fmt: skip
+    found = calibrated(found, learnt, available_bytes=here.device.memory_available_bytes)
     if not found.fits:
-        rejected = (*rejected, _smallest_change(recipe, model, workload, here.device))
-    threads = here.threads if how.threads == "auto" else how.threads
+        rejected = (*rejected, _smallest_change(recipe, model, workload, room(here.device, learnt)))
     prices = price_list()
     return Plan(
         model=model,
         parameters=parameter_counts(model),
         workload=workload,
         cluster=here.cluster,
-        parallel=ParallelPlan(micro_batch_sequences=layout.batch.sequences, compile=compiled, threads=threads),
+        parallel=ParallelPlan(micro_batch_sequences=layout.batch.sequences, compile=compiled, threads=case.threads),
         estimate=found,
         rejected=rejected,
         rentals=tuple(rental(model, workload, device, prices) for device in rented),
@@ -69,6 +76,28 @@ def build_plan(recipe: Recipe, machine: Machine) -> Plan:
 def _local(recipe: Recipe, machine: Machine, model: ModelSpec, *, compiled: bool) -> Local:
     tokens = recipe.train.sequence_tokens
     return local(machine, model, wanted=recipe.train.exec.device, tokens=tokens, compiled=compiled)
+
+
+def _case(recipe: Recipe, machine: Machine, here: Local, model: ModelSpec, workload: Workload) -> Case:
+    """What finished runs are asked about."""
+
+    def remake(other: ModelSpec, tokens: int, compiled: bool) -> Local:
+        return local(machine, other, wanted=recipe.train.exec.device, tokens=tokens, compiled=compiled)
+
+    threads = here.threads if recipe.train.exec.threads == "auto" else recipe.train.exec.threads
+    return Case(facts=machine.facts, here=here, model=model, workload=workload, threads=threads, remake=remake)
+
+
+def _learnt(
+    recipe: Recipe, ledger: Ledger, case: Case, layout: Layout, rejected: tuple[Rejected, ...]
+) -> tuple[Learnt, Layout, tuple[Rejected, ...]]:
+    """What runs say of the layout; where they needed so much more memory that it does not fit, of a smaller one."""
+    learnt = learn(ledger, case, layout)
+    smaller = room(case.here.device, learnt)
+    if layout.fits and layout.memory.total_bytes > smaller.memory_available_bytes:
+        layout, rejected = _layout(recipe, case.model, case.workload, smaller)
+        learnt = learn(ledger, case, layout)
+    return learnt, layout, rejected
 
 
 def _precision(recipe: Recipe, model: ModelSpec, here: Local) -> Precision:

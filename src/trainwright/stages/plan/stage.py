@@ -13,20 +13,27 @@ from trainwright.core.errors import DoesNotFit
 from trainwright.core.records import to_json
 from trainwright.core.units import format_bytes, format_seconds
 from trainwright.hardware.record import FILE, read_machine
+from trainwright.planner.published.finished import read_ledgers
+from trainwright.planner.published.ledger import ledgers_of
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.plan.build import build_plan
 
 
 def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
-    """Plan on the doctor's numbers.
+    """Plan on the doctor's numbers and on the ledger of finished runs, as it stands now.
+
+    Of a later ledger the plan of a finished run is not made again: it is the prediction that the run is held against.
 
     Raises:
         DataError: the machine record is damaged.
         DoesNotFit: the run needs more memory than there is; names the smallest change that fits.
     """
     inputs["doctor"].verify()
-    plan = build_plan(recipe, read_machine(inputs["doctor"].file(FILE)))
+    ledger = read_ledgers(ledgers_of(out.parent))
+    for line in ledger.broken:
+        events.message(f"ledger, line skipped: {line}")
+    plan = build_plan(recipe, read_machine(inputs["doctor"].file(FILE)), ledger)
     found = plan.estimate
     if not found.fits:
         raise DoesNotFit(

@@ -171,10 +171,12 @@ def test_own_runs_are_json_with_the_same_names(tmp_path):
     ("text", "message"),
     [
         ("{", "not JSON"),
-        ("[1]", "not a measured run .*any name"),
-        ('"text"', "not a measured run .*any name"),
+        ("[1]", "run 1: not a measured run .*seen 1, expected an object"),
+        ("[]", "no run in this file"),
+        ('"text"', "not a measured run .*seen .text"),
         ('{"model": {}, "workload": {}, "rows": {}, "device": "h100"}', "not a line of a ledger .*no 'devices'"),
-        ('{"id": "x"}', r"not a measured run .*no framework, arch.*published.md shows one"),
+        ('{"id": "x", "oom": true}', r"not a measured run .*no framework, arch.*model: llama3-8b stands for a shape"),
+        ('{"id": "x"}', "nothing was measured"),
     ],
 )
 def test_own_runs_that_are_none_are_refused(tmp_path, text, message):
@@ -197,3 +199,16 @@ def test_own_runs_that_are_none_are_refused(tmp_path, text, message):
 )
 def test_notes_say_which_pipeline_stage_was_looked_at(notes, stage):
     assert read(record(notes=notes, peak_mem_gib_per_gpu=10)).memory_stage == stage
+
+
+def test_a_broken_line_is_named_by_its_number(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    run = {name: PLAIN[name] for name in REQUIRED} | {"tokens_per_s_per_gpu": 1.0}
+    path.write_text(f"{json.dumps(run)}\n\n{{\n")
+    with pytest.raises(DataError, match=r"runs.jsonl:3: not JSON .*a run on each line"):
+        read_runs(path)
+    path.write_text(f"{json.dumps(run)}\n\n{json.dumps(run)}\n")
+    assert len(read_runs(path)) == 2
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="JSON in UTF-8"):
+        read_runs(path)

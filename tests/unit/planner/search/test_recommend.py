@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.models import model as catalogue_model
@@ -17,7 +15,7 @@ from trainwright.planner.predict.layouts import Layouts
 from trainwright.planner.run import RunSettings, run_cost
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.planner.search.offers import OWN
-from trainwright.planner.search.recommend import Goals, closest, device_counts, divisible, recommend
+from trainwright.planner.search.recommend import Goals, closest, device_counts, recommend
 from trainwright.spec.workload import Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
@@ -197,23 +195,6 @@ def test_numbers_of_devices():
     assert device_counts(node, 100, finer=True) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96]
     assert device_counts(catalogue_cluster("3x8xh100-sxm"), 24) == [1, 2, 4, 8, 16, 24]
     assert device_counts(catalogue_cluster("2x6xmax-1550"), 12) == [1, 2, 4, 6, 12]
-
-
-@given(st.integers(1, 5000))
-def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
-    found = divisible(sequences)
-    near = [each for each in range(1, 6000) if abs(each - sequences) <= 0.05 * sequences + 1e-9]
-    most = max(each & -each for each in near)
-    assert found in near
-    assert found & -found == most
-    assert divisible(512) == 512 and divisible(488) == 512
-
-
-def test_a_batch_can_be_a_multiple_of_what_one_has():
-    assert divisible(488, unit=24) == 480
-    assert divisible(512, unit=24) == 528
-    # No multiple of 24 is near 10.
-    assert divisible(10, unit=24) == 10
 
 
 def test_time_and_dollars_have_ranges(everything):

@@ -45,12 +45,24 @@ def test_rows_are_written_and_the_ledger_gets_its_line(audited):
     assert json.loads(line)["run"] == "abc"
 
 
-def test_a_run_that_is_audited_again_counts_once(audited):
+def test_a_run_that_is_audited_again_counts_once_and_one_that_is_made_again_twice(audited):
     audited()
     audited()
-    _, out = audited("another")
+    audited("another")
+    _, out = audited(tokens_per_s=2.0)
     lines = [json.loads(line) for line in (out.parent / "ledger.jsonl").read_text().splitlines()]
-    assert [line["run"] for line in lines] == ["abc", "another"]
+    assert [line["run"] for line in lines] == ["abc", "another", "abc"]
+    assert [line["rows"]["run/tokens per second"][1] for line in lines] == [1.0, 1.0, 2.0]
+
+
+def test_lines_that_are_no_runs_are_kept_as_they_are(audited):
+    _, out = audited()
+    ledger = out.parent / "ledger.jsonl"
+    broken = b'{"run": "abc", "rows"\n[1]\n\xff\xfe\n'
+    ledger.write_bytes(broken + ledger.read_bytes())
+    audited("another")
+    assert ledger.read_bytes().startswith(broken)
+    assert len(ledger.read_bytes().splitlines()) == 5
 
 
 def test_a_summary_that_names_unknown_phases_is_refused(audited):

@@ -1,0 +1,19 @@
+"""Batches that divide over many numbers of ranks."""
+
+from __future__ import annotations
+
+import math
+
+
+def divisible(sequences: int, *, unit: int = 1, within: float = 0.05) -> int:
+    """The multiple of ``unit`` near ``sequences`` that most powers of two divide: a batch for many numbers of ranks.
+
+    ``sequences`` themselves where no multiple is near.
+    """
+    least, most = math.ceil(sequences * (1 - within)), int(sequences * (1 + within))
+    for power in range(sequences.bit_length(), -1, -1):
+        step = unit << power
+        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
+        if nearest:
+            return min(nearest, key=lambda each: abs(each - sequences))
+    return sequences

@@ -1,0 +1,73 @@
+"""What ``recommend`` prints and draws."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainwright.cli.main import main
+
+SMALL = ["recommend", "--model", "llama3-8b", "--tokens", "20B"]
+
+
+@pytest.fixture(autouse=True)
+def packaged_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def printed(capsys, *arguments, code=0):
+    assert main([*SMALL, *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_the_table_has_ranks_the_front_and_reasons(capsys):
+    out = printed(capsys, "--devices", "h100-sxm,l4,mi300x", "--budget", "5k$")
+    lines = out.splitlines()
+    assert lines[0].startswith("best for a budget of $5,000: ")
+    assert "20B tokens" in lines[1]
+    assert "time against cost: nothing betters these" in out
+    assert any(line.startswith("*") and "h100-sxm" in line for line in lines)
+    assert "too dear" in out and "times the budget" in out
+    assert "the prediction's error" not in out  # a note, on stderr
+    assert "spot nodes" in out and "aws 4,430 h" in out
+
+
+def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
+    out = printed(capsys, "--devices", "mi300x,h100-sxm")
+    start = out.index("fastest without a known price")
+    assert "mi300x" in out[start:] and "unknown" in out[start:]
+
+
+def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
+    arguments = ("--devices", "b300-sxm,h100-sxm", "--deadline", "3d")
+    found = json.loads(printed(capsys, *arguments, "--json"))
+    doubtful = [bool((option["price"] or {}).get("doubt")) for option in found["options"]]
+    assert True in doubtful and doubtful == sorted(doubtful)
+    assert not any(option["front"] for option, doubt in zip(found["options"], doubtful, strict=True) if doubt)
+    out = printed(capsys, *arguments)
+    best, apart = out.index("best of each device"), out.index("cheaper, were these prices to be had")
+    assert "b300-sxm" not in out.splitlines()[0] or "spot" not in out.splitlines()[0]
+    assert "11% of on-demand, near the floor of spot prices" in out[apart:] and "11% of" not in out[best:apart]
+
+
+def test_rules_of_the_search_are_one_row_unless_all_is_wanted(capsys):
+    short, whole = printed(capsys, "--devices", "h100-sxm"), printed(capsys, "--devices", "h100-sxm", "--verbose")
+    assert "rules of the search; see --verbose" in short and "tensor parallel" not in short
+    assert "tensor parallel" in whole and "rules of the search" not in whole
+    assert "states" in short or "activations" in short
+    assert "9 of 10 such runs take, and cost, between 0." in short
+
+
+def test_the_front_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "front.svg"
+    assert main([*SMALL, "--devices", "h100-sxm", "--draw", str(picture), "--quiet"]) == 0
+    assert picture.read_text(encoding="utf-8").lstrip().startswith("<?xml")
+
+
+def test_spot_rows_say_how_often_they_stop_and_what_checkpoints_suit_that(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--price-kinds", "spot,on_demand", "--cloud", "nebius")
+    head = next(line for line in out.splitlines() if line.startswith("on spot nodes"))
+    assert head.split("  ")[0] == "on spot nodes" and "interruptions to expect" in head and "checkpoint" in head
+    assert "on spot nodes" not in printed(capsys, "--devices", "h100-sxm", "--price-kinds", "on_demand")
