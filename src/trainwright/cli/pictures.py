@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainwright.core.errors import MachineError, MissingPackage, RecipeError
-from trainwright.core.units import format_bytes, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

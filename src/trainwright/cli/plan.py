@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path

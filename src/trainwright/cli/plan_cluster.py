@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from trainwright.cli.output import Output
 from trainwright.cli.pictures import drawable
 from trainwright.cli.plan_question import OF_SERVING, question_of, refuse
-from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from trainwright.planner.cluster_plan import Planned

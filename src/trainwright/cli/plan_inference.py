@@ -11,7 +11,8 @@ from trainwright.cli.output import Output
 from trainwright.cli.plan_cluster import amount, assumption_row, format_rate
 from trainwright.cli.plan_question import OF_PLANS, OF_TRAINING, count, one_of, refuse
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from trainwright.planner.inference import InferenceEstimate, Serving

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trainwright.cli.output import Output
 from trainwright.cli.plan_question import OF_PLANS, OF_SERVING, count, refuse
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd, parse_usd
+from trainwright.core.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from trainwright.planner.cluster_plan import Planned
@@ -55,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         raise RecipeError("a budget chooses the model", where=f"--{asked[0]}", fix="leave the model out")
     output, found = Output.of(args), None
     if args.budget is not None:
-        dollars = parse_usd(args.budget)
+        dollars = parse_usd(args.budget, where="--budget")
+        if dollars <= 0:
+            raise RecipeError("must be above zero", where="--budget", seen=repr(args.budget))
         affordable, found = _afforded(args, dollars)
         laws = _laws(flops=affordable)
         title = f"{format_usd(dollars)} buy {affordable:.3g} FLOPs of training"
@@ -153,15 +156,6 @@ def _over_training(parameters: float, tokens: float) -> dict[str, Any]:
         "flops_ratio": ratio, "parameters_ratio": size, "optimal_parameters": float(found.optimal_parameters),
         "break_even_tokens": even, "text": text,
     }  # fmt: skip
-
-
-def parse_usd(text: str) -> float:
-    """``10k$``, ``$10k`` or ``10000``.
-
-    Raises:
-        RecipeError: no amount.
-    """
-    return float(count(text.replace("$", "").strip() or "nothing", where="--budget"))
 
 
 def _afforded(args: argparse.Namespace, usd: float) -> tuple[float, Planned]:

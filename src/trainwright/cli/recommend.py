@@ -18,7 +18,8 @@ from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.pictures import drawable
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import parse_count, parse_seconds, parse_usd
+from trainwright.core.money import parse_usd
+from trainwright.core.units import parse_count, parse_seconds
 
 if TYPE_CHECKING:
     from trainwright.planner.question import Scenario

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from trainwright.cli.output import Output
 from trainwright.cli.plan_cluster import expected
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ from trainwright.core.errors import RecipeError
 _NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
 
-_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
+DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
 _BYTES = {
     "b": 1, "byte": 1, "bytes": 1,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15,
@@ -34,7 +34,7 @@ _DURATION: dict[str, DurationUnit] = {
 }  # fmt: skip
 
 
-def _split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
+def split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
     """Number and unit; exact, because 2**62 + 1 has no float."""
     match = None if isinstance(value, bool) else _QUANTITY.match(str(value))
     if match is None:
@@ -55,7 +55,7 @@ def parse_bytes(value: int | float | str) -> int:
         RecipeError: no number, an unknown unit, or a part of a byte.
     """
     expected = "a size such as '80 GiB', '500 MB' or a number of bytes"
-    number, unit = _split(value, expected=expected)
+    number, unit = split(value, expected=expected)
     if unit.lower() not in _BYTES and unit:
         raise RecipeError("unknown unit of size", seen=repr(value), expected=expected)
     scale = _BYTES[unit.lower() or "b"]
@@ -69,7 +69,7 @@ def parse_seconds(value: int | float | str) -> float:
         RecipeError: no number, or an unknown unit.
     """
     expected = "a time such as '30 min', '12 h', '14 d' or a number of seconds"
-    number, unit = _split(value, expected=expected)
+    number, unit = split(value, expected=expected)
     if unit.lower() not in _SECONDS and unit:
         raise RecipeError("unknown unit of time", seen=repr(value), expected=expected)
     return float(number * _SECONDS[unit.lower() or "s"])
@@ -82,29 +82,10 @@ def parse_count(value: int | float | str) -> int:
         RecipeError: no number, an unknown multiplier, or not a whole number.
     """
     expected = "a count such as '300B', '1.5M' or '4096'"
-    number, unit = _split(value, expected=expected)
-    if unit.lower() not in _DECIMAL:
+    number, unit = split(value, expected=expected)
+    if unit.lower() not in DECIMAL:
         raise RecipeError("unknown multiplier", seen=repr(value), expected=expected)
-    return _whole(number * _DECIMAL[unit.lower()], value, expected=expected)
-
-
-def parse_usd(value: int | float | str) -> float:
-    """Dollars from ``$50k``, ``50k$``, ``1.2M``, ``$1,234.50`` or a plain number.
-
-    Raises:
-        RecipeError: no number, or another currency.
-    """
-    expected = "an amount such as '$50k', '50k$', '1.2M' or a number of dollars"
-    text = str(value).strip()
-    for sign in ("$", "usd"):
-        text = text.lower().removeprefix(sign).removesuffix(sign).strip()
-    try:
-        number, unit = _split(value if isinstance(value, bool) else text, expected=expected)
-    except RecipeError as error:
-        raise RecipeError(error.what, seen=repr(value), expected=expected) from error
-    if unit not in _DECIMAL:
-        raise RecipeError("unknown unit of money", seen=repr(value), expected=expected)
-    return float(number * _DECIMAL[unit])
+    return _whole(number * DECIMAL[unit.lower()], value, expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,12 +129,12 @@ def parse_duration(value: int | float | str | Duration) -> Duration:
     if isinstance(value, Duration):
         return value
     expected = "a duration such as '300B tok', '20 tok/param', '2000 steps' or '3 epochs'"
-    number, unit = _split(value, expected=expected)
+    number, unit = split(value, expected=expected)
     multiplier, _, name = unit.lower().rpartition(" ")
     multiplier = multiplier.strip()
-    if name not in _DURATION or multiplier not in _DECIMAL:
+    if name not in _DURATION or multiplier not in DECIMAL:
         raise RecipeError("unknown unit of duration", seen=repr(value), expected=expected)
-    return Duration(value=float(number * _DECIMAL[multiplier]), unit=_DURATION[name])
+    return Duration(value=float(number * DECIMAL[multiplier]), unit=_DURATION[name])
 
 
 def format_bytes(size_bytes: float) -> str:
@@ -190,11 +171,3 @@ def format_count(value: float) -> str:
     rounded = float(f"{value:.4g}")
     scale, suffix = next(step for step in ((1e12, "T"), (1e9, "B"), (1e6, "M")) if abs(rounded) >= step[0])
     return f"{rounded / scale:.4g}{suffix}"
-
-
-def format_usd(usd: float) -> str:
-    """``$273k``, ``$1,234``, ``$0.042``."""
-    if usd >= 1e4:
-        power = sum(float(f"{usd:.3g}") >= least for least in (1e3, 1e6, 1e9))
-        return f"${usd / 1000**power:.3g}{' kMB'[power]}"
-    return f"${usd:,.0f}" if usd >= 10 else f"${usd:.2g}"

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from trainwright.cli import main as cli
-from trainwright.cli.plan_scaling import parse_usd
+from trainwright.core.money import parse_usd
 
 
 def scaled(capsys, *arguments):
@@ -50,7 +50,8 @@ def test_dollars_are_read_as_people_write_them(text):
     ("arguments", "message"),
     [
         (["--compute", "1e21", "--params", "7B"], "one budget at a time"), (["--budget", "x"], "--budget: cannot read"),
-        (["--budget", "$"], "--budget: cannot read"), (["--params", "0"], "--params: must be at least 1"),
+        (["--budget", "$"], "--budget: cannot read"), (["--budget", "0"], "--budget: must be above zero"),
+        (["--params", "0"], "--params: must be at least 1"),
         (["--compute", "1e21", "--model", "gpt2"], "a budget chooses the model"),
         (["--compute", "1e21", "--sweep", "nodes=1"], "--sweep: a budget has no use for this"),
     ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trainwright.core.units import format_bytes, format_count, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
 
 UNKNOWN = "unknown"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.core.units import format_bytes, format_seconds, format_usd
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_seconds
 from trainwright.stages.report import say
 from trainwright.stages.report.blocks import Tile, Tone
 from trainwright.stages.report.run_record import RunRecord
