@@ -3,9 +3,9 @@
     python benchmarks/planner.py [--rounds 5] [--write]
 
 Each command runs in a process of its own, interpreter and imports included: the median of its rounds after one that
-Python compiles its sources in, and its peak of resident memory. The bars: 0.5 s for ``plan``, 5 s for ``recommend`` over
-the whole catalogue up to 16,384 devices, 300 MB for both. Growth is measured inside one process: layouts compared on one
-device, and the seconds that takes, for ever larger clusters. Exit code 1: a bar is missed.
+Python compiles its sources in, and its peak of resident memory. The bars: 0.5 s for ``plan``, 5 s for ``recommend``
+over the whole catalogue up to 16,384 devices, 300 MB for both. Growth is measured inside one process: layouts compared
+on one device, and the seconds that takes, for ever larger clusters. Exit code 1: a bar is missed.
 """
 
 from __future__ import annotations
