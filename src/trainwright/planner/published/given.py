@@ -17,12 +17,12 @@ from trainwright.spec.model import ModelSpec
 SHAPE = (
     "arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "vocab", "tied_embeddings",
 )  # fmt: skip
-MEASURED = ("tokens_per_s_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "oom")
+MEASURED = ("tokens_per_s_per_gpu", "tflops_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "oom")
 NAMES = (
     "id", "source_repo_or_paper", "source_path", "framework", "model", "model_name", "n_params", *SHAPE, "seq_len",
     "gpu", "n_gpus", "interconnect_note", "dtype", "dp_shard_or_fsdp", "tp", "pp", "cp", "ep", "micro_batch",
     "global_batch", "activation_checkpointing", "optimizer", "cpu_offload", "compile", "flash_attention", *MEASURED,
-    "tflops_per_gpu", "mfu_reported", "notes",
+    "mfu_reported", "notes",
 )  # fmt: skip
 """All that a run may say: the columns of a table, and ``model`` in place of a shape."""
 YES_NO = ("yes", "no", "true", "false")
@@ -56,8 +56,8 @@ def checked(run: Mapping[str, Any], *, where: str, place: int) -> dict[str, Any]
             found[name] = value in ("yes", "true")
     if not any(name in found for name in MEASURED):
         raise DataError(
-            "nothing was measured", where=here, seen=f"no {', '.join(MEASURED[:3])}",
-            expected="at least one of them: tokens of a second and device, seconds of a step, GiB of a device",
+            "nothing was measured", where=here, seen=f"no {', '.join(MEASURED[:4])}",
+            expected="one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB",
         )  # fmt: skip
     return {"id": f"run {place}"} | _with_shape(found, where=here)
 

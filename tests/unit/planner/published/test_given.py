@@ -36,6 +36,15 @@ def test_a_model_by_name_is_its_own_shape(tmp_path, name):
     assert active_parameters(found) == pytest.approx(active_parameters(wanted), rel=0.01)
 
 
+def test_tflops_alone_are_a_measurement(tmp_path):
+    """Llama 3 8B: 6 x 8.03e9 less the embedding's rows, and 12 x 32 x 4096 x 8192 of attention, for each token."""
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**RUN, "tokens_per_s_per_gpu": None, "tflops_per_gpu": 400}))
+    found = question(read_runs(path)[0]).measured
+    flops = 6 * (8.030e9 - 128_256 * 4096) + 12 * 32 * 4096 * 8192
+    assert found.tokens_per_s == pytest.approx(400e12 / flops, rel=0.001) and not found.derived
+
+
 def test_numbers_stand_for_a_model_too(tmp_path):
     found = asked(tmp_path, model="layers=4,width=256,heads=4,vocabulary=1000").model
     assert (found.layers, found.width, found.heads, found.vocabulary) == (4, 256, 4, 1000)
