@@ -65,12 +65,14 @@ def test_a_formula_is_printed_with_its_numbers(capsys):
     assert explained["value"] > 0 and explained["terms"]
 
 
-def test_neither_torch_nor_pydantic_is_loaded():
+def test_neither_torch_nor_pydantic_is_loaded(tmp_path):
+    """Where no ledger of finished runs stands; one is read by pydantic."""
     code = (
         "import sys; from trainwright.cli.main import main; code = main(sys.argv[1:])\n"
         "sys.exit(9 if {'torch', 'pydantic', 'matplotlib'} & set(sys.modules) else code)"
     )
-    assert subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False).returncode == 0
+    found = subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False, cwd=tmp_path)
+    assert found.returncode == 0
 
 
 def test_a_plan_is_drawn(capsys, tmp_path):
