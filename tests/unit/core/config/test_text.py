@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -116,7 +117,8 @@ def test_a_tower_of_aliases_never_grows():
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ('{"a": 1,}', "1:9: not valid JSON"),
+        # Python points at the comma from 3.13 on, before that at what follows.
+        ('{"a": 1,}', f"1:{8 if sys.version_info >= (3, 13) else 9}: not valid JSON"),
         ('{"a": NaN}', "not a JSON number"),
         ("", "not valid JSON"),
         ("[" * 5000 + "]" * 5000, "nested too deep"),
