@@ -55,8 +55,9 @@ class _Place:
 
 
 def _explanation(
-    planned: Planned, name: str, about: str, formula: str, terms: list[Term], **rest: object
-) -> Explanation:
+    planned: Planned, name: str, about: str, formula: str, terms: list[Term], *, source: str = "",
+    details: tuple[Term, ...] = (),
+) -> Explanation:  # fmt: skip
     value = float(getattr(planned.choice.found.memory, name)[0])
     return Explanation(
         name=f"memory.{name}",
@@ -65,7 +66,8 @@ def _explanation(
         terms=tuple(terms),
         value=value,
         unit="bytes",
-        **rest,  # type: ignore[arg-type]
+        source=source,
+        details=details,
     )
 
 

@@ -51,6 +51,11 @@ BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 2407.21783, table 4)."""
 IMAGES = 90 * 1_281_167
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+OPTIONS = {
+    "sequence_tokens": "--sequence", "batch_tokens": "--batch", "steps": "--tokens",
+    "expert_imbalance": "--expert-imbalance",
+}  # fmt: skip
+"""What sets the fields of a workload that its problems name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +142,8 @@ def resolve(question: Question) -> Scenario:
     question = _stretched(question, workload.sequence_tokens, said)
     problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
     if problems:
-        raise RecipeError("; ".join(problems), where="--sequence, --batch, --tokens")
+        text = "; ".join(problems)
+        raise RecipeError(text, where=", ".join(option for name, option in OPTIONS.items() if name in text))
     price = _price(question, machines.device)
     spot = question.price_kind == "spot" and price is not None
     said += _stages(question)

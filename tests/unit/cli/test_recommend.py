@@ -5,20 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.recommend import SMALL, printed
 from trainwright.cli.main import main
 
 QUICKSTART = Path(__file__).parents[3] / "recipes" / "quickstart.yaml"
-SMALL = ["recommend", "--model", "llama3-8b", "--tokens", "20B"]
 
 
-@pytest.fixture(autouse=True)
-def packaged_only(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-
-
-def printed(capsys, *arguments, code=0):
-    assert main([*SMALL, *arguments]) == code
-    return capsys.readouterr().out
+pytestmark = pytest.mark.usefixtures("packaged_only")
 
 
 def test_a_deadline_is_met_by_the_cheapest_way(capsys):

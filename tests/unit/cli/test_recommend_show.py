@@ -6,19 +6,10 @@ import json
 
 import pytest
 
+from fixtures.recommend import SMALL, printed
 from trainwright.cli.main import main
 
-SMALL = ["recommend", "--model", "llama3-8b", "--tokens", "20B"]
-
-
-@pytest.fixture(autouse=True)
-def packaged_only(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-
-
-def printed(capsys, *arguments, code=0):
-    assert main([*SMALL, *arguments]) == code
-    return capsys.readouterr().out
+pytestmark = pytest.mark.usefixtures("packaged_only")
 
 
 def test_the_table_has_ranks_the_front_and_reasons(capsys):

@@ -141,7 +141,7 @@ def test_blocks_for_further_tokens_are_trained_unless_the_user_or_adapters_say_o
 def test_how_uneven_experts_are_is_the_users_to_say():
     assert asked().workload.expert_imbalance is None
     assert asked(model=catalogue_model("mixtral-8x7b"), expert_imbalance=1.2).workload.expert_imbalance == 1.2
-    with pytest.raises(RecipeError, match="expert_imbalance must be at least 1, seen 0.5"):
+    with pytest.raises(RecipeError, match="^--expert-imbalance: expert_imbalance must be at least 1, seen 0.5"):
         asked(expert_imbalance=0.5)
 
 

@@ -23,7 +23,7 @@ from trainwright.planner.predict.collectives import (
 )
 from trainwright.planner.predict.dispatch import dispatch_s, fullest, token_bytes
 from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.states import expert_tp
+from trainwright.planner.predict.states import expert_tp, has_half_gradients
 from trainwright.planner.predict.work import rank_parameters, slowest_layers
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
@@ -128,8 +128,7 @@ def _weights(
         domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
     ).experts  # fmt: skip
     size = 4.0 if workload.precision in ("fp32", "tf32") else 2.0
-    reduced = workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
-    gradient = 2.0 if reduced else 4.0
+    gradient = 2.0 if has_half_gradients(workload) else 4.0
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)

@@ -213,6 +213,11 @@ def passes_in_flight(layouts: Layouts) -> Numbers:
     return np.where(layouts.has("schedule", "gpipe"), m, found)
 
 
+def has_half_gradients(workload: Workload) -> bool:
+    """Whether gradients stay in 16 bits whatever the software: of pure weights, and fp16's of mixed ones."""
+    return workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateBytes:
     """Bytes of one trained parameter: kept weight, gradient, the optimizer's state, and the update's temporary."""
@@ -235,7 +240,7 @@ def state_bytes(case: Case) -> StateBytes:
     weight = size if mixed else full
     if workload.precision == "fp8" and memory.kernels == "fused":
         weight += FP8_COPY_BYTES
-    reduced = mixed and (memory.reduced_gradients or workload.precision == "fp16")
+    reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
     gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
     if mixed and memory.master_gradients:
         gradient, master = (gradient, master + 4.0) if reduced else (gradient + size, master)
