@@ -70,7 +70,8 @@ format: setup-dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: setup-dev ## build the documentation into site/; a broken link fails
+docs: setup-dev ## build the documentation into site/; a broken link or an untranslated key fails
+	$(BIN)/python docs/recipe_reference.py
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "documentation: site/index.html"
 

@@ -22,9 +22,9 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from trainwright.artifact.events import Events
-from trainwright.spec.recipe_data import DataSection
+from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.parts import read_documents
-from trainwright.stages.data.prepare import run
+from trainwright.stages.data.stage import run
 
 
 def corpus(folder: Path, copies: int) -> dict[str, Any]:
@@ -45,9 +45,11 @@ def reference(documents: list[str], vocabulary: int) -> dict[str, float]:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=["<|endoftext|>"], show_progress=False,
+        vocab_size=vocabulary,
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
+    )
     begin = time.perf_counter()
     tokenizer.train_from_iterator(documents, trainer)
     trained = time.perf_counter()

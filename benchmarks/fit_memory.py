@@ -7,7 +7,7 @@ Of a stack's ``[memory]`` table three numbers are fitted: ``activations`` (prior
 the default stack; only where peaks are reserved or the device's) and ``spread``; the other fields follow from its code.
 The fit minimises the mean absolute logarithm of predicted over measured bytes, with ``PRIOR_ROWS`` rows' weight on the
 priors. With a source left out, stacks that no other source runs fall back to their priors; ``framework not named`` asks
-every row again as one of a framework that no file knows (``hardware.stacks.unknown_stack``).
+every row again as one of a framework that no file knows (``hardware.catalogue.stacks.unknown_stack``).
 """
 
 from __future__ import annotations
@@ -23,10 +23,17 @@ from pathlib import Path
 import numpy as np
 
 import trainwright
-from trainwright.hardware.stacks import DEFAULT, read_stack
-from trainwright.planner.predict.memory import INTERVAL_DEVIATIONS, MemoryTable, Stage, predict_memory, usable_bytes
-from trainwright.planner.published.question import Row, questions
-from trainwright.planner.published.rows import Record, read_records
+from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.evidence.published_run import Row, questions
+from trainwright.planner.evidence.rows import Record, read_records
+from trainwright.planner.forecast.memory.table import (
+    INTERVAL_DEVIATIONS,
+    MemoryTable,
+    Stage,
+    predict_memory,
+    usable_bytes,
+)
 from trainwright.spec.stack import Stack, StackMemory
 
 STACKS = Path(trainwright.__file__).parent / "catalog" / "stacks"
@@ -53,17 +60,13 @@ class Fitted:
 
     def on(self, memory: StackMemory) -> StackMemory:
         """The table with these numbers."""
-        return replace(
-            memory, activations=self.activations, fragmentation=self.fragmentation, spread=self.spread
-        )  # fmt: skip
+        return replace(memory, activations=self.activations, fragmentation=self.fragmentation, spread=self.spread)
 
 
 def predict(row: Row, stack: Stack, stage: Stage | None = None) -> MemoryTable:
     """The peak of a row under a stack, on the pipeline stage that was measured."""
-    ask = row.request
-    return predict_memory(
-        ask.model, ask.workload, ask.layouts(), ask.cluster, stack, stage=stage or row.measured.memory_stage
-    )  # fmt: skip
+    run = replace(row.placed.run, stack=stack)
+    return predict_memory(run, Layouts.one(row.placed), stage=stage or row.measured.memory_stage)
 
 
 def log_error(row: Row, stack: Stack) -> float:
@@ -75,16 +78,18 @@ def log_error(row: Row, stack: Stack) -> float:
 def fit(rows: list[Row], memory: StackMemory) -> Fitted:
     """The three numbers for the rows of one stack."""
     prior = read_stack(DEFAULT).memory
-    base = rows[0].request.stack
+    base = rows[0].placed.run.stack
     best, least = (1.0, prior.fragmentation), np.inf
     for activations in ACTIVATIONS:
         stack = replace(base, memory=replace(memory, activations=float(activations), fragmentation=0.0))
         tables = [predict(row, stack) for row in rows]
         plain = np.array([table.reported(row.measured.memory_kind)[0] for table, row in zip(tables, rows, strict=True)])
-        unused = np.array([
-            0.0 if row.measured.memory_kind == "allocated" else table.allocated_bytes[0]
-            for table, row in zip(tables, rows, strict=True)
-        ])  # fmt: skip
+        unused = np.array(
+            [
+                0.0 if row.measured.memory_kind == "allocated" else table.allocated_bytes[0]
+                for table, row in zip(tables, rows, strict=True)
+            ]
+        )
         measured = np.array([row.measured.memory_bytes for row in rows])
         for fragmentation in FRAGMENTATIONS if unused.any() else [memory.fragmentation]:
             error = np.abs(np.log((plain + fragmentation * unused) / measured)).sum()
@@ -104,12 +109,12 @@ def fit_all(rows: Iterable[Row], known: dict[tuple[str, ...], Fitted] | None = N
     known = {} if known is None else known
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row.request.stack.memory_of].append(row)
+        groups[row.placed.run.stack.memory_of].append(row)
     found = {}
     for name, group in sorted(groups.items()):
         key = tuple(row.id for row in group)
         if key not in known:
-            known[key] = fit(group, group[0].request.stack.memory)
+            known[key] = fit(group, group[0].placed.run.stack.memory)
         found[name] = known[key]
     return found
 
@@ -120,7 +125,7 @@ def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
     unknown = Fitted(1.0, prior.fragmentation, SPREAD)
 
     def stack(row: Row) -> Stack:
-        own = row.request.stack
+        own = row.placed.run.stack
         return replace(own, memory=numbers.get(own.memory_of, unknown).on(own.memory))
 
     return stack
@@ -129,9 +134,9 @@ def with_numbers(numbers: dict[str, Fitted]) -> Stacks:
 def show(title: str, rows: list[Row], stacks: Stacks) -> None:
     """Error, bias and coverage of the interval, in all and by source."""
     errors = np.array([log_error(row, stacks(row)) for row in rows])
-    inside = np.array([
-        abs(error) <= INTERVAL_DEVIATIONS * stacks(row).memory.spread for error, row in zip(errors, rows, strict=True)
-    ])  # fmt: skip
+    inside = np.array(
+        [abs(error) <= INTERVAL_DEVIATIONS * stacks(row).memory.spread for error, row in zip(errors, rows, strict=True)]
+    )
     sources = np.array([row.source.split("@")[0][:34] for row in rows])
     for name in ("all", *sorted(set(sources))):
         mask = np.ones(len(rows), bool) if name == "all" else sources == name
@@ -162,7 +167,7 @@ def show_verdicts(rows: list[Row], stacks: Stacks) -> None:
     """How often "fits" and "does not fit" are right, with and without those near the edge."""
     ran, failed, sure = [], [], []
     for row in rows:
-        device = row.request.cluster.device
+        device = row.placed.run.cluster.device
         table = predict(row, stacks(row), stage="worst")
         fits, near = bool(table.fits(device)[0]), bool(table.uncertain(device)[0])
         (failed if row.measured.out_of_memory else ran).append((fits, near))
@@ -181,7 +186,7 @@ def write(numbers: dict[str, Fitted], rows: list[Row], outside: Stacks) -> None:
     """Put the numbers and their errors into the stacks' files."""
     inside = with_numbers(numbers)
     for name, fitted in numbers.items():
-        mine = [row for row in rows if row.request.stack.memory_of == name]
+        mine = [row for row in rows if row.placed.run.stack.memory_of == name]
         path = STACKS / f"{name}.toml"
         text = re.sub(r"\n\[fit\.memory\]\n(?:[^\[\n].*\n)*", "", path.read_text(encoding="utf-8"))
         values = {key: getattr(fitted, key) for key in ("activations", "fragmentation", "spread")}
@@ -217,9 +222,9 @@ def main() -> None:
     outside = left_out(rows)
     show("fitted to all rows", rows, with_numbers(numbers))
     show("each source left out", rows, outside)
-    show("framework not named", unnamed(records, rows), lambda row: row.request.stack)
+    show("framework not named", unnamed(records, rows), lambda row: row.placed.run.stack)
     show_verdicts(
-        everything, with_numbers({**{row.request.stack.memory_of: _given(row) for row in everything}, **numbers})
+        everything, with_numbers({**{row.placed.run.stack.memory_of: _given(row) for row in everything}, **numbers})
     )
     if args.write:
         write(numbers, rows, outside)
@@ -227,7 +232,7 @@ def main() -> None:
 
 def _given(row: Row) -> Fitted:
     """What the catalogue says of a stack without measured peaks."""
-    memory = row.request.stack.memory
+    memory = row.placed.run.stack.memory
     return Fitted(memory.activations, memory.fragmentation, memory.spread)
 
 

@@ -24,13 +24,16 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import trainwright
+from priors import PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
-from trainwright.planner.predict.exchange import Exchange, exchange
-from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.step import SIXTEEN_BIT, Rates, combine, ingredients
-from trainwright.planner.predict.work import Work, forward_work
-from trainwright.planner.published.question import Row, questions
-from trainwright.planner.published.rows import read_records
+from trainwright.planner.counts.experts import processors_left
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.work import Work, forward_work
+from trainwright.planner.evidence.published_run import Row, questions
+from trainwright.planner.evidence.rows import read_records
+from trainwright.planner.forecast.communication.exchange import Exchange, exchange
+from trainwright.planner.forecast.time.step import combine
+from trainwright.planner.rates.catalogue import CATALOGUE, SIXTEEN_BIT, Rates, exposure_of, factors, reached
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
@@ -46,46 +49,6 @@ PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
 
-MAMF = "maximum achievable matmul FLOP/s, stas00/ml-engineering@744d01e"
-FLASH_2 = "causal, heads of 128, forward and backward (arXiv 2307.08691, figures 5 to 7, recall)"
-PRIORS: dict[str, tuple[float, float, str]] = {
-    "products.hopper": (0.80, 0.06, f"H100 SXM 794 of 989 TFLOP/s: {MAMF}"),
-    "products.ampere": (0.87, 0.06, f"A100 SXM 271 of 312 TFLOP/s: {MAMF}"),
-    "products.blackwell": (0.75, 0.06, f"B200 77.6 %, GB200 72.9 %: {MAMF}"),
-    "products.rocm": (0.55, 0.1, f"MI300X 51 %, MI355X 60 %: {MAMF}"),
-    "products.tpu": (0.85, 0.06, f"TPU v6e 96.9 %: {MAMF}; older ones unknown"),
-    "products.ampere-rtx": (0.85, 0.06, "as A100"), "products.ada": (0.75, 0.06, "default"),
-    "products.volta": (0.75, 0.06, "default"), "products.pascal": (0.85, 0.06, "default: no tensor cores"),
-    "products.npu": (0.70, 0.06, "default"), "products.neuron": (0.70, 0.06, "default"),
-    "products.hpu": (0.70, 0.06, "default"), "products.default": (0.70, 0.06, "default"),
-    "attention.ampere-flash-1": (0.40, 0.1, f"105 TFLOP/s of 312: {FLASH_2}"),
-    "attention.ampere-flash-2": (0.68, 0.1, f"185 TFLOP/s of 312: {FLASH_2}"),
-    "attention.hopper-flash-1": (0.25, 0.2, "as on Ampere, with Hopper's memory: default"),
-    "attention.hopper-flash-2": (0.42, 0.1, f"335 TFLOP/s of 989: {FLASH_2}"),
-    "attention.hopper-cudnn": (0.70, 0.15, "550 TFLOP/s of 989, as FlashAttention-3 (arXiv 2407.08608, figures 5, 6)"),
-    "attention.blackwell-cudnn": (0.60, 0.2, "1,000 TFLOP/s of 2,250 (recall)"),
-    "attention.default": (0.6, 0.2, "default"), "ramp": (400.0, 0.3, f"85 % of the rate at 2,048 tokens: {FLASH_2}"),
-    "precisions.fp8": (0.85, 0.12, "default: scaling and casts"), "precisions.nvfp4": (0.6, 0.2, "default"),
-    "precisions.default": (1.0, 0.001, "by definition"), "precisions.tf32": (1.0, 0.1, "default"),
-    "traffic.eager": (1.8, 0.2, "default: one kernel for each line"), "traffic.fused": (1.0, 0.12, "default"),
-    "traffic.compiled": (1.0, 0.12, "default"),
-    "tiles": (0.5, 0.5, "default"), "unaligned": (0.85, 0.1, "NVIDIA's matrix multiplication guide, figure 2"),
-    "operands": (1.0, 0.3, "default"), "scores": (5.0, 0.3, "count of kernels"),
-    "encoder": (5.0, 0.3, "count of kernels"), "casts": (6.0, 0.3, "read 4, write 2"),
-    "loss": (8.0, 0.25, "count of kernels"), "fused_loss": (0.4, 0.2, "default"),
-    "launch_s": (6e-6, 0.15, "default: an asynchronous launch from Python"), "expert_kernels": (60.0, 0.4, "default"),
-    "expert_traffic": (1.5, 0.3, "default"), "selective": (0.4, 0.3, "default"), "tensor": (0.8, 0.3, "default"),
-    "context": (0.5, 0.4, "default"), "expert": (0.7, 0.4, "default"), "sharded": (0.1, 0.4, "default"),
-    "gradients": (0.7, 0.4, "default"), "bus.peer": (1.5, 0.3, "default"), "bus.staged": (1.5, 0.3, "default"),
-    "bus_sharing.peer": (0.3, 0.4, "default"), "bus_sharing.staged": (0.3, 0.4, "default"),
-    "update": (1.5, 0.3, "default"), "bubble": (1.0, 0.2, "the schedule's"),
-    "bandwidth": (0.85, 0.001, "STREAM on GPUs"),
-    "adapters.lora": (1.0, 0.1, "by definition"),
-}  # fmt: skip
-WIDTHS = {"devices": 0.03, "adapters": 0.3, "stack.compute": 0.07, "stack.attention": 0.15, "stack.traffic": 0.2,
-          "stack.launch": 0.5, "stack.tensor": 0.8, "stack.sharded": 0.5, "stack.tuned": 0.08}  # fmt: skip
-"""Widths around 1 of what only says how a device, a method or a stack differs."""
-
 
 @dataclass(frozen=True, eq=False)
 class Data:
@@ -95,6 +58,7 @@ class Data:
     work: Work
     sent: Exchange
     shape: Layouts
+    left: Numbers
     log_step_s: Numbers
     weight: Numbers
     names: list[list[tuple[str, ...]]]
@@ -109,10 +73,14 @@ class Data:
         places = np.flatnonzero(mask)
         return Data(
             rows=[self.rows[place] for place in places],
-            work=_taken(self.work, mask), sent=_taken(self.sent, mask), shape=_taken(self.shape, mask),
-            log_step_s=self.log_step_s[mask], weight=self.weight[mask],
+            work=_taken(self.work, mask),
+            sent=_taken(self.sent, mask),
+            shape=_taken(self.shape, mask),
+            left=self.left[mask],
+            log_step_s=self.log_step_s[mask],
+            weight=self.weight[mask],
             names=[self.names[place] for place in places],
-        )  # fmt: skip
+        )
 
 
 def _taken(table: Table, mask: Mask) -> Table:
@@ -122,15 +90,19 @@ def _taken(table: Table, mask: Mask) -> Table:
 def _joined(parts: Sequence[Table]) -> Table:
     """Many tables of one entry each as one table."""
     kind = type(parts[0])
-    return kind(**{
-        field.name: np.concatenate([np.broadcast_to(np.asarray(getattr(part, field.name), float), 1) for part in parts])
-        for field in fields(kind)
-    })  # fmt: skip
+    return kind(
+        **{
+            field.name: np.concatenate(
+                [np.broadcast_to(np.asarray(getattr(part, field.name), float), 1) for part in parts]
+            )
+            for field in fields(kind)
+        }
+    )
 
 
 def stack_of(row: Row, name: str) -> str:
     """A stack's number, by its stack."""
-    return f"stack:{row.request.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
+    return f"stack:{row.placed.run.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
 
 
 def gather(rows: list[Row]) -> Data:
@@ -138,32 +110,40 @@ def gather(rows: list[Row]) -> Data:
     works: list[Work] = []
     sents: list[Exchange] = []
     shapes: list[Layouts] = []
+    left: list[Numbers] = []
     kept: list[Row] = []
     steps: list[float] = []
     names: list[list[tuple[str, ...]]] = []
     for row in rows:
-        ask, shape = row.request, row.request.layouts()
+        run, shape = row.placed.run, Layouts.one(row.placed)
         if not row.measured.tokens_per_s:
             continue
         try:
-            works.append(forward_work(ask.model, ask.workload, shape, ask.cluster.device))
+            works.append(forward_work(run.transformer, run.workload, shape, run.cluster.device))
         except RecipeError:  # the datasheet has no rate for the row's precision
             continue
-        sents.append(exchange(ask.model, ask.workload, shape, ask.cluster, ask.stack.dispatch))
+        sents.append(exchange(run, shape))
         shapes.append(shape)
+        left.append(processors_left(run, shape))
         kept.append(row)
-        steps.append(np.log(ask.workload.batch_tokens / shape.devices[0] / row.measured.tokens_per_s))
-        parts = ingredients(ask.model, ask.workload, ask.cluster, ask.stack)
-        names.append([tuple(stack_of(row, part) for part in parts[field.name]) for field in fields(Rates)])
+        steps.append(np.log(run.workload.batch_tokens / shape.devices[0] / row.measured.tokens_per_s))
+        parts = factors(run, CATALOGUE.efficiency)
+        names.append([tuple(stack_of(row, part.name) for part in parts[field.name]) for field in fields(Rates)])
     counts = Counter(row.source for row in kept)
     weight = [
         (DERIVED_WEIGHT if row.measured.derived else 1.0) / max(1.0, counts[row.source] / SOURCE_ROWS) ** 0.5
         for row in kept
     ]
     return Data(
-        rows=kept, work=_joined(works), sent=_joined(sents), shape=_joined(shapes), log_step_s=np.array(steps),
-        weight=np.array(weight), names=names,
-    )  # fmt: skip
+        rows=kept,
+        work=_joined(works),
+        sent=_joined(sents),
+        shape=_joined(shapes),
+        left=np.concatenate(left),
+        log_step_s=np.array(steps),
+        weight=np.array(weight),
+        names=names,
+    )
 
 
 def prior(name: str) -> tuple[float, float]:
@@ -214,7 +194,8 @@ class Fit:
         def log_step_s(values: Numbers) -> Numbers:
             table = np.concatenate([values, known, [0.0]])
             rate = Rates(**{name: np.exp(table[place].sum(axis=1)) for name, place in places.items()})
-            return np.log(combine(data.work, data.sent, data.shape, rate).total_s)
+            kernels = reached(data.work, rate, left=data.left)
+            return np.log(combine(kernels, data.sent, data.shape, exposure_of(rate)).total_s)
 
         return log_step_s
 
@@ -245,8 +226,17 @@ def show(title: str, data: Data, errors: Numbers) -> None:
     """The summary of printed rows, and of each source."""
     printed = data.printed
     print(f"{title:44} {summary(errors[printed])}")
-    dense = np.array([row.model_class == "decoder" and row.request.workload.precision in SIXTEEN_BIT
-                      and row.request.workload.adapter is None for row in data.rows]) & printed  # fmt: skip
+    dense = (
+        np.array(
+            [
+                row.model_class == "decoder"
+                and row.placed.run.workload.precision in SIXTEEN_BIT
+                and row.placed.run.workload.adapter is None
+                for row in data.rows
+            ]
+        )
+        & printed
+    )
     print(f"{'  dense decoders, 16 bit, all weights':44} {summary(errors[dense])}")
     for source in sorted({row.source for row in data.rows}):
         own = np.array([row.source == source for row in data.rows])
@@ -312,10 +302,13 @@ def write(outcome: Outcome) -> None:
     lines = [
         "# How much of a device's datasheet real training reaches, over all software; the fields are explained in",
         "# spec/efficiency.py. Written by benchmarks/fit_time.py from published runs; a comment gives the prior and",
-        "# where it comes from.", "[fit]",
+        "# where it comes from.",
+        "[fit]",
         *outcome.lines(outcome.data.printed, "fitted", "five_folds", "source_left_out"),
-        "", "[efficiency]", *(entry(name, name, values) for name in sorted(values) if "." not in name),
-    ]  # fmt: skip
+        "",
+        "[efficiency]",
+        *(entry(name, name, values) for name in sorted(values) if "." not in name),
+    ]
     for table in sorted({name.partition(".")[0] for name in values if "." in name and not name.startswith("stack:")}):
         names = [name for name in sorted(values) if name.startswith(f"{table}.")]
         # What only says how a device or a method differs is left out where it does not.
@@ -345,7 +338,7 @@ def write_stack(path: Path, outcome: Outcome) -> None:
 
 def stack_tables(name: str, outcome: Outcome) -> list[str]:
     """What the rows say of one stack; nothing where it has none. Derived rows count where printed ones are few."""
-    mine = np.array([row.request.stack.time_of == name for row in outcome.data.rows])
+    mine = np.array([row.placed.run.stack.time_of == name for row in outcome.data.rows])
     if not mine.any():
         return []
     printed = mine & outcome.data.printed
@@ -354,10 +347,14 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
     own = {key.removeprefix(prefix): value for key, value in sorted(outcome.values.items()) if key.startswith(prefix)}
     tuned = [f"{key.removeprefix('tuned.')} = {value:.3g}" for key, value in own.items() if key.startswith("tuned.")]
     return [
-        "[time]", *(f"{key} = {value:.3g}" for key, value in own.items() if not key.startswith("tuned.")),
-        f"spread = {spread(outcome.five_folds[used]):.3g}", *(["", "[time.tuned]", *tuned] if tuned else []),
-        "", "[fit.time]", *outcome.lines(used, "five_folds", "source_left_out"),
-    ]  # fmt: skip
+        "[time]",
+        *(f"{key} = {value:.3g}" for key, value in own.items() if not key.startswith("tuned.")),
+        f"spread = {spread(outcome.five_folds[used]):.3g}",
+        *(["", "[time.tuned]", *tuned] if tuned else []),
+        "",
+        "[fit.time]",
+        *outcome.lines(used, "five_folds", "source_left_out"),
+    ]
 
 
 def main() -> None:

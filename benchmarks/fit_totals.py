@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 import trainwright
-from trainwright.hardware.runs import read_runs
-from trainwright.planner.predict.forecast import INTERVAL
-from trainwright.planner.published.rows import read_records
-from trainwright.planner.published.totals import REQUIRED, Total, replay
+from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.planner.evidence.rows import read_records
+from trainwright.planner.evidence.totals import REQUIRED, Total, replay
+from trainwright.spec.plan import INTERVAL
 
 RUNS = Path(trainwright.__file__).parent / "catalog" / "runs.toml"
 DAY_S = 24 * 3600.0
@@ -105,8 +105,10 @@ def left_out(totals: Sequence[Total], sources: Sequence[str], keys: Sequence[str
 def summary(errors: np.ndarray) -> str:
     """Median, 80th percentile and bias of the error of hours, and the share within a quarter."""
     size = np.abs(np.expm1(errors))
-    return (f"n {len(size):3d}  median {np.median(size):6.1%}  p80 {np.quantile(size, 0.8):6.1%}  "
-            f"within 25 % {np.mean(size < 0.25):4.0%}  bias {np.expm1(np.median(errors)):+6.1%}")  # fmt: skip
+    return (
+        f"n {len(size):3d}  median {np.median(size):6.1%}  p80 {np.quantile(size, 0.8):6.1%}  "
+        f"within 25 % {np.mean(size < 0.25):4.0%}  bias {np.expm1(np.median(errors)):+6.1%}"
+    )
 
 
 def source_of(text: str) -> str:
@@ -121,10 +123,14 @@ def show(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> Non
     print(f"{'training':28} {'device':14} {'predicted':>12} {'reported':>12} ratio  mfu")
     for each, error in zip(totals, errors, strict=True):
         kind = "  extrapolated by its source" if each.extrapolated else ""
-        print(f"{each.name[:28]:28} {each.device:14} {fitted.hours(each):10,.0f} h {each.reported_hours:10,.0f} h "
-              f"{np.exp(error):5.2f}  {each.mfu:.2f}{kind}")  # fmt: skip
-    print(f"\noverhead {fitted.overhead}, {fitted.days:g} days to grow, spread {spread(fitted, totals):.2f} "
-          f"(in the catalogue: {dict(numbers.overhead)}, {numbers.overhead_days:g}, {numbers.spread:.2f})")  # fmt: skip
+        print(
+            f"{each.name[:28]:28} {each.device:14} {fitted.hours(each):10,.0f} h {each.reported_hours:10,.0f} h "
+            f"{np.exp(error):5.2f}  {each.mfu:.2f}{kind}"
+        )
+    print(
+        f"\noverhead {fitted.overhead}, {fitted.days:g} days to grow, spread {spread(fitted, totals):.2f} "
+        f"(in the catalogue: {dict(numbers.overhead)}, {numbers.overhead_days:g}, {numbers.spread:.2f})"
+    )
     for title, found in (
         ("all trainings", errors),
         ("each training left out", left_out(totals, sources, [str(each.line) for each in totals])),
@@ -152,12 +158,15 @@ def write(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> No
     )
     lines = [
         "# What whole runs take beyond their steps, failures and checkpoints. Written by benchmarks/fit_totals.py.",
-        f"overhead_days = {fitted.days:g}", f"start_s = {numbers.start_s:g}",
+        f"overhead_days = {fitted.days:g}",
+        f"start_s = {numbers.start_s:g}",
         f"spread = {spread(fitted, totals):.2f}",
         f'source = "{source}"',
-        f'recorded = "{datetime.now(UTC).date()}"', "", "[overhead]",
+        f'recorded = "{datetime.now(UTC).date()}"',
+        "",
+        "[overhead]",
         *(f"{kind} = {value:g}" for kind, value in fitted.overhead.items()),
-    ]  # fmt: skip
+    ]
     RUNS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

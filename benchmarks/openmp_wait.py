@@ -18,28 +18,29 @@ TRIALS = 4
 """The outcome has two modes: it depends on how the scheduler happens to place the threads."""
 PROGRAM = """
 import time, torch
-from trainwright.model.decoder import Decoder
+from trainwright.model.build import build_network
+from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.clock import PhaseClock
-from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 keep_freed_memory()
-model = Decoder(ModelSection(layers=4, width=192, heads=2, ffn_width=512, context_tokens=256).spec(vocabulary=4096))
-model.initialise(0)
-model.compute_dtype = torch.bfloat16
-device = torch.device("cpu")
-clock = PhaseClock(device)
+spec = ModelSection(layers=4, width=192, heads=2, ffn_width=512, context_tokens=256).spec(vocabulary=4096)
+network = build_network(spec, dtype=torch.bfloat16)
+network.initialise(0)
+clock = PhaseClock(torch.device("cpu"))
 clock.start()
 step = TrainingStep(
-    model, Optimizers(model, OptimizerSection(name="muon")), clock, micro_batch=8, end_of_text=None, clip_norm=1.0,
-    compiled=False, device=device,
+    NextToken(sequence_tokens=256), network, Optimizers(network, OptimizerSection(name="muon")), clock, micro_batch=8,
+    clip_norm=1.0, compiled=False,
 )
-tokens = torch.randint(0, 4096, (8, 257))
-step(tokens, 0.1)
+batch = {"tokens": torch.randint(0, 4096, (8, 257))}
+step(batch, 0.1)
 begin, steps = time.perf_counter(), 0
 while time.perf_counter() - begin < 5:
-    step(tokens, 0.1)
+    step(batch, 0.1)
     steps += 1
 print((time.perf_counter() - begin) / steps * 1e3)
 """

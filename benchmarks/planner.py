@@ -22,13 +22,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainwright.hardware.machine import gather
-from trainwright.hardware.models import model
-from trainwright.hardware.nodes import cluster
-from trainwright.hardware.stacks import DEFAULT, stack
-from trainwright.planner.question import Question, resolve
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import DEFAULT, stack
+from trainwright.hardware.machine.facts import gather
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
 from trainwright.planner.search.layouts import compare
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import RunSpec
 
 RESULTS = Path(__file__).parent / "results"
 MODEL, TOKENS, DEVICE, MOST_DEVICES = "llama3.1-405b", "15T", "h100-sxm", 16_384
@@ -47,9 +49,11 @@ def command(arguments: Sequence[str]) -> tuple[float, int]:
     compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begin = time.perf_counter()
     child = os.posix_spawn(
-        sys.executable, [sys.executable, "-m", "trainwright", *arguments], compiled,
+        sys.executable,
+        [sys.executable, "-m", "trainwright", *arguments],
+        compiled,
         file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)],
-    )  # fmt: skip
+    )
     _, status, usage = os.wait4(child, 0)
     seconds = time.perf_counter() - begin
     if os.waitstatus_to_exitcode(status) != 0:
@@ -70,12 +74,18 @@ def growth(rounds: int) -> list[dict[str, float]]:
         times = []
         for _ in range(rounds + 1):
             begin = time.perf_counter()
-            found = compare(shape, workload, counts, machines, stack(DEFAULT), thorough=False)
+            found = compare(
+                RunSpec(model=shape, workload=workload, cluster=machines, stack=stack(DEFAULT)), counts, thorough=False
+            )
             times.append(time.perf_counter() - begin)
         rows.append(
-            {"devices": most, "layouts": len(found.layouts), "fit": int(found.fits.sum()),
-             "seconds": statistics.median(times[1:])}
-        )  # fmt: skip
+            {
+                "devices": most,
+                "layouts": len(found.layouts),
+                "fit": int(found.fits.sum()),
+                "seconds": statistics.median(times[1:]),
+            }
+        )
     return rows
 
 
@@ -93,9 +103,16 @@ def main() -> int:
         slowest = max(run[0] for run in runs)
         kept = seconds <= bar_s and memory <= MEMORY_BYTES
         measured.append(
-            {"command": name, "arguments": arguments, "seconds": [run[0] for run in runs], "bar_s": bar_s,
-             "memory_bytes": memory, "bar_bytes": MEMORY_BYTES, "kept": kept}
-        )  # fmt: skip
+            {
+                "command": name,
+                "arguments": arguments,
+                "seconds": [run[0] for run in runs],
+                "bar_s": bar_s,
+                "memory_bytes": memory,
+                "bar_bytes": MEMORY_BYTES,
+                "kept": kept,
+            }
+        )
         sizes = f"{memory / 1e6:6.0f}MB {MEMORY_BYTES / 1e6:4.0f}MB"
         print(f"{name:22} {seconds:7.2f}s {slowest:7.2f}s {bar_s:5.1f}s  {sizes}{'' if kept else '  missed'}")
     rows = growth(args.rounds)
@@ -106,9 +123,12 @@ def main() -> int:
         today = datetime.now(tz=UTC).date().isoformat()
         facts = gather(Path.cwd(), watch_s=0.0)
         result = {
-            "date": today, "machine": f"{facts.cpu}, {facts.logical_cores} logical cores",
-            "python": platform.python_version(), "commands": measured, "growth": rows,
-        }  # fmt: skip
+            "date": today,
+            "machine": f"{facts.cpu}, {facts.logical_cores} logical cores",
+            "python": platform.python_version(),
+            "commands": measured,
+            "growth": rows,
+        }
         path = RESULTS / f"planner-{today}.json"
         path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         print(f"\nwritten: {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else f"\nwritten: {path}")

@@ -24,13 +24,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from trainwright.core.records import to_json
 from trainwright.model import hf
+from trainwright.model.build import build_network
 from trainwright.model.bundle import load_bundle
-from trainwright.model.decoder import Decoder
-from trainwright.model.generate import Engine
-from trainwright.model.sampling import Sampling
-from trainwright.model.text_stream import TokenBytes
+from trainwright.model.generation.engine import TorchEngine
+from trainwright.model.generation.text_stream import TokenBytes
+from trainwright.model.generation.texts import TextGenerator
 from trainwright.runtime.device import DTYPES
-from trainwright.spec.recipe import ModelSection
+from trainwright.spec.generation import Sampling
+from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.serve.server import Server, listen
 from trainwright.stages.serve.service import load_service
 
@@ -45,7 +46,7 @@ CONCURRENT = (1, 4, 8)
 def make_bundle(directory: Path, shape: str) -> Path:
     """A model of that shape with random weights, and a tokenizer in which every token is some text."""
     section, vocabulary = SHAPES[shape]
-    model = Decoder(ModelSection.model_validate(section).spec(vocabulary=vocabulary))
+    model = build_network(ModelSection.model_validate(section).spec(vocabulary=vocabulary))
     model.initialise(0)
     with torch.no_grad():
         model.head_weight.mul_(20)  # as peaked as a trained model: a flat distribution would make top-p sort everything
@@ -65,15 +66,16 @@ def make_bundle(directory: Path, shape: str) -> Path:
 def engine_speed(bundle: Path, *, concurrent: int, dtype: torch.dtype, temperature: float) -> float:
     """Tokens per second of all requests together, prompts included in the time."""
     model, tokenizer = load_bundle(bundle, dtype=dtype)
-    engine = Engine(model, TokenBytes(tokenizer), end_ids=frozenset(), slots=concurrent)
+    engine = TorchEngine(model, places=concurrent)
+    generator = TextGenerator(engine, TokenBytes(tokenizer), end_ids=frozenset())
     speeds = []
     for _ in range(4):
         for n in range(concurrent):
             prompt = [n + 1] * PROMPT_TOKENS
-            engine.add(prompt, Sampling(max_tokens=ANSWER_TOKENS, temperature=temperature, top_p=0.95, seed=n))
+            generator.add(prompt, Sampling(max_tokens=ANSWER_TOKENS, temperature=temperature, top_p=0.95, seed=n))
         started, tokens = time.perf_counter(), 0
-        while engine.active or engine.waiting:
-            tokens += len(engine.step())
+        while generator.unfinished:
+            tokens += len(generator.step())
         speeds.append(tokens / (time.perf_counter() - started))
     return statistics.median(speeds[1:])
 
@@ -92,9 +94,13 @@ def transformers_speed(bundle: Path, *, concurrent: int) -> float:
         started = time.perf_counter()
         with torch.inference_mode():
             made = theirs.generate(
-                prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=ANSWER_TOKENS,
-                min_new_tokens=ANSWER_TOKENS, do_sample=False, pad_token_id=0,
-            )  # fmt: skip
+                prompts,
+                attention_mask=torch.ones_like(prompts),
+                max_new_tokens=ANSWER_TOKENS,
+                min_new_tokens=ANSWER_TOKENS,
+                do_sample=False,
+                pad_token_id=0,
+            )
         speeds.append((made.shape[1] - PROMPT_TOKENS) * concurrent / (time.perf_counter() - started))
     return statistics.median(speeds[1:])
 
@@ -104,9 +110,12 @@ async def http_speed(url: str, *, concurrent: int) -> tuple[float, float]:
 
     async def ask(client: httpx.AsyncClient, n: int) -> float:
         body = {
-            "model": "bench", "prompt": [n + 1] * PROMPT_TOKENS, "max_tokens": ANSWER_TOKENS, "temperature": 0,
+            "model": "bench",
+            "prompt": [n + 1] * PROMPT_TOKENS,
+            "max_tokens": ANSWER_TOKENS,
+            "temperature": 0,
             "stream": True,
-        }  # fmt: skip
+        }
         started, first = time.perf_counter(), None
         async with client.stream("POST", f"{url}/v1/completions", json=body) as answer:
             async for line in answer.aiter_lines():
@@ -136,13 +145,15 @@ def measure(shape: str, dtype: str) -> list[dict[str, object]]:
                 settings = {"concurrent": concurrent, "dtype": DTYPES[dtype]}
                 rows.append(
                     {
-                        "shape": shape, "concurrent": concurrent,
+                        "shape": shape,
+                        "concurrent": concurrent,
                         "engine_greedy": engine_speed(bundle, temperature=0.0, **settings),
                         "engine_sampled": engine_speed(bundle, temperature=0.8, **settings),
-                        "http": over_http, "time_to_first_token_ms": first * 1e3,
+                        "http": over_http,
+                        "time_to_first_token_ms": first * 1e3,
                         "transformers": transformers_speed(bundle, concurrent=concurrent),
                     }
-                )  # fmt: skip
+                )
     return rows
 
 

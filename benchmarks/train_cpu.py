@@ -33,19 +33,20 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
 from trainwright.artifact.store import Artifact, Workspace
 from trainwright.model import hf
-from trainwright.model.decoder import Decoder
+from trainwright.model.build import build_network
 from trainwright.model.losses import linear_cross_entropy
-from trainwright.planner.flops import training_flops_per_token
-from trainwright.planner.parameters import total_parameters
+from trainwright.model.tasks.windows import Windows
+from trainwright.planner.counts.flops import training_flops_per_token
+from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.event import Event
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.recipe import ModelSection, Recipe
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.train import run as train_stage
 from trainwright.stages.train import settings as train_settings
-from trainwright.stages.train.loader import Windows
 from trainwright.testing.artifacts import make_plan
 
 
@@ -68,14 +69,22 @@ class Case:
 
 CASES = {
     "10M": Case(
-        name="10M", vocabulary=8192, sequences=8, tokens=512, steps=8,
+        name="10M",
+        vocabulary=8192,
+        sequences=8,
+        tokens=512,
+        steps=8,
         model=ModelSection(layers=8, width=256, heads=4, ffn_width=768, context_tokens=512, tied=True),
     ),
     "gpt2-124M": Case(
-        name="gpt2-124M", vocabulary=50257, sequences=2, tokens=512, steps=4,
+        name="gpt2-124M",
+        vocabulary=50257,
+        sequences=2,
+        tokens=512,
+        steps=4,
         model=ModelSection(family="gpt2", layers=12, width=768, heads=12, context_tokens=1024),
     ),
-}  # fmt: skip
+}
 LR = 1e-4
 
 
@@ -87,19 +96,27 @@ class Bench:
         self.data = random_dataset(root / case.name, case)
         self.recipe = Recipe.model_validate(
             {
-                "name": "bench", "model": case.model.model_dump(), "data": {"sources": [{"kind": "python-stdlib"}]},
+                "name": "bench",
+                "model": case.model.model_dump(),
+                "data": {"sources": [{"kind": "python-stdlib"}]},
                 "train": {
-                    "sequence_tokens": case.tokens, "batch_tokens": case.sequences * case.tokens,
-                    "duration": f"{case.steps} steps", "precision": precision, "validation": {"every_steps": 10**9},
+                    "sequence_tokens": case.tokens,
+                    "batch_tokens": case.sequences * case.tokens,
+                    "duration": f"{case.steps} steps",
+                    "precision": precision,
+                    "validation": {"every_steps": 10**9},
                     "schedule": {"name": "constant", "warmup": "0 steps"},
                     "optimizer": {"name": "adamw", "lr": LR, "weight_decay": 0.0},
                     "exec": {
-                        "micro_batch": case.sequences, "compile": compiled, "threads": threads, "checkpoint_every": 0,
+                        "micro_batch": case.sequences,
+                        "compile": compiled,
+                        "threads": threads,
+                        "checkpoint_every": 0,
                         "log_every_steps": 10,
                     },
                 },
             }
-        )  # fmt: skip
+        )
         self._round = 0
 
     def ours(self) -> list[float]:
@@ -127,16 +144,15 @@ class Bench:
     def bare(self) -> list[float]:
         """Seconds of each step of a loop without any framework."""
         torch.manual_seed(0)
-        model = Decoder(self.case.spec)
+        model = build_network(self.case.spec, dtype=DTYPES[self.precision])
         model.initialise(0)
-        model.compute_dtype = DTYPES[self.precision]
         network: Callable[..., torch.Tensor] = torch.compile(model) if self.compiled else model
         optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
         split = TokenDataset.open(self.data.path).splits["train"]
         windows = Windows(split, sequence_tokens=self.case.tokens, batch_sequences=self.case.sequences, seed=0)
         stamps = []
         for step in range(self.case.steps):
-            tokens = windows.batch(step)
+            tokens = windows.batch(step)["tokens"]
             hidden = network(tokens[:, :-1])
             loss, count = linear_cross_entropy(hidden.flatten(0, 1), model.head_weight, tokens[:, 1:].flatten())
             (loss / count).backward()
@@ -160,7 +176,7 @@ class Bench:
         rows = [
             {"input_ids": row[:-1], "labels": row[:-1]}
             for step in range(self.case.steps)
-            for row in windows.batch(step)
+            for row in windows.batch(step)["tokens"]
         ]
         stamps: list[float] = []
 
@@ -169,11 +185,22 @@ class Bench:
                 stamps.append(time.perf_counter())
 
         arguments = transformers.TrainingArguments(
-            output_dir=str(self.root / "hf"), per_device_train_batch_size=self.case.sequences,
-            max_steps=self.case.steps, learning_rate=LR, weight_decay=0.0, lr_scheduler_type="constant",
-            optim="adamw_torch_fused", use_cpu=True, bf16=self.precision == "bf16", report_to=[], save_strategy="no",
-            logging_strategy="no", disable_tqdm=True, torch_compile=self.compiled, dataloader_num_workers=0,
-        )  # fmt: skip
+            output_dir=str(self.root / "hf"),
+            per_device_train_batch_size=self.case.sequences,
+            max_steps=self.case.steps,
+            learning_rate=LR,
+            weight_decay=0.0,
+            lr_scheduler_type="constant",
+            optim="adamw_torch_fused",
+            use_cpu=True,
+            bf16=self.precision == "bf16",
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            torch_compile=self.compiled,
+            dataloader_num_workers=0,
+        )
         transformers.Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Stamp()]).train()
         return np.diff(stamps).tolist()
 
@@ -233,13 +260,18 @@ def measure(bench: Bench, rounds: int) -> dict[str, Any]:
         for name in ("bare", "hugging_face")
     }
     return {
-        "case": case.name, "parameters": total_parameters(case.spec), "precision": bench.precision,
-        "compiled": bench.compiled, "tokens_per_step": tokens, "matmul_peak_gflops": peak / 1e9,
+        "case": case.name,
+        "parameters": total_parameters(case.spec),
+        "precision": bench.precision,
+        "compiled": bench.compiled,
+        "tokens_per_step": tokens,
+        "matmul_peak_gflops": peak / 1e9,
         "tokens_per_s": {name: tokens / statistics.median(times) for name, times in medians.items()},
         "share_of_matmul_peak": {name: flops / statistics.median(times) / peak for name, times in medians.items()},
-        "overhead_over_bare": ratios["bare"] - 1, "time_relative_to_hugging_face": ratios["hugging_face"],
+        "overhead_over_bare": ratios["bare"] - 1,
+        "time_relative_to_hugging_face": ratios["hugging_face"],
         "seconds_per_step": medians,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -266,11 +298,14 @@ def main() -> int:
             )
             results.append(measure(bench, args.rounds))
     document = {
-        "date": datetime.now(tz=UTC).date().isoformat(), "machine": platform.machine(),
+        "date": datetime.now(tz=UTC).date().isoformat(),
+        "machine": platform.machine(),
         "threads": args.threads,
-        "allocator": args.allocator, "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "numpy")}, "results": results,
-    }  # fmt: skip
+        "allocator": args.allocator,
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "numpy")},
+        "results": results,
+    }
     if args.output:
         args.output.write_text(json.dumps(document, indent=1) + "\n")
     for row in results:

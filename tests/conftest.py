@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
@@ -16,6 +17,9 @@ import pytest
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
 for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
     del os.environ[_name]
+# What is measured of this machine is kept for the session, not in the user's home.
+_HOME = tempfile.TemporaryDirectory(prefix="trainwright-home-")
+os.environ["TRAINWRIGHT_HOME"] = _HOME.name
 
 # No deadline: a busy machine is no defect. In CI the examples are the same each time: a red run can be repeated.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)
@@ -57,3 +61,9 @@ def _is_local(host: str) -> bool:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@pytest.fixture
+def packaged_only(tmp_path, monkeypatch):
+    """No price list but the package's."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

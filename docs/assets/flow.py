@@ -12,10 +12,18 @@ ROWS = [44, 180]
 
 # name -> (column, row, kind); "given" is what a user brings, "stage" what trainwright does.
 BOXES = {
-    "recipe": (0, 0, "given"), "doctor": (1, 0, "stage"), "plan": (2, 0, "stage"), "audit": (3, 0, "stage"),
-    "report": (5, 0, "stage"), "corpus": (0, 1, "given"), "data": (1, 1, "stage"), "train": (2, 1, "stage"),
-    "evaluate": (3, 1, "stage"), "export": (4, 1, "stage"), "serve": (5, 1, "stage"),
-}  # fmt: skip
+    "recipe": (0, 0, "given"),
+    "doctor": (1, 0, "stage"),
+    "plan": (2, 0, "stage"),
+    "audit": (3, 0, "stage"),
+    "report": (5, 0, "stage"),
+    "corpus": (0, 1, "given"),
+    "data": (1, 1, "stage"),
+    "train": (2, 1, "stage"),
+    "evaluate": (3, 1, "stage"),
+    "export": (4, 1, "stage"),
+    "serve": (5, 1, "stage"),
+}
 
 ENGLISH = {
     "recipe": ("recipe", "one YAML file"),
@@ -70,9 +78,11 @@ def side(name: str, where: str) -> tuple[float, float]:
     column, row, _ = BOXES[name]
     x, y = COLUMNS[column], ROWS[row]
     return {
-        "left": (x, y + BOX_HEIGHT / 2), "right": (x + BOX_WIDTH, y + BOX_HEIGHT / 2),
-        "top": (x + BOX_WIDTH / 2, y), "bottom": (x + BOX_WIDTH / 2, y + BOX_HEIGHT),
-    }[where]  # fmt: skip
+        "left": (x, y + BOX_HEIGHT / 2),
+        "right": (x + BOX_WIDTH, y + BOX_HEIGHT / 2),
+        "top": (x + BOX_WIDTH / 2, y),
+        "bottom": (x + BOX_WIDTH / 2, y + BOX_HEIGHT),
+    }[where]
 
 
 def straight(start: tuple[float, float], end: tuple[float, float], kind: str = "line") -> str:
@@ -92,8 +102,15 @@ def draw(words: dict[str, str | tuple[str, str]]) -> str:
         parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="7"/>')
         parts.append(f'<text class="name" x="{middle}" y="{y + 26}" text-anchor="middle">{escape(name)}</text>')
         parts.append(f'<text class="small" x="{middle}" y="{y + 46}" text-anchor="middle">{escape(remark)}</text>')
-    chains = [("recipe", "doctor"), ("doctor", "plan"), ("audit", "report"), ("corpus", "data"), ("data", "train"),
-              ("train", "evaluate"), ("export", "serve")]  # fmt: skip
+    chains = [
+        ("recipe", "doctor"),
+        ("doctor", "plan"),
+        ("audit", "report"),
+        ("corpus", "data"),
+        ("data", "train"),
+        ("train", "evaluate"),
+        ("export", "serve"),
+    ]
     parts += [straight(side(a, "right"), side(b, "left")) for a, b in chains]
     parts.append(straight(side("recipe", "bottom"), (COLUMNS[1] + 20, ROWS[1])))
     parts.append(straight(side("plan", "bottom"), side("train", "top")))

@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 FUNCTION_IMPORTS = {
     "src/trainwright/cli/": "a command loads what it needs when it runs: --help stays under 0.2 s",
     "src/trainwright/pipeline/": "a stage's package is loaded when the stage runs, and not when it is skipped",
+    "src/trainwright/render/pictures/": "matplotlib is an extra: it is loaded when a picture is drawn",
+    "src/trainwright/core/extension.py": "a recipe is checked by pydantic; a plan without a recipe never loads it",
     "src/trainwright/core/registry.py": "package.module:name in a recipe is loaded when it is used",
     "tests/": "a test may import what it is about where it needs it, such as torch after the environment is set",
     "benchmarks/": "a competitor is imported when it is measured",

@@ -65,6 +65,12 @@ class Project:
         return path
 
 
+@pytest.fixture(scope="session")
+def project_of() -> type[Project]:
+    """Makes a project of a recipe and a workspace."""
+    return Project
+
+
 def write_corpus(folder: Path) -> None:
     """Two hundred short documents of made-up sentences."""
     words = ["alpha", "beta", "gamma", "delta", "return", "(x)", "=", "+", "print", "\n    "]
@@ -75,13 +81,23 @@ def write_corpus(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Project]:
+    """The tiny recipe with its corpus in a folder of its own, and with this text after it."""
+
+    def make(text: str = "") -> Project:
+        root = tmp_path_factory.mktemp("project")
+        write_corpus(root / "corpus")
+        recipe = root / "tiny.yaml"
+        recipe.write_text(RECIPE % (root / "corpus") + text)
+        return Project(recipe=recipe, workspace=root / "runs")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished(make_project: Callable[..., Project]) -> Project:
     """The tiny recipe, run to its end."""
-    root = tmp_path_factory.mktemp("project")
-    write_corpus(root / "corpus")
-    recipe = root / "tiny.yaml"
-    recipe.write_text(RECIPE % (root / "corpus"))
-    project = Project(recipe=recipe, workspace=root / "runs")
+    project = make_project()
     done = project.call("run")
     assert done.returncode == 0, done.stderr + done.stdout
     return project

@@ -101,14 +101,19 @@ def test_sigterm_ends_any_stage_with_one_line_and_no_orphans(finished, tmp_path:
     """While the machine is measured by a process of its own."""
     project = type(finished)(recipe=finished.recipe, workspace=tmp_path / "terminated")
     process = subprocess.Popen(
-        project.command("doctor"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        project.command("doctor"),
+        env={**os.environ, "TRAINWRIGHT_HOME": str(tmp_path / "home")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stderr is not None
     while "measuring" not in process.stderr.readline():
         assert process.poll() is None
     process.terminate()
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert said.splitlines()[-1] == "error: interrupted; run the same command to continue"
+    assert process.returncode == 143
+    assert said.splitlines()[-1] == "error: terminated; run the same command to continue"
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)

@@ -95,7 +95,7 @@ def test_a_finished_run_calibrates_the_next_plan_of_it(finished, fork) -> None:
     shutil.copy(finished.workspace / "ledger.jsonl", project.workspace)
     plain, learnt = project.json("plan", "--calibrate", "none")["plan"], project.json("plan")["plan"]
     entries = {entry["name"]: entry for entry in learnt["estimate"]["assumptions"]}
-    assert "calibrated by 1 run of the ledger, newest 20" in entries["finished runs"]["source"]
+    assert "calibrated by 1 run of the ledger, newest 20" in entries["measured runs"]["source"]
     line = json.loads((finished.workspace / "ledger.jsonl").read_text().splitlines()[-1])
     took = sum(line["rows"][f"step/{phase}"][1] for phase in ("forward", "backward", "update"))
     off = [abs(math.log(sum(each["estimate"]["phases"].values()) / took)) for each in (learnt, plain)]
@@ -103,5 +103,33 @@ def test_a_finished_run_calibrates_the_next_plan_of_it(finished, fork) -> None:
     done = project.call("audit", "seed=6", "train.duration=40 steps")
     assert done.returncode == 0, done.stderr
     again = {entry["name"]: entry for entry in project.json("plan")["plan"]["estimate"]["assumptions"]}
-    assert "calibrated by 2 runs of the ledger" in again["finished runs"]["source"]
+    assert "calibrated by 2 runs of the ledger" in again["measured runs"]["source"]
     assert learnt["workload"] == plain["workload"] and learnt["parallel"] == plain["parallel"]
+
+
+def test_a_length_in_epochs_is_planned_on_an_estimate_and_trained_exactly(finished, fork) -> None:
+    project = fork("epochs", ("doctor", "data"))
+    tokens = json.loads((project.artifact("data") / "report.json").read_text())["splits"]["train"]["tokens"]
+    done = project.call("train", "train.duration=0.5 epochs")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((project.artifact("train") / "summary.json").read_text())
+    assert summary["steps"] == round(tokens / 2 / 128)
+    (plan,) = project.workspace.glob("plan-*/plan.json")
+    entries = {entry["name"]: entry for entry in json.loads(plan.read_text())["estimate"]["assumptions"]}
+    guess = entries["tokens of an epoch"]
+    assert guess["origin"] == "default" and guess["source"].startswith("estimated")
+    corpus_bytes = sum(path.stat().st_size for path in (project.recipe.parent / "corpus").iterdir())
+    assert guess["value"] == round(0.7 * corpus_bytes / (1 + 0.4 * math.log2(320 / 256)))
+    counted = project.json("plan", "train.duration=0.5 epochs")["plan"]
+    assert counted["workload"]["steps"] == summary["steps"], "the dataset is there: its tokens are counted"
+
+
+def test_a_flipped_byte_in_the_export_is_no_success(finished, fork) -> None:
+    project = fork("flipped", tuple(STAGES))
+    path = project.artifact("export") / "huggingface" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    done = project.call("run")
+    assert done.returncode == 4
+    assert f"{path}: damaged file: its sha256" in done.stderr

@@ -22,9 +22,9 @@ MAIN = "import sys; from trainwright.cli.main import main; sys.exit(main())"
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    found = importlib.util.spec_from_file_location("tiny_models", TINY)
-    tiny = importlib.util.module_from_spec(found)
-    found.loader.exec_module(tiny)
+    module_spec = importlib.util.spec_from_file_location("tiny_models", TINY)
+    tiny = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(tiny)
     return tiny.write_trained(tmp_path_factory.mktemp("models") / "tiny", tiny.decoder(), tiny.tokenizer())
 
 
@@ -36,9 +36,13 @@ def serve(bundle, tmp_path):
     def start(*arguments, **environment):
         command = [sys.executable, "-c", MAIN, "serve", "--bundle", str(bundle), *arguments]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
             env=os.environ | environment,
-        )  # fmt: skip
+        )
         started.append(process)
         return process
 
@@ -60,9 +64,9 @@ def announced(process) -> dict:
 
 def test_from_start_to_ctrl_c(serve):
     process = serve("--port", "0", "--json", "--model-name", "small")
-    said = announced(process)
-    assert said["schema"] == "trainwright.serve/1"
-    with openai.OpenAI(base_url=f"{said['url']}/v1", api_key="unused", max_retries=0) as client:
+    printed = announced(process)
+    assert printed["schema"] == "trainwright.serve/1"
+    with openai.OpenAI(base_url=f"{printed['url']}/v1", api_key="unused", max_retries=0) as client:
         assert [model.id for model in client.models.list().data] == ["small"]
         whole = client.completions.create(model="small", prompt="def add", max_tokens=8, temperature=0)
         stream = client.completions.create(model="small", prompt="def add", max_tokens=8, temperature=0, stream=True)
@@ -97,18 +101,33 @@ def test_a_port_in_use_is_one_line_and_exit_code_3(serve):
 
 
 def test_a_key_is_asked_for_where_one_is_set(serve):
-    said = announced(serve("--port", "0", "--json", TRAINWRIGHT_API_KEY="s3cret"))
-    with openai.OpenAI(base_url=f"{said['url']}/v1", api_key="wrong", max_retries=0) as client:
+    printed = announced(serve("--port", "0", "--json", TRAINWRIGHT_API_KEY="s3cret"))
+    with openai.OpenAI(base_url=f"{printed['url']}/v1", api_key="wrong", max_retries=0) as client:
         with pytest.raises(openai.AuthenticationError, match="a valid API key is required"):
             client.models.list()
         assert client.with_options(api_key="s3cret").models.list().data
-    assert "$TRAINWRIGHT_API_KEY" in said["example"]
-    assert "s3cret" not in said["example"]
+    assert "$TRAINWRIGHT_API_KEY" in printed["example"]
+    assert "s3cret" not in printed["example"]
 
 
 def test_a_directory_without_a_model_is_exit_code_4(serve, tmp_path):
-    process = serve("--bundle", str(tmp_path / "nothing"))
+    process = serve("--bundle", str(tmp_path / "nothing"), "--port", "0")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 4
     assert errors.startswith(f"error: {tmp_path / 'nothing'}: no model here")
     assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_finished_export_is_served_and_the_workspace_is_not_written(finished):
+    before = {path: path.stat().st_mtime_ns for path in finished.workspace.rglob("*")}
+    command = finished.command("serve", "--port", "0", "--json")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        url = announced(process)["url"]
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0) as client:
+            made = client.completions.create(model="tiny", prompt="alpha beta", max_tokens=4)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert made.usage.completion_tokens > 0
+    assert {path: path.stat().st_mtime_ns for path in finished.workspace.rglob("*")} == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
@@ -56,9 +57,17 @@ class Events:
     ) -> None:
         """Record one event now."""
         event = Event(
-            run=self.run, t_s=time.time(), kind=kind, name=name, value=value,
-            unit=unit, step=step, rank=self._rank, total=total, text=text,
-        )  # fmt: skip
+            run=self.run,
+            t_s=time.time(),
+            kind=kind,
+            name=name,
+            value=value,
+            unit=unit,
+            step=step,
+            rank=self._rank,
+            total=total,
+            text=text,
+        )
         if self._stream is not None and kind != "progress":
             record = {
                 key: item for key, item in asdict(event).items() if key not in _DEFAULTS or item != _DEFAULTS[key]
@@ -96,13 +105,25 @@ class Events:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a file in order; a torn line (a killed writer) is skipped.
+    """The events of a file in order, without those that a later ``resume`` undoes.
+
+    A torn line (a killed writer) is skipped. The file is read twice: what undoes an event stands behind it.
 
     Raises:
         DataError: the file does not exist.
     """
     if not path.is_file():
         raise DataError("no events here", where=path, fix="run the stage that writes them first")
+    last_kept = [event.step or 0 if event.kind == "resume" else math.inf for event in _recorded(path)]
+    # The last step that survives every resume behind an event: the smallest of theirs.
+    for index in range(len(last_kept) - 2, -1, -1):
+        last_kept[index] = min(last_kept[index], last_kept[index + 1])
+    for event, step in zip(_recorded(path), [*last_kept[1:], math.inf], strict=False):
+        if (event.step or 0) <= step:
+            yield event
+
+
+def _recorded(path: Path) -> Iterator[Event]:
     with path.open(encoding="utf-8", errors="replace") as stream:
         for line in stream:
             try:

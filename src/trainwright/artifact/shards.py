@@ -1,136 +1,35 @@
 """Token shards: a dataset's documents as token ids in flat files, read through memory maps.
 
 A dataset directory holds ``dataset.json``, ``tokenizer.json`` and, for each split, ``<split>-NNNNN.tokens`` (ids and
-nothing else) beside ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was). The layout and its
-invariants are written down in ``docs/formats/token-shards.md``.
+nothing else), ``<split>-NNNNN.index`` (where documents end, how many bytes of text each was) and, where documents have
+labels, ``<split>-NNNNN.labels``. The layout and its invariants are written down in ``docs/formats/token-shards.md``.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, token_dtype, write_shard
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.errors import DataError
 
 DATASET = "dataset.json"
+DOCUMENTS, LABELLED = "documents", "documents-with-labels"
+"""Kinds of datasets: texts, and texts of which each has a label."""
 FORMAT = 1
 """Version of the layout, in ``dataset.json``."""
 SHARD_TOKENS = 1 << 29
 """A shard is closed by the document that reaches this many tokens (1 GiB of 16-bit ids)."""
-
-_MAGIC = b"TWINDEX1"
-_HEADER = struct.Struct("<8sQ")
-_REMAKE = "delete this artefact and run the same command to make it again"
-
-Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
-
-
-def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """The little-endian type of an id: 16 bits while they suffice, then 32."""
-    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
-
-
-# ----------------------------------------------------------------------------------------------------------- one shard
-def write_shard(stem: Path, tokens: Sequence[Tokens], ends: NDArray[np.uint64], text_bytes: NDArray[np.uint64]) -> None:
-    """Write ``<stem>.tokens`` and ``<stem>.index`` atomically, the index last.
-
-    Args:
-        stem: path without a suffix.
-        tokens: pieces of the id stream, in order, already of the dataset's type.
-        ends: for each document the position just after its end-of-text id.
-        text_bytes: for each document the UTF-8 bytes of its text.
-
-    Raises:
-        MachineError: the disk is full or cannot be written.
-    """
-    path = stem.with_name(stem.name + ".tokens")
-    temporary = path.with_name(f".{path.name}.tmp")
-    with writing(path):
-        try:
-            with temporary.open("wb") as stream:
-                for piece in tokens:
-                    stream.write(np.ascontiguousarray(piece).data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
-        write_atomically(stem.with_name(stem.name + ".index"), index)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Shard:
-    """One pair of files. ``ends`` and ``text_bytes`` are memory maps of shape ``[documents]``."""
-
-    path: Path
-    tokens: Tokens
-    ends: NDArray[np.uint64]
-    text_bytes: NDArray[np.uint64]
-
-
-def open_shard(stem: Path, dtype: np.dtype[Any]) -> Shard:
-    """Map a shard and check that its two files agree.
-
-    Raises:
-        DataError: a file is missing, cut short, or says something impossible; names the file.
-    """
-    path, index = stem.with_name(stem.name + ".tokens"), stem.with_name(stem.name + ".index")
-    ends, text_bytes = _open_index(index)
-    if not path.is_file():
-        raise DataError("a token shard is missing", where=path, fix=_REMAKE)
-    size = path.stat().st_size
-    if size % dtype.itemsize:
-        raise DataError(
-            "damaged token shard: its size is no whole number of ids", where=path,
-            seen=f"{size} bytes", expected=f"a multiple of {dtype.itemsize}", fix=_REMAKE,
-        )  # fmt: skip
-    expected = int(ends[-1]) if len(ends) else 0
-    if size // dtype.itemsize != expected:
-        raise DataError(
-            "damaged token shard: it does not hold what its index says", where=path,
-            seen=f"{size // dtype.itemsize} tokens", expected=f"{expected} tokens", fix=_REMAKE,
-        )  # fmt: skip
-    tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
-    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes)
-
-
-def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    if not path.is_file():
-        raise DataError("the index of a token shard is missing", where=path, fix=_REMAKE)
-    with path.open("rb") as stream:
-        head = stream.read(_HEADER.size)
-    if len(head) < _HEADER.size or head[:8] != _MAGIC:
-        raise DataError(
-            "not an index of a token shard", where=path, seen=repr(head[:8]), expected=repr(_MAGIC), fix=_REMAKE
-        )
-    documents = _HEADER.unpack(head)[1]
-    size, expected = path.stat().st_size, _HEADER.size + 16 * documents
-    if size != expected:
-        raise DataError(
-            f"damaged index: {documents} documents need another size", where=path,
-            seen=f"{size} bytes", expected=f"{expected} bytes", fix=_REMAKE,
-        )  # fmt: skip
-    if not documents:
-        return np.empty(0, np.uint64), np.empty(0, np.uint64)
-    table = np.memmap(path, dtype="<u8", mode="r", offset=_HEADER.size, shape=(2, documents))
-    ends = table[0]
-    if ends[0] == 0 or bool(np.any(ends[1:] <= ends[:-1])):
-        raise DataError("damaged index: the documents' ends do not ascend", where=path, fix=_REMAKE)
-    return ends, table[1]
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -161,15 +60,27 @@ class SplitWriter:
         self._pieces: list[Tokens] = []
         self._ends: list[NDArray[np.uint64]] = []
         self._bytes: list[NDArray[np.uint64]] = []
+        self._labels: list[NDArray[np.uint16]] = []
         self._tokens = 0
 
-    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int) -> None:
+    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | None = None) -> None:
         """Add one document; the end-of-text id is added here."""
         tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
-        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64))
+        labels = None if label is None else np.array([label], np.uint16)
+        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
 
-    def extend(self, tokens: Tokens, ends: NDArray[np.uint64], text_bytes: NDArray[np.uint64]) -> None:
-        """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``."""
+    def extend(
+        self,
+        tokens: Tokens,
+        ends: NDArray[np.uint64],
+        text_bytes: NDArray[np.uint64],
+        *,
+        labels: NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``.
+
+        Either every document of a split has a label, or none has.
+        """
         first = 0
         while first < len(ends):
             begin = int(ends[first - 1]) if first else 0
@@ -178,6 +89,8 @@ class SplitWriter:
             self._pieces.append(tokens[begin : int(ends[last])])
             self._ends.append(ends[first : last + 1] - np.uint64(begin) + np.uint64(self._tokens))
             self._bytes.append(text_bytes[first : last + 1])
+            if labels is not None:
+                self._labels.append(labels[first : last + 1])
             self._tokens += int(ends[last]) - begin
             if self._tokens >= self._shard_tokens:
                 self._roll()
@@ -186,7 +99,8 @@ class SplitWriter:
     def _roll(self) -> None:
         stem = self._directory / f"{self._name}-{len(self._shards):05d}"
         ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
-        write_shard(stem, self._pieces, ends, text_bytes)
+        labels = np.concatenate(self._labels) if self._labels else None
+        write_shard(stem, self._pieces, ends, text_bytes, labels)
         self._shards.append({"tokens": self._tokens, "documents": len(ends)})
         self._text_bytes_total += int(text_bytes.sum())
         self._start()
@@ -204,9 +118,15 @@ class SplitWriter:
 
 
 def write_dataset(
-    directory: Path, *, vocabulary: int, end_of_text: str, end_of_text_id: int, splits: Mapping[str, Mapping[str, Any]]
+    directory: Path,
+    *,
+    vocabulary: int,
+    end_of_text: str,
+    end_of_text_id: int,
+    splits: Mapping[str, Mapping[str, Any]],
+    labels: Sequence[str] = (),
 ) -> None:
-    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave."""
+    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names."""
     record = {
         "format": FORMAT,
         "vocabulary": vocabulary,
@@ -215,6 +135,8 @@ def write_dataset(
         "tokenizer": "tokenizer.json",
         "splits": {name: dict(entry) for name, entry in splits.items()},
     }
+    if labels:
+        record |= {"kind": LABELLED, "labels": list(labels)}
     with writing(directory):
         write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
 
@@ -290,6 +212,11 @@ class TokenSplit:
             return self._shards[0].text_bytes
         return np.concatenate([shard.text_bytes for shard in self._shards] or [np.empty(0, np.uint64)])
 
+    @cached_property
+    def document_labels(self) -> NDArray[np.uint16]:
+        """For each document the number of its label: shape ``[documents]``; of a labelled dataset alone."""
+        return np.concatenate([np.empty(0, np.uint16), *(s.labels for s in self._shards if s.labels is not None)])
+
     def _checked(self, start: int, stop: int) -> int:
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"positions {start}..{stop} of split {self.name!r}, which has {self.tokens} tokens")
@@ -309,9 +236,12 @@ class TokenSplit:
         if int(ids.max()) >= self._vocabulary:
             at = low + int(np.argmax(ids >= self._vocabulary))
             raise DataError(
-                "damaged token shard: an id outside the vocabulary", where=f"{shard.path}, token {at}",
-                seen=int(shard.tokens[at]), expected=f"below {self._vocabulary}", fix=_REMAKE,
-            )  # fmt: skip
+                "damaged token shard: an id outside the vocabulary",
+                where=f"{shard.path}, token {at}",
+                seen=int(shard.tokens[at]),
+                expected=f"below {self._vocabulary}",
+                fix=REMAKE,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,6 +255,13 @@ class TokenDataset:
     dtype: np.dtype[Any]
     splits: Mapping[str, TokenSplit]
     tokenizer_path: Path
+    labels: tuple[str, ...] = ()
+    """Names of the labels, by number; empty where documents have none."""
+
+    @property
+    def kind(self) -> str:
+        """What a task may expect of the documents."""
+        return LABELLED if self.labels else DOCUMENTS
 
     @classmethod
     def open(cls, path: Path) -> TokenDataset:
@@ -342,31 +279,48 @@ class TokenDataset:
             dtype = token_dtype(vocabulary)
             if layout != FORMAT or record["dtype"] != dtype.name:
                 raise DataError(
-                    "unknown layout of a dataset", where=source,
-                    seen=f"format {layout}, {record['dtype']}", expected=f"format {FORMAT}, {dtype.name}",
-                )  # fmt: skip
+                    "unknown layout of a dataset",
+                    where=source,
+                    seen=f"format {layout}, {record['dtype']}",
+                    expected=f"format {FORMAT}, {dtype.name}",
+                )
+            labels = tuple(record.get("labels", ()))
             splits = {
-                name: _open_split(path, name, entry["shards"], vocabulary=vocabulary, dtype=dtype)
+                name: _open_split(
+                    path, name, entry["shards"], vocabulary=vocabulary, dtype=dtype, labelled=bool(labels)
+                )
                 for name, entry in record["splits"].items()
             }
             return cls(
-                path=path, vocabulary=vocabulary, end_of_text=end_of_text["text"], end_of_text_id=end_of_text["id"],
-                dtype=dtype, splits=MappingProxyType(splits), tokenizer_path=path / record["tokenizer"],
-            )  # fmt: skip
+                path=path,
+                vocabulary=vocabulary,
+                end_of_text=end_of_text["text"],
+                end_of_text_id=end_of_text["id"],
+                dtype=dtype,
+                splits=MappingProxyType(splits),
+                tokenizer_path=path / record["tokenizer"],
+                labels=labels,
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError("damaged dataset description", where=source, seen=repr(error), fix=_REMAKE) from error
+            raise DataError("damaged dataset description", where=source, seen=repr(error), fix=REMAKE) from error
 
 
 def _open_split(
-    path: Path, name: str, entries: Sequence[Mapping[str, int]], *, vocabulary: int, dtype: np.dtype[Any]
+    path: Path,
+    name: str,
+    entries: Sequence[Mapping[str, int]],
+    *,
+    vocabulary: int,
+    dtype: np.dtype[Any],
+    labelled: bool,
 ) -> TokenSplit:
     shards = []
     for number, entry in enumerate(entries):
-        shard = open_shard(path / f"{name}-{number:05d}", dtype)
+        shard = open_shard(path / f"{name}-{number:05d}", dtype, labelled=labelled)
         seen = f"{len(shard.tokens)} tokens, {len(shard.ends)} documents"
         expected = f"{entry['tokens']} tokens, {entry['documents']} documents"
         if seen != expected:
             what = f"a token shard contradicts {DATASET}"
-            raise DataError(what, where=shard.path, seen=seen, expected=expected, fix=_REMAKE)
+            raise DataError(what, where=shard.path, seen=seen, expected=expected, fix=REMAKE)
         shards.append(shard)
     return TokenSplit(name, shards, vocabulary=vocabulary, dtype=dtype)

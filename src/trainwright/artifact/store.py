@@ -18,12 +18,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from trainwright import __version__
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.records import from_json, to_json
-from trainwright.spec.manifest import FORMAT, FileEntry, Manifest
+from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
+CHECKED = ".checked"
+"""Folder of a workspace: how the files of each artefact looked when their digests were last right."""
 SHORT = 12
 """Hex digits of a fingerprint in a directory's name."""
 
@@ -52,7 +55,9 @@ class Artifact:
             DataError: the manifest does not list it.
         """
         if all(entry.path != name for entry in self.manifest.files):
-            raise DataError(f"this {self.manifest.stage} artefact has no file {name!r}", where=self.path)
+            raise DataError(
+                "this {stage} artefact has no file {name!r}", where=self.path, stage=self.manifest.stage, name=name
+            )
         return self.path / name
 
     def verify(self, names: set[str] | None = None) -> None:
@@ -92,15 +97,21 @@ def verify_file(root: Path, entry: FileEntry) -> None:
         raise DataError("a file of this artefact is missing", where=path, fix=fix)
     if path.stat().st_size != entry.size_bytes:
         raise DataError(
-            "damaged file: its size changed", where=path, seen=f"{path.stat().st_size} bytes",
-            expected=f"{entry.size_bytes} bytes", fix=fix,
-        )  # fmt: skip
+            "damaged file: its size changed",
+            where=path,
+            seen=f"{path.stat().st_size} bytes",
+            expected=f"{entry.size_bytes} bytes",
+            fix=fix,
+        )
     seen = file_digest(path)
     if seen != entry.sha256:
         raise DataError(
-            "damaged file: its sha256 does not match the manifest", where=path,
-            seen=seen[:SHORT], expected=entry.sha256[:SHORT], fix=fix,
-        )  # fmt: skip
+            "damaged file: its sha256 does not match the manifest",
+            where=path,
+            seen=seen[:SHORT],
+            expected=entry.sha256[:SHORT],
+            fix=fix,
+        )
 
 
 def open_artifact(path: Path) -> Artifact:
@@ -117,16 +128,38 @@ def open_artifact(path: Path) -> Artifact:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         fix = f"delete {path} and run the same command to make it again"
         raise DataError("the manifest cannot be read", where=source, seen=str(error), fix=fix) from error
-    if isinstance(record, dict) and record.get("format") != FORMAT:
-        raise DataError("unknown manifest format", where=source, seen=record.get("format"), expected=str(FORMAT))
+    if isinstance(record, dict):
+        record = _in_present_form(record, source)
     return Artifact(path=path, manifest=from_json(Manifest, record, where=str(source)))
 
 
-class Workspace:
-    """Where the artefacts of a recipe live."""
+def _in_present_form(record: dict[str, Any], source: Path) -> dict[str, Any]:
+    """A manifest's record in the present format; format 1 had no kind, which followed from the stage."""
+    if record.get("format") == 1 and record.get("stage") in KINDS:
+        return record | {"format": FORMAT, "kind": KINDS[record["stage"]]}
+    if record.get("format") != FORMAT:
+        execution = record.get("execution")
+        writer = execution.get("trainwright") if isinstance(execution, dict) else None
+        raise DataError(
+            "this artefact was written in another format",
+            where=source,
+            seen=f"format {record.get('format')}, by trainwright {writer or 'of an unknown version'}",
+            expected=f"format 1 to {FORMAT}, as trainwright {__version__} reads",
+            fix="open it with the version that wrote it, or delete it and make it again with this one",
+        )
+    return record
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+
+class Workspace:
+    """Where the artefacts of a recipe live.
+
+    Args:
+        root: where artefacts are made and looked for.
+        above: where they are looked for besides: the workspaces that this one is a child of.
+    """
+
+    def __init__(self, root: Path, *, above: tuple[Path, ...] = ()) -> None:
+        self.root, self.above = root, above
 
     def path(self, stage: str, fingerprint: str) -> Path:
         """Where that artefact is or will be."""
@@ -134,11 +167,13 @@ class Workspace:
 
     def find(self, stage: str, fingerprint: str) -> Artifact | None:
         """The complete artefact of that fingerprint, or None."""
-        path = self.path(stage, fingerprint)
-        if not (path / MANIFEST).is_file():
-            return None
-        artifact = open_artifact(path)
-        return artifact if artifact.manifest.fingerprint == fingerprint else None
+        for root in (self.root, *self.above):
+            path = root / self.path(stage, fingerprint).name
+            if (path / MANIFEST).is_file():
+                artifact = open_artifact(path)
+                if artifact.manifest.fingerprint == fingerprint:
+                    return artifact
+        return None
 
     def draft(self, stage: str, fingerprint: str) -> Path:
         """The directory of work under way, made where it is absent.
@@ -167,9 +202,11 @@ class Workspace:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise MachineError(
-                    f"another process is working on {stage}", where=self.path(stage, fingerprint),
+                    "another process is working on {stage}",
+                    where=self.path(stage, fingerprint),
                     fix="wait for it, or stop it first",
-                ) from error  # fmt: skip
+                    stage=stage,
+                ) from error
             yield
 
     def commit(self, partial: Path, manifest: Manifest) -> Artifact:
@@ -188,7 +225,62 @@ class Workspace:
             shutil.rmtree(final)
         partial.rename(final)
         _sync_directory(final.parent)
-        return open_artifact(final)
+        artifact = open_artifact(final)
+        self._note(artifact)
+        return artifact
+
+    def check(self, artifact: Artifact) -> None:
+        """Make sure that an artefact which is handed out again is what its manifest says.
+
+        Sizes are compared always, digests of those files whose size, time or inode is not what it was when they were
+        last compared: a run in which all is there reads no gigabytes, and a byte that somebody changed is found.
+
+        Raises:
+            DataError: a file is missing or damaged; names it.
+        """
+        known = self._noted(artifact)
+        changed = set()
+        for entry in artifact.manifest.files:
+            stamp = _stamp(artifact.path / entry.path)
+            if stamp is None or stamp[0] != entry.size_bytes or stamp != known.get(entry.path):
+                changed.add(entry.path)
+        if changed:
+            artifact.verify(changed)
+            self._note(artifact)
+
+    def _notes(self, artifact: Artifact) -> Path:
+        return artifact.path.parent / CHECKED / f"{artifact.path.name}.json"
+
+    def _noted(self, artifact: Artifact) -> dict[str, list[int]]:
+        try:
+            record = json.loads(self._notes(artifact).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
+
+    def _note(self, artifact: Artifact) -> None:
+        """Remember how the files of an artefact look whose digests are right; beside it, for it may be read-only."""
+        notes = self._notes(artifact)
+        if not writable(notes):
+            return
+        stamps = {entry.path: _stamp(artifact.path / entry.path) for entry in artifact.manifest.files}
+        with writing(notes):
+            notes.parent.mkdir(exist_ok=True)
+            write_atomically(notes, json.dumps(stamps).encode())
+
+
+def _stamp(path: Path) -> list[int] | None:
+    """Size, time of the last write and of the last change of its facts, and inode; None where there is no file."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
+
+
+def writable(path: Path) -> bool:
+    """Whether something may be written at a path, which may not exist yet."""
+    return os.access(next(each for each in (path, *path.absolute().parents) if each.exists()), os.W_OK)
 
 
 def _entries(root: Path) -> Iterator[FileEntry]:
@@ -230,7 +322,9 @@ def writing(where: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fix = "free some space and run the same command: finished parts are kept"
             raise MachineError("the disk is full", where=error.filename or where, fix=fix) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG):
             fix = "choose another place with --workspace"
-            raise MachineError(f"cannot write: {error.strerror}", where=error.filename or where, fix=fix) from error
+            raise MachineError(
+                "cannot write: {strerror}", where=error.filename or where, fix=fix, strerror=error.strerror
+            ) from error
         raise

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trainwright
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.core.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from trainwright.core.config import Loaded
     from trainwright.spec.recipe import Recipe
 
-RESERVED = frozenset(("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_WORKSPACE"))
+RESERVED = frozenset(("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_HOME", "TRAINWRIGHT_WORKSPACE"))
 """Environment variables that are not keys of the recipe."""
 
 _OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
@@ -43,10 +45,17 @@ def add_workspace(parser: CommandParser) -> None:
     )
 
 
+def add_step(parser: CommandParser) -> None:
+    """``--step NAME``: which step of the recipe's list a command is about."""
+    parser.add_argument(
+        "--step", metavar="NAME", help="which step of the recipe's list, where several are of this stage"
+    )
+
+
 def workspace_of(args: argparse.Namespace, *, name: str) -> Path:
     """The directory that keeps the results of the recipe called ``name``."""
     chosen = args.workspace or os.environ.get("TRAINWRIGHT_WORKSPACE")
-    return Path(chosen) if chosen else Path("runs") / name
+    return local_path(str(chosen)) if chosen else Path("runs") / name
 
 
 def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
@@ -54,21 +63,54 @@ def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
 
     Raises:
         RecipeError: there is none, or an unknown preset.
-        RecipeErrors: everything that is wrong in it.
+        RecipeErrors: everything that is wrong in it, its list of steps included.
+    """
+    return read_recipe(args.inputs, preset=args.preset, command=args.command)
+
+
+def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> Loaded[Recipe]:
+    """The recipe from ``inputs`` (files and ``key=value``), a preset's name and the environment.
+
+    Raises:
+        RecipeError: there is none, or an unknown preset.
+        RecipeErrors: everything that is wrong in it, its list of steps included.
     """
     # pydantic and the recipe's models take longer to import than all of --help may.
     from trainwright.core.config import load
+    from trainwright.pipeline.steps import steps
     from trainwright.spec.recipe import Recipe
 
-    files, overrides = split_inputs(args.inputs)
-    if not files and args.preset is None:
+    files, overrides = split_inputs(inputs)
+    if not files and preset is None:
         raise RecipeError(
             "no recipe",
             expected="a recipe file or --preset NAME",
-            fix=f"for example: trainwright {args.command} recipes/quickstart.yaml",
+            fix=f"for example: trainwright {command} recipes/quickstart.yaml",
         )
-    preset = None if args.preset is None else preset_file(args.preset)
-    return load(Recipe, files=files, preset=preset, overrides=overrides, environ=os.environ, ignore=RESERVED)
+    below = None if preset is None else preset_file(preset)
+    loaded = load(Recipe, files=files, preset=below, overrides=overrides, environ=os.environ, ignore=RESERVED)
+    if loaded.value.stages is not None:
+        with located(loaded):
+            steps(loaded.value)
+    return loaded
+
+
+@contextmanager
+def located(loaded: Loaded[Recipe]) -> Iterator[None]:
+    """Say of a problem that names a key of the recipe where that key was written.
+
+    Raises:
+        TrainwrightError: the problem, with its place.
+    """
+    try:
+        yield
+    except RecipeErrors as error:
+        raise RecipeErrors(loaded.located(problem) for problem in error.problems) from error
+    except TrainwrightError as error:
+        placed = loaded.located(error)
+        if placed is error:
+            raise
+        raise placed from error
 
 
 def split_inputs(inputs: Sequence[str]) -> tuple[list[Path], list[str]]:

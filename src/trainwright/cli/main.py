@@ -1,24 +1,29 @@
 """``trainwright``: finds the command, runs it, and turns what goes wrong into one line and an exit code.
 
 Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training, 70 a defect of ours,
-130 interrupted, 141 the reader of our output went away.
+130 interrupted (Ctrl-C), 141 the reader of our output went away, 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 from typing import NamedTuple, Protocol, cast
 
 from trainwright import __version__
+from trainwright.cli import streams, tables
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
-from trainwright.core.errors import Interrupted, RecipeError, TrainwrightError
+from trainwright.core.errors import Interrupted, MachineError, RecipeError, Terminated, TrainwrightError
 from trainwright.core.openmp import wait_briefly
-from trainwright.core.registry import did_you_mean
+from trainwright.core.spelling import did_you_mean
 
 
 class Command(NamedTuple):
@@ -29,27 +34,48 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("trainwright.cli.run", "do all that a recipe says, from corpus to served model"),
-    "doctor": Command("trainwright.cli.doctor", "look at this machine and measure what it can do"),
-    "plan": Command("trainwright.cli.plan", "say whether it fits, how long it takes and what it costs"),
-    "recommend": Command("trainwright.cli.recommend", "say what to train on: devices, clouds, prices, layouts"),
-    "data": Command("trainwright.cli.data", "turn a corpus into token shards"),
-    "train": Command("trainwright.cli.train", "train the model"),
-    "evaluate": Command("trainwright.cli.evaluate", "measure the trained model"),
-    "audit": Command("trainwright.cli.audit", "hold the plan against what was measured"),
-    "export": Command("trainwright.cli.export", "write the model for other tools"),
-    "serve": Command("trainwright.cli.serve", "answer HTTP requests with the model"),
-    "report": Command("trainwright.cli.report", "write one HTML page about a run"),
-    "hardware": Command("trainwright.cli.hardware", "look up, show and compare accelerators"),
-    "catalog": Command("trainwright.cli.catalog", "say how old prices are, and fetch newer ones"),
-    "config": Command("trainwright.cli.config", "show, explain and check recipes"),
-    "completion": Command("trainwright.cli.complete", "print a completion script for your shell"),
-    "version": Command("trainwright.cli.version", "print versions"),
+    "run": Command("trainwright.cli.recipe.run", "do all that a recipe says, from corpus to served model"),
+    "doctor": Command("trainwright.cli.recipe.doctor", "look at this machine and measure what it can do"),
+    "plan": Command("trainwright.cli.plan.plan", "say whether it fits, how long it takes and what it costs"),
+    "recommend": Command("trainwright.cli.plan.recommend", "say what to train on: devices, clouds, prices, layouts"),
+    "data": Command("trainwright.cli.recipe.data", "turn a corpus into token shards"),
+    "train": Command("trainwright.cli.recipe.train", "train the model"),
+    "evaluate": Command("trainwright.cli.recipe.evaluate", "measure the trained model"),
+    "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
+    "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),
+    "serve": Command("trainwright.cli.recipe.serve", "answer HTTP requests with the model"),
+    "report": Command("trainwright.cli.recipe.report", "write one HTML page about a run"),
+    "hardware": Command("trainwright.cli.catalog.hardware", "look up, show and compare accelerators"),
+    "catalog": Command("trainwright.cli.catalog.catalog", "say how old prices are, and fetch newer ones"),
+    "config": Command("trainwright.cli.recipe.config", "show, explain and check recipes"),
+    "completion": Command("trainwright.cli.shell.complete", "print a completion script for your shell"),
+    "version": Command("trainwright.cli.shell.version", "print versions"),
 }
 
 INTERRUPTED = Interrupted("interrupted; run the same command to continue")
-DEFECT_EXIT_CODE = 70
+TERMINATED = Terminated("terminated; run the same command to continue")
 BROKEN_PIPE_EXIT_CODE = 141
+MACHINE_ERRNOS = frozenset(
+    (
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENAMETOOLONG,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+    )
+)
+"""Refusals of the system that no mistake in a program causes: full disks, missing rights, too many open files."""
+
+
+class Defect(TrainwrightError):
+    """A mistake of ours."""
+
+    exit_code = 70
 
 
 class CommandModule(Protocol):
@@ -62,11 +88,11 @@ class CommandModule(Protocol):
         """Do it and return the exit code."""
 
 
-def help_text() -> str:
-    """What ``trainwright --help`` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.help}" for name, command in COMMANDS.items()]
-    return "\n".join(
+def help_text(*, width: int | None = None) -> str:
+    """Returns what ``trainwright --help`` prints on a terminal of ``width`` columns."""
+    longest = max(map(len, COMMANDS))
+    lines = [f"  {name:<{longest}}  {command.help}" for name, command in COMMANDS.items()]
+    text = "\n".join(
         (
             "usage: trainwright COMMAND [RECIPE.yaml ...] [KEY=VALUE ...] [options]",
             "",
@@ -79,16 +105,24 @@ def help_text() -> str:
             "  -h, --help  this text; after a command, the command's own",
             "  --version   print the version",
             "",
+            "Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training,",
+            "70 a defect of ours, 130 interrupted (Ctrl-C), 141 the reader of the output went away (| head),",
+            "143 terminated (SIGTERM).",
+            "",
             "Begin with: trainwright run recipes/quickstart.yaml",
         )
     )
+    return tables.paragraphs(text, width=width)
 
 
 def parser_of(name: str) -> tuple[CommandModule, CommandParser]:
     """Import a command's module and build its parser."""
     command = COMMANDS[name]
     module = cast("CommandModule", importlib.import_module(command.module))
-    parser = CommandParser(prog=f"trainwright {name}", description=module.__doc__)
+    parser = CommandParser(
+        prog=f"trainwright {name}",
+        description=tables.paragraphs(module.__doc__ or "", width=streams.width_of(sys.stdout)),
+    )
     module.configure(parser)
     if not parser.subcommands:
         add_common(parser)
@@ -103,7 +137,7 @@ def dispatch(arguments: Sequence[str]) -> int:
     """
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help"):
-        print(help_text())
+        print(help_text(width=streams.width_of(sys.stdout)))
         return 0
     if name == "--version":
         print(f"trainwright {__version__}")
@@ -113,38 +147,66 @@ def dispatch(arguments: Sequence[str]) -> int:
         fix = did_you_mean(name, COMMANDS) or "see: trainwright --help"
         raise RecipeError(what, seen=repr(name), expected="trainwright COMMAND ...", fix=fix)
     module, parser = parser_of(name)
-    args = parser.parse_args(arguments[1:])
+    try:
+        args = parser.parse_args(arguments[1:])
+    except SystemExit:  # --help has printed
+        return 0
     args.command = parser.prog_of(args).removeprefix("trainwright ")
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise MachineError("the working directory is gone", fix="change to one that exists") from None
     return module.run(args)
 
 
+class SignalTerminate(KeyboardInterrupt):
+    """SIGTERM ends work as Ctrl-C does: parts are kept, processes end, one line is printed. The exit code differs."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise SignalTerminate
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; nothing but ``SystemExit`` of ``--help`` escapes."""
+    """Run the command line and return its exit code; no exception escapes."""
     wait_briefly(os.environ)
     if argv is None:
-        # A scheduler's or a container's SIGTERM ends work as Ctrl-C does: parts kept, processes ended, one line said.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        streams.prepare()
+        signal.signal(signal.SIGTERM, _terminate)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("TRAINWRIGHT_DEBUG"))
-    output = error_output(arguments)
     try:
         code = dispatch(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output (head, a pager) has gone; a second flush at exit must not complain about it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except streams.ReaderGone:
         return BROKEN_PIPE_EXIT_CODE
-    except KeyboardInterrupt:
-        output.error(INTERRUPTED, traceback=debug)
-        return INTERRUPTED.exit_code
+    except KeyboardInterrupt as stop:
+        return _failed(TERMINATED if isinstance(stop, SignalTerminate) else INTERRUPTED, arguments, debug=debug)
     except TrainwrightError as error:
-        output.error(error, traceback=debug)
-        return error.exit_code
+        return _failed(error, arguments, debug=debug)
     except Exception as error:  # noqa: BLE001  # the outermost frame: a user gets a line, not a traceback
-        defect = TrainwrightError(
-            f"a defect in trainwright: {type(error).__name__}: {error}",
-            fix="run it again with --debug for the traceback, and please report it",
-        )
-        output.error(defect, traceback=debug, code="defect", exit_code=DEFECT_EXIT_CODE)
-        return DEFECT_EXIT_CODE
+        return _failed(_unforeseen(error), arguments, debug=debug)
     return code
+
+
+def _unforeseen(error: Exception) -> TrainwrightError:
+    """What no layer below has put into words: the machine's refusals by their number, anything else is our mistake."""
+    if isinstance(error, MemoryError):
+        return MachineError("the memory is full", fix="end other programs, or ask for less")
+    if isinstance(error, OSError) and error.errno in MACHINE_ERRNOS:
+        return MachineError("the system refuses", where=error.filename, seen=error.strerror)
+    return Defect(
+        "a defect in trainwright: {kind}: {message}",
+        fix="run it again with --debug for the traceback, and please report it",
+        kind=type(error).__name__,
+        message=error,
+    )
+
+
+def _failed(error: TrainwrightError, arguments: Sequence[str], *, debug: bool) -> int:
+    """Print an error and return its exit code."""
+    output = error_output(arguments)
+    if isinstance(error, streams.OutputLost):
+        output = replace(output, json=False)  # what stdout cannot take goes to stderr
+    output.error(error, traceback=debug)
+    return error.exit_code

@@ -6,23 +6,26 @@ Results go to stdout; notes, progress and errors to stderr. With ``--json`` stdo
     {"schema": "trainwright.error/1", "exit_code": 2, "errors": [
         {"code": "recipe_error", "what": ..., "where": ..., "seen": ..., "expected": ..., "fix": ...}]}
 
+A message that holds values has its template and those values beside it: ``"template": "{count} shards are damaged",
+"fields": {"count": 2}``.
+
 Numbers that JSON cannot say (NaN, infinity) are null.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import os
 import re
 import sys
 import traceback as tracebacks
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from trainwright.cli import streams, tables
+from trainwright.cli.options import in_options
 from trainwright.core.errors import RecipeErrors, TrainwrightError
+from trainwright.render.document import document
 
 if TYPE_CHECKING:
     import argparse
@@ -60,9 +63,18 @@ class Output:
     def result(self, payload: Mapping[str, Any], text: Callable[[], None], *, version: int = 1) -> None:
         """Print the command's one result: ``payload`` as JSON, or whatever ``text`` prints."""
         if self.json:
-            self.line(document(self.command.replace(" ", "."), payload, version=version))
+            self._document(self.command.replace(" ", "."), payload, version=version)
         else:
             text()
+
+    def _document(self, name: str, payload: Mapping[str, Any], *, version: int) -> None:
+        """JSON says in ASCII what the encoding of stdout lacks."""
+        text = document(name, payload, version=version)
+        try:
+            text.encode(self.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:
+            text = document(name, payload, version=version, only_ascii=True)
+        self.line(text)
 
     def line(self, text: str = "") -> None:
         """A line on stdout."""
@@ -78,21 +90,22 @@ class Output:
             print(self._styled(text, _DIM, self.stderr), file=self.stderr)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-        """Rows under column names; columns of numbers stand right. A terminal gets rules and colours."""
+        """Rows under column names; columns of numbers stand right. A terminal gets rules and colours.
+
+        Where a terminal is too narrow for the longest words, each row is a block with a line for each column.
+        """
         cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
-        if self.colored(self.stdout):
+        width = streams.width_of(self.stdout)
+        if width is not None and tables.narrowest(columns, cells) > width:
+            lines = [*([title] if title else []), *tables.blocks(columns, cells, width=width)]
+        elif self.colored(self.stdout):
             self._rich_table(columns, cells, right, title)
             return
-        if title:
-            self.line(title)
-        widths = [max(len(text) for text in column) for column in zip(columns, *cells, strict=True)]
-        for row in (columns, *cells):
-            padded = [
-                text.rjust(width) if to_right else text.ljust(width)
-                for text, width, to_right in zip(row, widths, right, strict=True)
-            ]
-            self.line("  ".join(padded).rstrip())
+        else:
+            lines = [*([title] if title else []), *tables.aligned(columns, cells, right)]
+        for line in lines:
+            self.line(line)
 
     def _rich_table(
         self, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], title: str | None
@@ -121,23 +134,14 @@ class Output:
         wanted = not self.no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return wanted and stream.isatty()
 
-    def error(
-        self, error: TrainwrightError, *, traceback: bool, code: str | None = None, exit_code: int | None = None
-    ) -> None:
+    def error(self, error: TrainwrightError, *, traceback: bool) -> None:
         """Print what went wrong: a line for each problem on stderr, or with ``--json`` a document on stdout."""
         if traceback:
             tracebacks.print_exc(file=self.stderr)
-        problems = error.problems if isinstance(error, RecipeErrors) else (error,)
+        problems = [in_options(each) for each in (error.problems if isinstance(error, RecipeErrors) else (error,))]
         if self.json:
-            errors = [
-                {
-                    "code": code or _code(problem), "what": problem.what, "where": problem.where,
-                    "seen": problem.seen, "expected": problem.expected, "fix": problem.fix,
-                }
-                for problem in problems
-            ]  # fmt: skip
-            payload = {"exit_code": error.exit_code if exit_code is None else exit_code, "errors": errors}
-            self.line(document("error", payload, version=1))
+            errors = [_problem_document(problem) for problem in problems]
+            self._document("error", {"exit_code": error.exit_code, "errors": errors}, version=1)
             return
         label = self._styled("error:", _RED + _BOLD, self.stderr)
         for problem in problems:
@@ -152,27 +156,17 @@ def error_output(arguments: Sequence[str]) -> Output:
     return Output(command="error", json="--json" in arguments, no_color="--no-color" in arguments)
 
 
-def document(name: str, payload: Mapping[str, Any], *, version: int) -> str:
-    """The JSON document of a command."""
-    plain = {"schema": f"trainwright.{name}/{version}", **_plain(payload)}
-    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """JSON values of dataclasses, pydantic models, paths, tuples and sets."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if hasattr(value, "model_dump"):
-        return _plain(value.model_dump(mode="json"))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return [_plain(item) for item in sorted(value)]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value
+def _problem_document(problem: TrainwrightError) -> dict[str, Any]:
+    """``template`` and ``fields`` are there where the message holds values."""
+    parts = {"template": problem.template, "fields": problem.fields} if problem.fields else {}
+    return {
+        "code": _code(problem),
+        "what": problem.what,
+        "where": problem.where,
+        "seen": problem.seen,
+        "expected": problem.expected,
+        "fix": problem.fix,
+    } | parts
 
 
 def _code(error: TrainwrightError) -> str:

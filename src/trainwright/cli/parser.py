@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
+from trainwright.core.spelling import ascii_twin, did_you_mean
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -43,14 +43,17 @@ class CommandParser(argparse.ArgumentParser):
         """As argparse does, with ``recipe.yaml --json key=value`` in any order."""
         if self.subcommands or self._intermixing:
             return super().parse_known_args(args, namespace)
+        dashed = [word for word in args or () if not word.startswith("-") and ascii_twin(word).startswith("-")]
+        if dashed:
+            self._refuse(dashed)
         self._intermixing = True  # parse_known_intermixed_args calls this method again
         try:
-            found, unknown = super().parse_known_intermixed_args(args, namespace)
+            parsed, unknown = super().parse_known_intermixed_args(args, namespace)
         finally:
             self._intermixing = False
         if unknown:
             self._refuse(unknown)
-        return found, unknown
+        return parsed, unknown
 
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
         options = [option for action in self._actions for option in action.option_strings]

@@ -124,7 +124,7 @@ class Progress:
     def __init__(self, output: Screen) -> None:
         self._output = output
         self._tasks: dict[str, Task] = {}
-        self._said_s: dict[str, float] = {}
+        self._printed_s: dict[str, float] = {}
         self._stage_started_s: dict[str, float] = {}
         self._bars: Any = None  # rich.progress.Progress, where there is a terminal
         self._bar_ids: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class Progress:
         elif event.kind == "stage":
             self._stage(event)
         elif event.kind == "message":
-            self._say(event.text)
+            self._print(event.text)
 
     def _progress(self, event: Event) -> None:
         task = self._tasks.setdefault(event.name, Task(name=event.name))
@@ -170,11 +170,11 @@ class Progress:
         task.update(event)
         if was_finished:
             return
-        due_s = self._said_s.setdefault(event.name, event.t_s) + LINE_EVERY_S
+        due_s = self._printed_s.setdefault(event.name, event.t_s) + LINE_EVERY_S
         if task.finished or (self._bars is None and event.t_s >= due_s):
-            self._said_s[event.name] = event.t_s
+            self._printed_s[event.name] = event.t_s
             self._erase(event.name)
-            self._say(f"{task.name}: {task.text()}")
+            self._print(f"{task.name}: {task.text()}")
         elif self._bars is not None:
             self._draw(task)
 
@@ -185,19 +185,19 @@ class Progress:
             self._draw(self._tasks[task_name])
         if self._output.verbose:
             step = f"step {event.step}: " if event.step is not None else ""
-            self._say(f"{step}{event.name} {event.value:.6g} {event.unit}".rstrip())
+            self._print(f"{step}{event.name} {event.value:.6g} {event.unit}".rstrip())
 
     def _stage(self, event: Event) -> None:
         if event.value < 1:
             self._stage_started_s[event.name] = event.t_s
             if self._bars is None:
-                self._say(f"{event.name}: {event.text or 'started'}")
+                self._print(f"{event.name}: {event.text or 'started'}")
             return
         started_s = self._stage_started_s.get(event.name)
         took = f" in {format_seconds(event.t_s - started_s)}" if started_s is not None else ""
         for name in tuple(self._bar_ids):
             self._erase(name)
-        self._say(f"{event.name}: {event.text or 'done'}{took}")
+        self._print(f"{event.name}: {event.text or 'done'}{took}")
 
     def _draw(self, task: Task) -> None:
         if task.name not in self._bar_ids:
@@ -209,7 +209,7 @@ class Progress:
         if bar is not None:
             self._bars.remove_task(bar)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._bars is not None:
             self._bars.console.print(text, markup=False)
         else:

@@ -9,60 +9,155 @@
     ├── MachineError          3  the machine: a missing package, a port in use, a full disk
     ├── DataError             4  the corpus, a shard, a split
     ├── TrainingError         5  NaN loss, a damaged checkpoint
-    └── Interrupted         130  Ctrl-C or SIGTERM; everything up to the last part is kept
+    └── Interrupted         130  Ctrl-C; everything up to the last part is kept
+        └── Terminated      143  the same, by SIGTERM
 
 ``str(error)`` is the whole line: *what*, then where it happened, what was seen, what was expected and how to mend it.
+
+Texts are templates, and the values in them have names, so that texts can be collected and translated::
+
+    raise DataError("{count} of {total} shards are damaged", count=2, total=8, where=folder)
+
+A text in which each ``{name}`` is a named value is filled; any other text stands as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from string import Formatter
+from typing import Any, Self
 
 
 class TrainwrightError(Exception):
     """A user-facing failure, printed as one line and turned into ``exit_code``.
 
     Args:
-        what: the broken expectation, in plain words.
+        template: the broken expectation, in plain words; may hold values: ``{count} shards are damaged``.
         where: file:line, key, path or address it concerns.
-        seen: the value found.
-        expected: what would have been right.
-        fix: the next command or edit that mends it.
+        field: the fields of a request that it concerns, joined by ", ". The caller knows what the user set them with,
+            an option or a key, and puts that name here and in place of each `` `field` `` in the texts (``renamed``).
+        seen: the value that was read or computed.
+        expected: what would have been right; a template too.
+        fix: the next command or edit that mends it; a template too.
+        fields: the values that the templates name.
+
+    Attributes:
+        what: ``template`` with its values.
     """
 
     exit_code = 1
 
     def __init__(
         self,
-        what: str,
+        template: str,
         *,
         where: object | None = None,
+        field: str | None = None,
         seen: object | None = None,
         expected: str | None = None,
         fix: str | None = None,
+        **fields: object,
     ) -> None:
-        self.what = what
+        self.template = template
+        self.fields = {name: _plain(value) for name, value in fields.items()}
+        self.what = filled(template, fields)
         self.where = None if where is None else str(where)
+        self.field = field
         self.seen = None if seen is None else str(seen)
-        self.expected = expected
-        self.fix = fix
-        super().__init__(self._line())
+        self.expected = None if expected is None else filled(expected, fields)
+        self.fix = None if fix is None else filled(fix, fields)
+        super().__init__(_line(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default calls ``type(self)(line)`` on the other side of a process boundary, which forgets how errors with
         # another signature were made.
         return _revive, (type(self), self.args, self.__dict__)
 
-    def _line(self) -> str:
-        head = f"{self.where}: {self.what}" if self.where else self.what
-        details = []
-        if self.seen is not None:
-            details.append(f"seen {self.seen}")
-        if self.expected is not None:
-            details.append(f"expected {self.expected}")
-        line = head + (f" ({', '.join(details)})" if details else "")
-        return f"{line}; {self.fix}" if self.fix else line
+    def at(self, where: object | None, *, seen: object | None = None) -> Self:
+        """Returns the same error about another place, and another value where ``seen`` is one."""
+        return self._with(where=None if where is None else str(where), seen=self.seen if seen is None else str(seen))
+
+    def about(self, field: str) -> Self:
+        """Returns the same error about a field."""
+        return self._with(field=field)
+
+    def with_fix(self, fix: str) -> Self:
+        """Returns the same error with other advice."""
+        return self._with(fix=fix)
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Returns the same error in a caller's names.
+
+        Each `` `field` `` in its texts is replaced; its place, where it has none but a field, is the field's name.
+        """
+        where = self.where
+        if where is None and self.field is not None:
+            where = ", ".join(names.get(field, field) for field in self.field.split(", "))
+        texts = {"what": self.what, "expected": self.expected, "fix": self.fix}
+        replaced = {name: None if text is None else with_names(text, names) for name, text in texts.items()}
+        return self._with(where=where, **replaced)
+
+    def _with(self, **changes: str | None) -> Self:
+        other = copy.copy(self)
+        other.__dict__ |= changes
+        other.args = (_line(other),)
+        return other
+
+
+@contextmanager
+def about(field: str) -> Iterator[None]:
+    """Says which field an error is about, where the error itself names neither a field nor a place."""
+    try:
+        yield
+    except TrainwrightError as error:
+        if error.where is not None or error.field is not None:
+            raise
+        raise error.about(field) from error
+
+
+def _line(error: TrainwrightError) -> str:
+    place = error.where or error.field
+    head = f"{place}: {error.what}" if place else error.what
+    details = []
+    if error.seen is not None:
+        details.append(f"seen {error.seen}")
+    if error.expected is not None:
+        details.append(f"expected {error.expected}")
+    line = head + (f" ({', '.join(details)})" if details else "")
+    return f"{line}; {error.fix}" if error.fix else line
+
+
+def _plain(value: object) -> bool | int | float | str:
+    """Numbers as they are, anything else as its text: an error crosses processes and becomes JSON."""
+    return value if isinstance(value, (bool, int, float)) else str(value)
+
+
+def filled(template: str, fields: Mapping[str, object]) -> str:
+    """Returns ``template`` with the values of ``fields``; a text that names anything else is no template."""
+    names = placeholders(template)
+    if not names or not names <= fields.keys():
+        return template
+    try:
+        return template.format_map(fields)
+    except ValueError:  # braces of another kind: ``add {stage: export} to it``
+        return template
+
+
+def placeholders(template: str) -> set[str]:
+    """Returns the names in braces; none where the braces are not a template's."""
+    try:
+        return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    except ValueError:
+        return set()
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Returns ``text`` with the caller's name in place of each `` `field` ``."""
+    for field, name in names.items():
+        text = text.replace(f"`{field}`", name)
+    return text
 
 
 def _revive(cls: type[TrainwrightError], args: tuple[Any, ...], state: dict[str, Any]) -> TrainwrightError:
@@ -86,10 +181,12 @@ class RecipeError(TrainwrightError, ValueError):
 
 
 class RecipeErrors(RecipeError):
-    """All recipe problems at once, one line each."""
+    """All that is wrong with a recipe at once, one line each; the exit code is theirs where all have the same."""
 
-    def __init__(self, problems: Iterable[RecipeError]) -> None:
+    def __init__(self, problems: Iterable[TrainwrightError]) -> None:
         self.problems = tuple(problems)
+        codes = {problem.exit_code for problem in self.problems}
+        self.exit_code = codes.pop() if len(codes) == 1 else RecipeError.exit_code
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -104,8 +201,11 @@ class MissingPackage(MachineError):
 
     def __init__(self, package: str, *, needed_for: str, extra: str) -> None:
         super().__init__(
-            f"{needed_for} needs the package {package!r}, which is not installed",
-            fix=f"run: pip install 'trainwright[{extra}]'",
+            "{needed_for} needs the package {package!r}, which is not installed",
+            fix="run: pip install 'trainwright[{extra}]'",
+            needed_for=needed_for,
+            package=package,
+            extra=extra,
         )
 
 
@@ -122,6 +222,12 @@ class TrainingError(TrainwrightError):
 
 
 class Interrupted(TrainwrightError):
-    """The user or the system asked to stop; the same command continues the work."""
+    """The user asked to stop; the same command continues the work."""
 
     exit_code = 130
+
+
+class Terminated(Interrupted):
+    """The system asked to stop (SIGTERM), for example a scheduler at the end of a job's time."""
+
+    exit_code = 143

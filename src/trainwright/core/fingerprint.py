@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from trainwright.core.errors import RecipeError
 
 
 def canonical(value: Any) -> str:
@@ -52,3 +56,36 @@ def file_digest(path: Path) -> str:
 def fingerprint(*, stage: str, version: int, identity: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """The address of a stage's result: its name, version, identity configuration and input digests."""
     return digest({"stage": stage, "version": version, "identity": identity, "inputs": dict(inputs)})
+
+
+def source_digest(reference: str) -> str:
+    """Returns the sha256 (hex) of a plug-in's code, which is a part of the identity of what it makes.
+
+    It covers the Python files of the whole top-level package of ``package.module:name``, because a plug-in may use any
+    of them, or the one file of a module that stands alone. The code is not run. Our own package is represented by the
+    module alone: what the rest of it makes is versioned by stage.
+
+    Raises:
+        RecipeError: there is no such package or module.
+    """
+    module_name = reference.partition(":")[0]
+    package = module_name.partition(".")[0]
+    ours = package == __name__.partition(".")[0]
+    searched = module_name if ours else package
+    try:
+        spec = importlib.util.find_spec(searched)
+    except (ModuleNotFoundError, ValueError) as error:
+        raise RecipeError("cannot find this plug-in's code", seen=repr(reference)) from error
+    if spec is None:
+        fix = f"no module {searched!r}: is it installed?"
+        raise RecipeError("cannot find this plug-in's code", seen=repr(reference), fix=fix)
+    if ours or spec.submodule_search_locations is None:
+        origin = Path(spec.origin or "")
+        return digest({"file": file_digest(origin) if origin.is_file() else f"{spec.origin} of {sys.version}"})
+    return digest({"files": sorted(_python_files(map(Path, spec.submodule_search_locations)))})
+
+
+def _python_files(roots: Iterator[Path]) -> Iterator[tuple[str, str]]:
+    for root in roots:
+        for path in root.rglob("*.py"):
+            yield path.relative_to(root).as_posix(), file_digest(path)

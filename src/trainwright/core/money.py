@@ -19,7 +19,7 @@ def parse_usd(value: int | float | str, *, where: str | None = None) -> float:
     try:
         number, unit = split(value if isinstance(value, bool) else text, expected=expected)
     except RecipeError as error:
-        raise RecipeError(error.what, where=where, seen=repr(value), expected=expected) from error
+        raise error.at(where, seen=repr(value)) from error
     if unit not in DECIMAL:
         raise RecipeError("unknown unit of money", where=where, seen=repr(value), expected=expected)
     return float(number * DECIMAL[unit])

@@ -31,7 +31,9 @@ def from_json(cls: type[T], data: Any, *, where: str) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"not a valid {cls.__name__}", where=where, seen=f"{path}: {first['msg']}") from error
+        raise DataError(
+            "not a valid {record}", where=where, seen=f"{path}: {first['msg']}", record=cls.__name__
+        ) from error
 
 
 def _adapter(cls: type[T]) -> TypeAdapter[T]:

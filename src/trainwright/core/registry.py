@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import did_you_mean, with_article
+
+REFERENCE = "package.module:name"
+"""How a plug-in is written in a recipe."""
+
+
+def is_reference(name: str) -> bool:
+    """Whether a name has the form ``package.module:name``."""
+    module_name, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module_name.split("."), attribute))
 
 
 def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
@@ -27,10 +36,11 @@ def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
     if ":" in name:
         return load(name, kind=kind)
     raise RecipeError(
-        f"unknown {kind}",
+        "unknown {kind}",
         seen=repr(name),
         expected=f"one of {', '.join(sorted(known))}, or package.module:name",
         fix=did_you_mean(name, known),
+        kind=kind,
     )
 
 
@@ -40,25 +50,30 @@ def load(reference: str, *, kind: str) -> Callable[..., Any]:
     Raises:
         RecipeError: not of this form, or the module or the attribute does not exist.
     """
+    if not is_reference(reference):
+        raise RecipeError(
+            "not a reference to {a_kind}", seen=repr(reference), expected=REFERENCE, a_kind=with_article(kind)
+        )
     module_name, _, attribute = reference.partition(":")
-    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise RecipeError(f"not a reference to a {kind}", seen=repr(reference), expected="package.module:name")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise RecipeError(
-            f"cannot import {kind}", seen=repr(reference), fix=f"no module {error.name!r}: is it installed?"
+            "cannot import {kind}", seen=repr(reference), fix=f"no module {error.name!r}: is it installed?", kind=kind
+        ) from error
+    except Exception as error:
+        if reference.startswith("trainwright."):
+            raise
+        raise RecipeError(
+            "importing this {kind} fails",
+            seen=f"{reference!r}, {type(error).__name__}: {error}",
+            fix="mend it; --debug shows the traceback",
+            kind=kind,
         ) from error
     try:
-        found: Callable[..., Any] = getattr(module, attribute)
+        value: Callable[..., Any] = getattr(module, attribute)
     except AttributeError as error:
         raise RecipeError(
-            f"cannot find {kind}", seen=repr(reference), fix=f"module {module_name!r} has no {attribute!r}"
+            "cannot find {kind}", seen=repr(reference), fix=f"module {module_name!r} has no {attribute!r}", kind=kind
         ) from error
-    return found
-
-
-def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
-    """``did you mean 'x'?`` for the nearest known name, or None where none is near."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else None
+    return value

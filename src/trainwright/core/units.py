@@ -12,26 +12,57 @@ from trainwright.core.errors import RecipeError
 _NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
 
+GIB = 2**30
+"""Bytes in a GiB."""
 DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
 _BYTES = {
-    "b": 1, "byte": 1, "bytes": 1,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15,
-    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "pib": 2**50,
-}  # fmt: skip
+    "b": 1,
+    "byte": 1,
+    "bytes": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "pb": 10**15,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": GIB,
+    "tib": 2**40,
+    "pib": 2**50,
+}
 _SECONDS: dict[str, int | Fraction] = {
-    "ms": Fraction(1, 1000), "s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
-    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
-    "w": 604800, "week": 604800, "weeks": 604800,
-}  # fmt: skip
+    "ms": Fraction(1, 1000),
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "seconds": 1,
+    "min": 60,
+    "minute": 60,
+    "minutes": 60,
+    "h": 3600,
+    "hour": 3600,
+    "hours": 3600,
+    "d": 86400,
+    "day": 86400,
+    "days": 86400,
+    "w": 604800,
+    "week": 604800,
+    "weeks": 604800,
+}
 
 YEAR_S = 365 * 86_400
 DurationUnit = Literal["tokens", "steps", "epochs", "tokens_per_parameter"]
 _DURATION: dict[str, DurationUnit] = {
-    "tok": "tokens", "token": "tokens", "tokens": "tokens",
-    "step": "steps", "steps": "steps",
-    "epoch": "epochs", "epochs": "epochs",
-    "tok/param": "tokens_per_parameter", "tokens/parameter": "tokens_per_parameter",
-}  # fmt: skip
+    "tok": "tokens",
+    "token": "tokens",
+    "tokens": "tokens",
+    "step": "steps",
+    "steps": "steps",
+    "epoch": "epochs",
+    "epochs": "epochs",
+    "tok/param": "tokens_per_parameter",
+    "tokens/parameter": "tokens_per_parameter",
+}
 
 
 def split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:

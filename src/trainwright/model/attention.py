@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
+from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 from trainwright.spec.model import ModelSpec
 
 Mask = Bool[Tensor, "#batch 1 seq keys"] | Float[Tensor, "#batch 1 seq keys"]
@@ -19,9 +20,6 @@ Mask = Bool[Tensor, "#batch 1 seq keys"] | Float[Tensor, "#batch 1 seq keys"]
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
-
-WHOLE_SCORES_TOKENS = 512
-"""Longest sequence whose scores are made whole when training on a CPU."""
 
 
 class RotaryTable(nn.Module):

@@ -1,6 +1,6 @@
-"""The key/value cache: what earlier tokens of each sequence left behind for later ones.
+"""The key/value cache: keys and values of the earlier tokens of each sequence.
 
-Shape legend: ``slots`` (sequences that can be held), ``batch`` (sequences of this call), ``seq`` (new tokens),
+Shape legend: ``slots`` (sequences that have a place), ``batch`` (sequences of this call), ``seq`` (new tokens),
 ``keys`` (tokens attended to), ``kv_heads``, ``head``.
 """
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainwright.spec.model import ModelSpec
 
-Held = Float[Tensor, "batch kv_heads keys head"]
+Cached = Float[Tensor, "batch kv_heads keys head"]
 New = Float[Tensor, "batch kv_heads seq head"]
 
 
@@ -45,7 +45,7 @@ class KVCache:
         self._plain_causal = False
 
     def select(self, slots: Int[Tensor, " batch"], positions: Int[Tensor, "batch seq"]) -> None:
-        """Say which slots the next forward pass extends and where its tokens stand; a row's positions never fall."""
+        """Select the slots and token positions of the next forward pass; the positions of a row never fall."""
         first, count = int(slots[0]), slots.shape[0]
         neighbours = torch.equal(slots, torch.arange(first, first + count, device=slots.device))
         self._rows = slice(first, first + count) if neighbours else slots
@@ -58,7 +58,7 @@ class KVCache:
     def mask(self) -> Float[Tensor, "batch 1 seq keys"] | None:
         """0 where a selected token may look (at positions up to its own) and -inf elsewhere, to be added to scores.
 
-        None where no mask is needed: one sequence's next token sees all that is held, and sequences that start at
+        None where no mask is needed: one sequence's next token sees all earlier ones, and sequences that start at
         position 0 see each other's order, which is plain causal attention.
         """
         batch, seq = self._positions.shape
@@ -68,16 +68,16 @@ class KVCache:
         hidden = (keys > self._positions[:, :, None]).unsqueeze(1)
         return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
-    def append(self, layer: int, key: New, value: New) -> tuple[Held, Held]:
-        """Store the new tokens of one layer and return all that the selected slots hold, up to the longest."""
+    def append(self, layer: int, key: New, value: New) -> tuple[Cached, Cached]:
+        """Store the new tokens of one layer and return all of the selected slots, up to the longest."""
         return self._extend(self._keys[layer], key), self._extend(self._values[layer], value)
 
-    def _extend(self, held: Tensor, new: New) -> Held:
+    def _extend(self, store: Tensor, new: New) -> Cached:
         rows = new.transpose(1, 2).reshape(-1, self._row_size).to(self._dtype)
-        held.view(-1, self._row_size).index_copy_(0, self._targets, rows)
-        return held[self._rows, : self._visible].transpose(1, 2).to(new.dtype)
+        store.view(-1, self._row_size).index_copy_(0, self._targets, rows)
+        return store[self._rows, : self._visible].transpose(1, 2).to(new.dtype)
 
     def move(self, *, source: int, target: int, tokens: int) -> None:
         """Copy the first ``tokens`` of one slot into another, so that the slots in use stay neighbours."""
-        for held in (*self._keys, *self._values):
-            held[target, :tokens] = held[source, :tokens]
+        for store in (*self._keys, *self._values):
+            store[target, :tokens] = store[source, :tokens]

@@ -12,6 +12,8 @@ from tokenizers import Tokenizer
 
 from trainwright.core.errors import DataError
 
+TOKENIZER = "tokenizer.json"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conventions:
@@ -64,20 +66,22 @@ def _chat_template(directory: Path, settings: Mapping[str, Any]) -> str | None:
     if template is None or isinstance(template, str):
         return template
     raise DataError(
-        "several chat templates are not supported", where=directory / "tokenizer_config.json",
-        seen="chat_template is a list", expected="one template",
-    )  # fmt: skip
+        "several chat templates are not supported",
+        where=directory / "tokenizer_config.json",
+        seen="chat_template is a list",
+        expected="one template",
+    )
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     """``bos_token``, ``eos_token`` and their like, which chat templates refer to."""
-    found = {}
+    texts = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = settings.get(name)
         text = value.get("content") if isinstance(value, dict) else value
         if isinstance(text, str):
-            found[name] = text
-    return found
+            texts[name] = text
+    return texts
 
 
 def _optional(path: Path) -> dict[str, Any]:
@@ -111,6 +115,24 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
     return value
+
+
+def read_tokenizer(directory: Path) -> Tokenizer:
+    """Returns the tokenizer of a model directory, without padding and truncation.
+
+    Raises:
+        DataError: its file is missing or damaged.
+    """
+    path = directory / TOKENIZER
+    text = read_text(path)
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception as error:
+        # The package raises bare Exception for anything it cannot parse.
+        raise DataError("cannot read the tokenizer", where=path, seen=str(error)) from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def special_ids(tokenizer: Tokenizer) -> frozenset[int]:

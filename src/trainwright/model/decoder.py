@@ -1,11 +1,12 @@
 """The decoder-only transformer, built from a ``ModelSpec``.
 
-Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``vocabulary``.
+Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +17,48 @@ from torch.utils.checkpoint import checkpoint
 from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, document_mask
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
+from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
 
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
+
+
+_BUILT: Mapping[str, tuple[object, ...]] = {
+    "kind": ("decoder",),
+    "positions": ("rope", "learned"),
+    "head_bias": (False,),
+    "norms_per_block": (2,),
+    "embedding_norm": (False,),
+    "final_norm": (True,),
+    "qk_norm": (False,),
+    "sinks": (False,),
+    "window_tokens": (None,),
+    "window_layers": (None,),
+    "experts": (None,),
+    "latent": (None,),
+    "further_layers": (0,),
+    "extra_positions": (0,),
+    "segments": (0,),
+    "pooler": (False,),
+    "image_size": (0,),
+    "patch_size": (0,),
+}
+"""Fields of ``ModelSpec`` with the values that this network computes, whatever the other fields are."""
+
+
+def refusals(spec: ModelSpec) -> tuple[str, ...]:
+    """Returns why this decoder is not the network that the spec describes, a line for each field; empty where it is."""
+    built = dict(_BUILT)
+    built["activation"] = ("silu",) if spec.gated else ("gelu_tanh",)
+    built["qkv_bias"] = built["output_bias"] = (None, spec.bias)
+    built["norm_bias"] = (True,) if spec.norm == "layernorm" else (True, False)
+    built["language_head"] = (None, not spec.classes)
+    return tuple(
+        f"the decoder computes {name}={' or '.join(map(str, values))}, not {name}={getattr(spec, name)}"
+        for name, values in built.items()
+        if getattr(spec, name) not in values
+    )
 
 
 class Block(nn.Module):
@@ -40,35 +79,48 @@ class Block(nn.Module):
         return x + self.ffn(self.ffn_norm(x))
 
 
-class Decoder(nn.Module):
-    """Tokens to hidden states; ``logits`` (or a fused loss over ``head_weight``) does the rest.
+class Decoder(Network):
+    """The decoder-only transformer; its head gives logits over the vocabulary, or over ``spec.classes``.
 
-    Parameters are fp32; ``compute_dtype`` is what activations and matrix products use.
+    Args:
+        spec: the shape.
+        dtype: of activations and matrix products; parameters stay fp32.
+        recompute: keep a block's input alone in training and compute the block again in the backward pass.
 
     Raises:
-        ValueError: the spec describes no network (its ``problems``).
+        ValueError: the spec describes no network (its ``problems``), or one that is not built here (``refusals``).
     """
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False) -> None:
         super().__init__()
-        problems = spec.problems()
+        problems = spec.problems() or refusals(spec)
         if problems:
             raise ValueError("; ".join(problems))
         self.spec = spec
-        self.compute_dtype = torch.float32
-        self.recompute = False
+        self.compute_dtype = dtype
+        self.recompute = recompute
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
         self.rotary = None if learned else RotaryTable(spec)
         self.blocks = nn.ModuleList(Block(spec, layer) for layer in range(spec.layers))
         self.norm = make_norm(spec)
-        self.head = None if spec.tied else Linear(spec.width, spec.vocabulary, bias=False)
+        shares_embedding = spec.tied and not spec.classes
+        self.head = None if shares_embedding else Linear(spec.width, spec.classes or spec.vocabulary, bias=False)
 
     @property
-    def head_weight(self) -> Float[Tensor, "vocabulary width"]:
-        """The output matrix: the embedding itself where they are tied."""
+    def head_weight(self) -> Float[Tensor, "outputs width"]:
+        """The head's matrix; the embedding itself where they are tied."""
         return self.embedding if self.head is None else self.head.weight
+
+    def matrices(self) -> dict[str, nn.Parameter]:
+        """Returns the blocks' matrices by name."""
+        inside = ((f"blocks.{name}", parameter) for name, parameter in self.blocks.named_parameters())
+        return {name: parameter for name, parameter in inside if parameter.ndim == 2}
+
+    def tables(self) -> dict[str, nn.Parameter]:
+        """Returns the embedding, and the positions where they are learned."""
+        return {"embedding": self.embedding} | ({} if self.positions is None else {"positions": self.positions})
 
     def forward(
         self,
@@ -78,14 +130,7 @@ class Decoder(nn.Module):
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
     ) -> Float[Tensor, "batch seq width"]:
-        """Normalised hidden states.
-
-        Args:
-            tokens: token ids.
-            positions: where each token stands in its document; 0, 1, 2... when None.
-            documents: an id per token; where given, no token attends to another document.
-            cache: earlier keys and values; the caller has selected slots and ``positions`` in it.
-        """
+        """Returns normalised hidden states; see ``Network.forward``."""
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
         x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
@@ -99,10 +144,6 @@ class Decoder(nn.Module):
             else:
                 x = block(x, rotary, mask, cache)
         return self.norm(x)
-
-    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
-        """Unnormalised log-probabilities of the next token, in fp32."""
-        return F.linear(hidden, self.head_weight.to(hidden.dtype)).float()
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,27 +13,39 @@ import torch
 from torch import Tensor
 
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.core.registry import did_you_mean
+from trainwright.core.registry import is_reference
+from trainwright.core.spelling import did_you_mean
 from trainwright.model.weights import load_weights, save_weights
+from trainwright.spec.families.family import FAMILY
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, ModelSpec
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
-def family_module(model_type: str, *, where: str) -> ModuleType:
+def family_module(family: str, *, where: str) -> ModuleType:
     """The module of a family: ``from_config``, ``to_config``, ``from_hf``, ``to_hf``.
 
+    Args:
+        family: a ``model_type``, or ``package.module:name`` of a plug-in.
+        where: what names it, for the error line.
+
     Raises:
-        RecipeError: there is no such family.
+        RecipeError: there is no such family, or it has no form in Hugging Face's libraries.
     """
-    if model_type not in FAMILIES:
-        what = "this model_type can be planned, not trained" if model_type in PLANNED_FAMILIES else "unknown model_type"
-        raise RecipeError(
-            what, where=where, seen=repr(model_type), expected=f"one of {', '.join(FAMILIES)}",
-            fix=did_you_mean(model_type, list(FAMILIES)),
-        )  # fmt: skip
-    return importlib.import_module(f"trainwright.model.families.{model_type}")
+    if family in FAMILIES or is_reference(family):
+        module = FAMILY.load(family).huggingface
+        if module is None:
+            raise RecipeError("this family has no Hugging Face form", where=where, seen=repr(family))
+        return importlib.import_module(module)
+    what = "this model_type can be planned, not trained" if family in PLANNED_FAMILIES else "unknown model_type"
+    raise RecipeError(
+        what,
+        where=where,
+        seen=repr(family),
+        expected=f"one of {', '.join(FAMILIES)}",
+        fix=did_you_mean(family, list(FAMILIES)),
+    )
 
 
 def read_spec(directory: Path) -> ModelSpec:
@@ -86,7 +99,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def write(
-    directory: Path, spec: ModelSpec, weights: dict[str, Tensor], *, dtype: torch.dtype, extra: dict[str, Any]
+    directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor], *, dtype: torch.dtype, extra: dict[str, Any]
 ) -> None:
     """Write ``config.json`` and ``model.safetensors``.
 

@@ -14,20 +14,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from trainwright.planner.counts.pieces import chunk_tokens
+
+Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
+"""Summed loss in nats, and its weight: how many targets it sums over."""
+
 IGNORE = -100
 """A target that counts for nothing."""
-
-CHUNK_BYTES = 16 << 20
-"""Logits are made for about so many bytes (fp32) at a time; small enough to stay in a large cache."""
-
-CHUNK_MIN_TOKENS = 512
-"""Each chunk adds to the whole gradient of the head, so chunks must not be small where the head is large: on GPT-2's
-head of 50,257 x 768, 1,024 tokens took 862 ms in chunks of 64, 320 ms in chunks of 512 (``benchmarks/kernels.py``)."""
-
-
-def chunk_tokens(vocabulary: int) -> int:
-    """Tokens whose fp32 logits fill ``CHUNK_BYTES``, rounded to a multiple of 64, at least ``CHUNK_MIN_TOKENS``."""
-    return max(CHUNK_MIN_TOKENS, CHUNK_BYTES // (4 * vocabulary) // 64 * 64)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -41,9 +34,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool) -> Float[Tensor, ""]:
         head = weight.to(hidden.dtype)
         size = chunk_tokens(weight.shape[0])
-        total = hidden.new_zeros((), dtype=torch.float32)
+        # Sums are fp32, and fp64 where the caller checks gradients in fp64.
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        total = hidden.new_zeros((), dtype=exact)
         grad_hidden = torch.empty_like(hidden) if with_grad else None
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if with_grad else None
+        grad_weight = torch.zeros_like(weight, dtype=exact) if with_grad else None
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
             grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight)
@@ -63,7 +58,8 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor,
 
     A function of its own, so that a chunk's logits are gone before the next chunk's are made.
     """
-    log_probabilities = F.log_softmax(F.linear(part, head).float(), dim=-1)
+    exact = torch.promote_types(part.dtype, torch.float32)
+    log_probabilities = F.log_softmax(F.linear(part, head).to(exact), dim=-1)
     loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
     if grads is None:
         return loss
@@ -80,7 +76,7 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor,
 
 def linear_cross_entropy(
     hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
-) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
     Args:

@@ -15,12 +15,12 @@ from jaxtyping import BFloat16
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainwright.planner.counts.pieces import STACK_ELEMENTS
+
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 """Of the quintic iteration, chosen for a steep slope at zero (Jordan et al., 2024)."""
 ITERATIONS = 5
 EPSILON = 1e-7
-STACK_ELEMENTS = 1 << 24
-"""Matrices are stacked up to so many elements, which bounds what an update holds beside the gradients."""
 
 
 class Muon(Optimizer):

@@ -1,69 +1,145 @@
 """The stages: what each is made of, what it takes, and the string that names its code.
 
-A stage's fingerprint covers its identity configuration, the named files of its input artefacts, and digests from
-outside (the corpus, the machine, pretrained weights). Code is named by string, so that `plan` never loads a trainer.
+A stage names its inputs by role and by the kind of artefact that fits; its fingerprint covers its identity
+configuration, the named files of its inputs, and digests from outside (the corpus, the machine, pretrained weights).
+Code is named by string, so that `plan` never loads a trainer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.store import Artifact, directory_digest
-from trainwright.core.registry import load
+from trainwright.core.errors import RecipeError
+from trainwright.core.fingerprint import file_digest, source_digest
+from trainwright.core.paths import local_path
+from trainwright.core.registry import is_reference, load
+from trainwright.core.spelling import did_you_mean
+from trainwright.core.units import parse_duration
+from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.data import TokenizerSection
 
-DATASET_FILES = ("dataset.json", "tokenizer.json", "*.tokens", "*.index")
+DATASET_FILES = ("dataset.json", "tokenizer.json", "*.tokens", "*.index", "*.labels")
 MODEL_FILES = ("model.json", "model.safetensors", "tokenizer.json")
 
+Source = str | Path
+"""An input of a step: the name of another step, or where an artefact lies."""
+
 Identity = Callable[[Recipe, Mapping[str, Artifact]], Mapping[str, Any]]
+Settled = Callable[[Recipe, Mapping[str, Artifact]], Recipe]
 Outside = Callable[[Recipe, Path], Mapping[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
-    """One step from artefacts to an artefact.
+class Need:
+    """An input of a stage.
 
-    ``inputs`` maps a stage to the patterns of its files that this stage's result depends on; ``uses`` are artefacts
-    it reads without depending on them (how, not what).
+    ``files`` are patterns of the files that the result depends on; none where the stage reads the artefact for how it
+    works, not for what it makes. The stage can do without an ``optional`` one.
+    """
+
+    kind: str
+    files: tuple[str, ...] = ("*",)
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """From artefacts to an artefact of the kind ``makes``.
+
+    ``needs`` are its inputs by role. A role that is called like its kind is filled from what is there or can be made;
+    another one, such as ``base``, only where a recipe names its source. ``sections`` are those of the recipe that the
+    stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
+    ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
+    wrong before anything runs; it is light. ``check_base`` names one of the recipe and of the base that a recipe names,
+    as the recipe of the step that makes it or as its folder.
     """
 
     name: str
     version: int
     run: str
+    makes: str
     identity: Identity
-    inputs: Mapping[str, tuple[str, ...]]
-    uses: tuple[str, ...] = ()
+    needs: Mapping[str, Need] = field(default_factory=dict)
+    sections: tuple[str, ...] = ()
+    settled: Settled = lambda recipe, inputs: recipe
     outside: Outside = lambda recipe, root: {}
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Every stage that must be there first."""
-        return (*self.inputs, *self.uses)
+    check: str | None = None
+    check_base: str | None = None
 
 
 def _machine(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    return {"machine": load("trainwright.hardware.machine:machine_digest", kind="function")()}
+    return {"machine": load("trainwright.hardware.machine.facts:machine_digest", kind="function")()}
 
 
 def _corpus(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    corpus_digest = load("trainwright.stages.data.sources:corpus_digest", kind="function")
-    return {"corpus": corpus_digest(recipe.data, cache=root / "corpus-digests.json")}
+    outside_digests = load("trainwright.stages.data.corpus.digests:outside_digests", kind="function")
+    digests: Mapping[str, str] = outside_digests(recipe.data, cache=root / "corpus-digests.json")
+    return digests
 
 
-def _pretrained(recipe: Recipe, root: Path) -> Mapping[str, str]:
+def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
+    """What a plan rests on before there is a dataset: the corpus's size where epochs ask for it, a known tokenizer."""
+    facts = {}
+    if parse_duration(recipe.train.duration).unit == "epochs":
+        facts["corpus_bytes"] = str(corpus_bytes(recipe))
+    if recipe.data.tokenizer.path is not None:
+        facts["tokenizer"] = file_digest(local_path(recipe.data.tokenizer.path))
+    return facts
+
+
+def corpus_bytes(recipe: Recipe) -> int:
+    """Returns the bytes of text in the recipe's corpus, from the sizes of its files.
+
+    Raises:
+        DataError: a path is missing.
+    """
+    count: int = load("trainwright.stages.data.corpus.size:corpus_bytes", kind="function")(recipe.data)
+    return count
+
+
+def _code(*names: str) -> dict[str, str]:
+    """The code of those that are plug-ins."""
+    return {f"code of {name}": source_digest(name) for name in names if is_reference(name)}
+
+
+def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
+    """Pretrained weights, and the code of plug-ins."""
+    train = recipe.train
+    code = _code(recipe.model.family, recipe.task.name, train.optimizer.name, train.schedule.name)
     if recipe.model.init_from is None:
-        return {}
-    return {"init_from": directory_digest(Path(recipe.model.init_from))}
+        return code
+    return code | {"init_from": directory_digest(local_path(recipe.model.init_from))}
+
+
+def _data_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
+    """Where the tokenizer of a base lies is no part of what is made; its digest is."""
+    section = recipe.identity("data")
+    if "base" in inputs:
+        section["tokenizer"] = {"end_of_text": recipe.data.tokenizer.end_of_text}
+    return {"data": section}
+
+
+def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe:
+    """The recipe with the tokenizer of the base, whatever it says of training one."""
+    if "base" not in inputs:
+        return recipe
+    end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file("tokenizer.json"))
+    tokenizer = TokenizerSection(kind="pretrained", path=path, end_of_text=end_of_text)
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": tokenizer})})
 
 
 def _plan_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
     return {
         "model": recipe.identity("model"),
+        "task": recipe.identity("task"),
         "train": recipe.train.model_dump(mode="json"),
         "plan": recipe.identity("plan"),
+        "split": recipe.data.split.model_dump(mode="json"),
         "vocabulary": recipe.data.tokenizer.vocabulary,
         "evaluate": recipe.identity("evaluate"),
     }
@@ -74,58 +150,153 @@ def _train_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[s
     return {
         "seed": recipe.seed,
         "model": recipe.identity("model"),
+        "task": recipe.identity("task"),
         "train": recipe.identity("train") | {"precision": inputs["plan"].summary["precision"]},
     }
 
 
-def _section(name: str) -> Identity:
-    return lambda recipe, inputs: {name: recipe.identity(name)}
-
-
 def _evaluate_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
     window = {key: getattr(recipe.train, key) for key in ("sequence_tokens", "document_masking")}
-    return {"evaluate": recipe.identity("evaluate"), "window": window, "seed": recipe.seed}
+    return {
+        "task": recipe.identity("task"),
+        "evaluate": recipe.identity("evaluate"),
+        "window": window,
+        "seed": recipe.seed,
+    }
+
+
+def _export_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
+    return {"name": recipe.name, "export": recipe.identity("export")}
 
 
 def _serve_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
     return {"name": recipe.name, "serve": recipe.serve.model_dump(mode="json", exclude={"host", "port"})}
 
 
-_EVERYTHING = {
-    "doctor": ("*",), "plan": ("*",), "data": ("*",), "train": ("*",), "evaluate": ("*",),
-    "audit": ("*",), "export": ("*",), "serve": ("*",),
-}  # fmt: skip
+def _report_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
+    return {"recipe": recipe.model_dump(mode="json", exclude={"stages"})}
+
+
+def _stage(name: str, *, identity: Identity, version: int = 1, needs: Sequence[Need] = (), **keys: Any) -> Stage:
+    """A stage whose roles are called like their kinds, and ``base``: a checkpoint to begin with, in ``base``."""
+    base: Need | None = keys.pop("base", None)
+    return Stage(
+        name=name,
+        version=version,
+        run=f"trainwright.stages.{name}:run",
+        makes=KINDS[name],
+        identity=identity,
+        needs=({} if base is None else {"base": base}) | {need.kind: need for need in needs},
+        **keys,
+    )
+
+
+_PLAN_AS_ADVICE = Need(kind="plan", files=())
+_DATASET = Need(kind="dataset", files=DATASET_FILES)
+_MODEL = Need(kind="checkpoint", files=MODEL_FILES)
+_TOKENIZER = Need(kind="checkpoint", files=("tokenizer.json",), optional=True)
+_ALL = [Need(kind=kind, optional=True) for kind in KINDS.values() if kind != "page"]
 
 STAGES: Mapping[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage(name="doctor", version=1, run="trainwright.stages.doctor:run", inputs={}, outside=_machine,
-              identity=lambda recipe, inputs: {}),
-        Stage(name="plan", version=1, run="trainwright.stages.plan:run", inputs={"doctor": ("*",)},
-              identity=_plan_identity),
-        Stage(name="data", version=1, run="trainwright.stages.data:run", inputs={}, outside=_corpus,
-              identity=_section("data")),
-        Stage(name="train", version=1, run="trainwright.stages.train:run", inputs={"data": DATASET_FILES},
-              uses=("plan",), outside=_pretrained, identity=_train_identity),
-        Stage(name="evaluate", version=1, run="trainwright.stages.evaluate:run",
-              inputs={"train": MODEL_FILES, "data": DATASET_FILES}, uses=("plan",), identity=_evaluate_identity),
-        Stage(name="audit", version=1, run="trainwright.stages.audit:run", inputs={"plan": ("*",), "train": ("*",)},
-              identity=lambda recipe, inputs: {}),
-        Stage(name="export", version=1, run="trainwright.stages.export:run", inputs={"train": MODEL_FILES},
-              identity=lambda recipe, inputs: {"name": recipe.name, "export": recipe.identity("export")}),
-        Stage(name="serve", version=1, run="trainwright.stages.serve:run", inputs={"export": ("*",)},
-              identity=_serve_identity),
-        Stage(name="report", version=1, run="trainwright.stages.report:run", inputs=_EVERYTHING,
-              identity=lambda recipe, inputs: {"recipe": recipe.model_dump(mode="json")}),
+        _stage("doctor", version=3, identity=lambda recipe, inputs: {}, outside=_machine),
+        _stage(
+            "plan",
+            check="trainwright.stages.plan.check:problems",
+            version=2,
+            identity=_plan_identity,
+            outside=_estimate,
+            needs=[Need(kind="machine")],
+            sections=("model", "data", "train", "plan"),
+        ),
+        _stage(
+            "data",
+            check="trainwright.stages.data.check:recipe_problems",
+            version=2,
+            identity=_data_identity,
+            base=_TOKENIZER,
+            settled=_in_tokens_of_base,
+            sections=("data",),
+            outside=_corpus,
+        ),
+        _stage(
+            "train",
+            check="trainwright.stages.train.check:problems",
+            check_base="trainwright.stages.train.check:base_problems",
+            identity=_train_identity,
+            base=replace(_MODEL, optional=True),
+            needs=[_DATASET, _PLAN_AS_ADVICE],
+            sections=("model", "data", "task", "train", "plan"),
+            outside=_trained_with,
+        ),
+        _stage(
+            "evaluate",
+            check="trainwright.stages.evaluate.check:problems",
+            identity=_evaluate_identity,
+            needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],
+            sections=("evaluate", "data", "task"),
+            outside=lambda recipe, root: _code(recipe.model.family, recipe.task.name),
+        ),
+        _stage("audit", identity=lambda recipe, inputs: {}, needs=[Need(kind="plan"), Need(kind="checkpoint")]),
+        _stage(
+            "export",
+            check="trainwright.stages.export.check:problems",
+            identity=_export_identity,
+            needs=[_MODEL],
+            sections=("export",),
+            outside=lambda recipe, root: _code(recipe.model.family, *recipe.export.formats),
+        ),
+        _stage(
+            "serve",
+            check="trainwright.stages.serve.check:problems",
+            identity=_serve_identity,
+            needs=[Need(kind="bundle")],
+            sections=("serve",),
+            outside=lambda recipe, root: _code(recipe.serve.engine),
+        ),
+        _stage("report", identity=_report_identity, needs=_ALL),
     )
-}  # fmt: skip
+}
 """In the order in which they run."""
 
 
-def upstream(name: str) -> tuple[Stage, ...]:
-    """The stage and all that it needs, in running order."""
+def maker(kind: str) -> Stage:
+    """The stage that makes artefacts of this kind."""
+    return next(stage for stage in STAGES.values() if stage.makes == kind)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A stage under a name; one recipe may have several steps of a stage.
+
+    ``recipe`` is the recipe as this step sees it, ``inputs`` are its sources by role, ``key`` is where the recipe
+    lists it (``stages.1``; empty where it follows from other steps). ``written`` are the keys that steps laid over the
+    recipe, the nearest step first: ``{"stages.1": {"train": {"duration": "5 steps"}}}``.
+    """
+
+    name: str
+    stage: Stage
+    recipe: Recipe
+    inputs: Mapping[str, Source] = field(default_factory=dict)
+    key: str = ""
+    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def upstream(line: Iterable[Step], name: str) -> tuple[Step, ...]:
+    """A step and all that it needs, in running order.
+
+    Raises:
+        RecipeError: there is no such step.
+    """
+    line = tuple(line)
+    names = [step.name for step in line]
+    if name not in names:
+        raise RecipeError(
+            "no such step", seen=repr(name), expected=f"one of {', '.join(names)}", fix=did_you_mean(name, names)
+        )
     wanted = {name}
-    for stage in reversed(list(STAGES.values())):
-        if stage.name in wanted:
-            wanted.update(stage.needs)
-    return tuple(stage for stage in STAGES.values() if stage.name in wanted)
+    for step in reversed(line):
+        if step.name in wanted:
+            wanted.update(source for source in step.inputs.values() if isinstance(source, str))
+    return tuple(step for step in line if step.name in wanted)

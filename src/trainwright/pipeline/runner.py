@@ -12,11 +12,14 @@ from pathlib import Path
 
 from trainwright import __version__
 from trainwright.artifact.events import Events, Listener
-from trainwright.artifact.stage import StageFunction
-from trainwright.artifact.store import Artifact, Workspace, writing
+from trainwright.artifact.stage import Context, StageFunction
+from trainwright.artifact.store import Artifact, Workspace, open_artifact, writable, writing
+from trainwright.core.errors import TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
-from trainwright.pipeline.graph import STAGES, Stage, upstream
+from trainwright.pipeline.graph import Stage, Step, upstream
+from trainwright.pipeline.preflight import check
+from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.recipe import Recipe
 
@@ -28,93 +31,172 @@ class Address:
     """What a stage would be made of, and where it would be."""
 
     stage: Stage
+    recipe: Recipe
+    inputs: Mapping[str, Artifact]
     fingerprint: str
     identity: Mapping[str, object]
     digests: Mapping[str, str]
 
 
+CHILDREN = "children"
+"""Folder of a workspace that holds the workspaces of child runs, one for each stage that asked for some."""
+
+
 def run(
-    recipe: Recipe, *, root: Path, upto: str | None = None, listeners: tuple[Listener, ...] = ()
+    recipe: Recipe,
+    *,
+    root: Path,
+    upto: str | None = None,
+    listeners: tuple[Listener, ...] = (),
+    above: tuple[Path, ...] = (),
 ) -> dict[str, Artifact]:
-    """Make every artefact up to a stage, or all of them.
+    """Make every artefact up to a step, or all of them.
 
     Args:
         recipe: what to make.
         root: the workspace; made where it is absent.
-        upto: the last stage; None runs all of them.
+        upto: the last step, called like its stage where the recipe lists no steps; None runs all of them.
         listeners: called with every event, for progress.
+        above: workspaces whose artefacts are taken where this one has none; nothing is written there.
 
     Returns:
-        The artefacts by stage name, in running order.
+        The artefacts by step name, in running order.
 
     Raises:
+        RecipeErrors: the recipe's list of steps is wrong.
         TrainwrightError: a stage failed; all finished stages and parts are kept.
     """
-    stages = tuple(STAGES.values()) if upto is None else upstream(upto)
-    workspace = Workspace(root)
+    line = steps(recipe)
+    if upto is not None:
+        line = upstream(line, upto)
+    workspace = Workspace(root, above=above)
+    first = _address(line, 0, {}, root)
+    if workspace.find(first.stage.name, first.fingerprint) is None:
+        check(line, line, {})  # here already: what is refused leaves no workspace behind
     with writing(root):
-        events = Events(root / "events.jsonl", run=recipe.name, listeners=listeners)
+        # Where all is there already nothing is written, so that a workspace may be read-only.
+        events = Events(root / "events.jsonl" if writable(root) else None, run=recipe.name, listeners=listeners)
     done: dict[str, Artifact] = {}
     with events:
-        for stage in stages:
-            done[stage.name] = _make(address(stage, recipe, done, root), recipe, done, workspace, events)
+        for index, step in enumerate(line):
+            here = _address(line, index, done, root)
+            artifact = workspace.find(step.stage.name, here.fingerprint)
+            if artifact is None:
+                # Before each piece of work: once the dataset is there, prompts are counted in its tokens.
+                check(line[index:], line, done)
+                artifact = _make(step.name, here, workspace, events)
+            else:
+                workspace.check(artifact)
+                events.emit("stage", step.name, 1.0, text="cached")
+            done[step.name] = artifact
     return done
 
 
 def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
-    """The artefacts that are already there, without making any; stops at the first that is not."""
+    """The artefacts that are already there, without making any; a step whose inputs are missing is not there."""
     done: dict[str, Artifact] = {}
-    for stage in upstream(upto):
-        if not all(name in done for name in stage.needs):
+    line = upstream(steps(recipe), upto)
+    for index, step in enumerate(line):
+        if inputs_of(step, done).keys() < step.inputs.keys():
             continue
-        here = address(stage, recipe, done, root)
-        found = Workspace(root).find(stage.name, here.fingerprint)
-        if found is not None:
-            done[stage.name] = found
+        here = _address(line, index, done, root)
+        artifact = Workspace(root).find(step.stage.name, here.fingerprint)
+        if artifact is not None:
+            done[step.name] = artifact
     return done
 
 
+def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
+    """The step's inputs by role, of those that are done."""
+    inputs = {}
+    for role, source in step.inputs.items():
+        if isinstance(source, Path):
+            inputs[role] = open_artifact(source)
+        elif source in done:
+            inputs[role] = done[source]
+    return inputs
+
+
+def _address(line: tuple[Step, ...], index: int, done: Mapping[str, Artifact], root: Path) -> Address:
+    """The address of a step's result; what stands in the way of it is reported under its key of the recipe."""
+    step = line[index]
+    try:
+        return address(step.stage, step.recipe, inputs_of(step, done), root)
+    except TrainwrightError:
+        check(line[index:], line, done)
+        raise
+
+
 def address(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], root: Path) -> Address:
-    """The content address of a stage's result for this recipe and these inputs."""
+    """The content address of a stage's result for this recipe and these inputs by role."""
+    recipe = stage.settled(recipe, inputs)
     identity = stage.identity(recipe, inputs)
-    digests = {name: inputs[name].digest(patterns) for name, patterns in stage.inputs.items()}
+    digests = {
+        role: inputs[role].digest(need.files) for role, need in stage.needs.items() if need.files and role in inputs
+    }
     digests |= stage.outside(recipe, root)
     code = fingerprint(stage=stage.name, version=stage.version, identity=identity, inputs=digests)
-    return Address(stage=stage, fingerprint=code, identity=identity, digests=digests)
+    return Address(stage=stage, recipe=recipe, inputs=inputs, fingerprint=code, identity=identity, digests=digests)
 
 
-def _make(
-    here: Address, recipe: Recipe, inputs: Mapping[str, Artifact], workspace: Workspace, events: Events
-) -> Artifact:
-    name = here.stage.name
-    found = workspace.find(name, here.fingerprint)
-    if found is not None:
-        events.emit("stage", name, 1.0, text="cached")
-        return found
-    with workspace.lock(name, here.fingerprint):
-        found = workspace.find(name, here.fingerprint)
-        if found is not None:
+def _make(name: str, here: Address, workspace: Workspace, events: Events) -> Artifact:
+    stage = here.stage.name
+    with workspace.lock(stage, here.fingerprint):
+        artifact = workspace.find(stage, here.fingerprint)
+        if artifact is not None:
             events.emit("stage", name, 1.0, text="cached")
-            return found
+            return artifact
         events.emit("stage", name, 0.0, text="started")
-        out = workspace.draft(name, here.fingerprint)
-        started = time.time()
-        function: StageFunction = load(here.stage.run, kind="stage")
-        with _timed(out) as elapsed, writing(out):
-            result = function(recipe, {key: inputs[key] for key in here.stage.needs}, out, events)
-        execution = dict(result.execution) | {
-            "started_unix_s": round(started, 3), "seconds": round(elapsed(), 3), "trainwright": __version__,
-            "python": platform.python_version(), "machine": platform.node(), "packages": _versions(),
-        }  # fmt: skip
-        artifact = workspace.commit(
-            out,
-            Manifest(
-                stage=name, stage_version=here.stage.version, fingerprint=here.fingerprint, identity=here.identity,
-                inputs=here.digests, files=(), summary=result.summary, execution=execution,
-            ),
-        )  # fmt: skip
+        artifact = _carry_out(here, workspace, events)
         events.emit("stage", name, 1.0, text="done")
         return artifact
+
+
+def _carry_out(here: Address, workspace: Workspace, events: Events) -> Artifact:
+    """Run the stage in its draft and turn that into the artefact."""
+    out = workspace.draft(here.stage.name, here.fingerprint)
+    started = time.time()
+    function: StageFunction = load(here.stage.run, kind="stage")
+    with _timed(out) as elapsed, writing(out):
+        result = function(_context(here, workspace, out, events))
+    execution = dict(result.execution) | {
+        "started_unix_s": round(started, 3),
+        "seconds": round(elapsed(), 3),
+        "trainwright": __version__,
+        "python": platform.python_version(),
+        "machine": platform.node(),
+        "packages": _versions(),
+    }
+    manifest = Manifest(
+        kind=here.stage.makes,
+        stage=here.stage.name,
+        stage_version=here.stage.version,
+        fingerprint=here.fingerprint,
+        identity=here.identity,
+        inputs=here.digests,
+        files=(),
+        summary=result.summary,
+        execution=execution,
+    )
+    return workspace.commit(out, manifest)
+
+
+def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> Context:
+    below = workspace.root / CHILDREN / workspace.path(here.stage.name, here.fingerprint).name
+
+    def child_runs(recipe: Recipe, *, upto: str | None) -> dict[str, Artifact]:
+        above = (workspace.root, *workspace.above)
+        return run(recipe, root=below, upto=upto, listeners=events.listeners, above=above)
+
+    return Context(
+        recipe=here.recipe,
+        inputs=here.inputs,
+        digests=here.digests,
+        out=out,
+        events=events,
+        root=workspace.root,
+        child_runs=child_runs,
+    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from trainwright.core.errors import MachineError
-from trainwright.hardware.processor import cpu_features
+from trainwright.hardware.machine.processor import cpu_features
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Torch's types by our names."""
@@ -22,7 +22,6 @@ class Device:
     name: str
     memory_bytes: int | None
     native_bf16: bool
-    torch_version: str
     cuda: str | None = None
     compute_capability: str | None = None
 
@@ -56,7 +55,6 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
             name=torch.backends.cpu.get_cpu_capability(),
             memory_bytes=None,
             native_bf16=_cpu_bf16(),
-            torch_version=torch.__version__,
         )
     properties = torch.cuda.get_device_properties(0)
     return Device(
@@ -64,7 +62,6 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
         name=properties.name,
         memory_bytes=properties.total_memory,
         native_bf16=properties.major >= 8,
-        torch_version=torch.__version__,
         cuda=torch.version.cuda,
         compute_capability=f"{properties.major}.{properties.minor}",
     )

@@ -116,7 +116,6 @@ class LiveBytes(TorchDispatchMode):
 def measured_use(
     *,
     device: torch.device,
-    baseline_bytes: int,
     weights: int,
     gradients: int,
     optimizer: int,
@@ -127,7 +126,6 @@ def measured_use(
 
     Args:
         device: where it ran; on CUDA the peak is torch's allocated peak and ``reserved_unused`` what it holds beyond.
-        baseline_bytes: resident bytes before the model was built (0 on CUDA).
         weights: bytes of the parameters.
         gradients: bytes of their gradients.
         optimizer: bytes of the optimizer's state.
@@ -135,7 +133,8 @@ def measured_use(
         logits: bytes of one chunk of logits and its gradient.
 
     Returns:
-        Classes that sum to the measured peak; what none of them explains is ``workspace``, with the baseline.
+        Classes that sum to the measured peak; what none of them explains is ``workspace``: on a CPU the process
+        before the model, temporaries of a pass, and what malloc could not give back.
     """
     unused = 0
     if device.type == "cuda":
@@ -145,6 +144,11 @@ def measured_use(
         peak = peak_resident_bytes()
     explained = weights + gradients + optimizer + activations + logits
     return MemoryUse(
-        weights=weights, gradients=gradients, optimizer=optimizer, activations=activations, logits=logits,
-        workspace=max(peak - explained, 0), reserved_unused=unused,
-    )  # fmt: skip
+        weights=weights,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=activations,
+        logits=logits,
+        workspace=max(peak - explained, 0),
+        reserved_unused=unused,
+    )

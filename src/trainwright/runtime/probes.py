@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -17,12 +17,13 @@ from torch import Tensor
 
 from trainwright.artifact.store import writing
 from trainwright.core.fingerprint import file_digest
-from trainwright.hardware.probes import (
+from trainwright.hardware.machine.probes import (
     AttentionProbe,
     BandwidthProbe,
     DiskProbe,
     MatmulPass,
     MatmulProbe,
+    PeakProbe,
     UpdateProbe,
 )
 from trainwright.runtime.device import DTYPES
@@ -33,84 +34,74 @@ MiB = 1 << 20
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Causal attention over (batch, heads, tokens, head size)."""
 
-CPU_LINEARS = (
-    (1024, 256, 256), (1024, 256, 1024), (4096, 256, 256), (4096, 256, 768), (4096, 768, 256), (4096, 512, 512),
-    (2048, 512, 1536), (2048, 768, 3072), (2048, 3072, 768), (1024, 256, 4096), (512, 768, 32768), (2048, 2048, 2048),
-)  # fmt: skip
-"""(tokens, inputs, outputs) of the linear layers probed on a CPU: width x width, width x ffn and width x vocabulary."""
+Linear = tuple[int, int, int]
+"""(tokens, inputs, outputs) of a linear layer."""
 
-FP32_LARGEST = 2048 * 512 * 1536
-"""Multiply-adds beyond which a CPU's fp32 products are not probed: their rate no longer depends on the shape."""
-
-CUDA_LINEARS = (
-    (4096, 768, 768), (8192, 768, 3072), (8192, 3072, 768), (8192, 2048, 2048), (8192, 4096, 4096), (8192, 4096, 14336),
-    (8192, 14336, 4096), (8192, 8192, 8192), (4096, 4096, 32768),
-)  # fmt: skip
-"""The same on a GPU."""
-
-CPU_WORKING_SETS = (768 << 10, 3 * MiB, 12 * MiB, 48 * MiB, 192 * MiB)
-CUDA_WORKING_SETS = (3 * MiB, 48 * MiB, 192 * MiB, 3072 * MiB)
-"""Bytes of the three arrays of a bandwidth probe: within a core's cache, within a socket's, and beyond."""
-
-ATTENTIONS = ((8, 2, 256, 64), (4, 4, 512, 64), (4, 2, 512, 128), (2, 4, 1024, 64), (1, 4, 2048, 64))
-"""(sequences, heads, tokens, head size) of the attention probes."""
+Attention = tuple[int, int, int, int]
+"""(sequences, heads, tokens, head size)."""
 
 
-def probe_matmuls(watch: Stopwatch, dtypes: tuple[str, ...]) -> Iterator[MatmulProbe]:
+def probe_peaks(watch: Stopwatch, entries: Iterable[tuple[int, str]]) -> Iterator[PeakProbe]:
+    """Square products in each precision, into memory that is already there."""
+    for side, dtype in entries:
+        left, right, out = (torch.randn(side, side, device=watch.device).to(DTYPES[dtype]) for _ in range(3))
+        timing = watch.time(lambda left=left, right=right, out=out: torch.mm(left, right, out=out))  # type: ignore[misc]
+        yield PeakProbe(dtype=dtype, side=side, timing=timing)
+
+
+def probe_matmuls(watch: Stopwatch, entries: Iterable[tuple[Linear, str]]) -> Iterator[MatmulProbe]:
     """The three products of a linear layer, for each shape and precision."""
-    for tokens, inputs, outputs in CUDA_LINEARS if watch.device.type == "cuda" else CPU_LINEARS:
-        for dtype in dtypes:
-            if (
-                dtype == "fp32"
-                and len(dtypes) > 1
-                and tokens * inputs * outputs > FP32_LARGEST
-                and watch.device.type == "cpu"
-            ):
-                continue
-            x, weight, grad = (
-                torch.randn(shape, dtype=DTYPES[dtype], device=watch.device)
-                for shape in ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+    for (tokens, inputs, outputs), dtype in entries:
+        x, weight, grad = (
+            torch.randn(shape, dtype=DTYPES[dtype], device=watch.device)
+            for shape in ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+        )
+        products: dict[MatmulPass, tuple[Tensor, Tensor]] = {
+            "forward": (x, weight.t()),
+            "grad_input": (grad, weight),
+            "grad_weight": (grad.t(), x),
+        }
+        for direction, (left, right) in products.items():
+            timing = watch.time(lambda left=left, right=right: torch.mm(left, right))  # type: ignore[misc]
+            yield MatmulProbe(
+                dtype=dtype, direction=direction, tokens=tokens, inputs=inputs, outputs=outputs, timing=timing
             )
-            products: dict[MatmulPass, tuple[Tensor, Tensor]] = {
-                "forward": (x, weight.t()),
-                "grad_input": (grad, weight),
-                "grad_weight": (grad.t(), x),
-            }
-            for direction, (left, right) in products.items():
-                timing = watch.time(lambda left=left, right=right: torch.mm(left, right))  # type: ignore[misc]
-                yield MatmulProbe(
-                    dtype=dtype, direction=direction, tokens=tokens, inputs=inputs, outputs=outputs, timing=timing
-                )
 
 
-def probe_bandwidth(watch: Stopwatch) -> Iterator[BandwidthProbe]:
-    """``z = x + y`` in fp32 at working sets from one core's cache to main memory."""
-    for working_set_bytes in CUDA_WORKING_SETS if watch.device.type == "cuda" else CPU_WORKING_SETS:
+def probe_bandwidth(watch: Stopwatch, working_sets: Iterable[int]) -> Iterator[BandwidthProbe]:
+    """``z = x + y`` in fp32 at working sets from one core's cache to main memory, in bytes of the three arrays."""
+    for working_set_bytes in working_sets:
         x = torch.ones(working_set_bytes // 12, device=watch.device)
         y = torch.ones_like(x)
         yield BandwidthProbe(working_set_bytes=x.numel() * 12, timing=watch.time(lambda x=x, y=y: x + y))  # type: ignore[misc]
 
 
-def probe_attention(watch: Stopwatch, dtypes: tuple[str, ...], attend: Attend) -> Iterator[AttentionProbe]:
+def probe_attention(
+    watch: Stopwatch, entries: Iterable[tuple[Attention, str]], attend: Attend
+) -> Iterator[AttentionProbe]:
     """Causal attention, forward and backward, as ``attend(query, key, value)`` computes it."""
-    for sequences, heads, tokens, head_size in ATTENTIONS:
-        for dtype in dtypes:
-            shape = (sequences, heads, tokens, head_size)
-            query, key, value, grad = (torch.randn(shape, dtype=DTYPES[dtype], device=watch.device) for _ in range(4))
-            leaves = tuple(leaf.requires_grad_() for leaf in (query, key, value))
+    for shape, dtype in entries:
+        query, key, value, grad = (torch.randn(shape, dtype=DTYPES[dtype], device=watch.device) for _ in range(4))
+        leaves = tuple(leaf.requires_grad_() for leaf in (query, key, value))
 
-            def forward(query=query, key=key, value=value):  # type: ignore[no-untyped-def]
-                return attend(query, key, value)
+        def forward(query=query, key=key, value=value):  # type: ignore[no-untyped-def]
+            return attend(query, key, value)
 
-            mixed = forward()
+        mixed = forward()
 
-            def backward(mixed=mixed, leaves=leaves, grad=grad):  # type: ignore[no-untyped-def]
-                torch.autograd.grad(mixed, leaves, grad, retain_graph=True)
+        def backward(mixed=mixed, leaves=leaves, grad=grad):  # type: ignore[no-untyped-def]
+            torch.autograd.grad(mixed, leaves, grad, retain_graph=True)
 
-            yield AttentionProbe(
-                dtype=dtype, sequences=sequences, heads=heads, tokens=tokens, head_size=head_size,
-                forward=watch.time(forward), backward=watch.time(backward),
-            )  # fmt: skip
+        sequences, heads, tokens, head_size = shape
+        yield AttentionProbe(
+            dtype=dtype,
+            sequences=sequences,
+            heads=heads,
+            tokens=tokens,
+            head_size=head_size,
+            forward=watch.time(forward),
+            backward=watch.time(backward),
+        )
 
 
 def probe_update(watch: Stopwatch, *, parameters: int) -> UpdateProbe:
@@ -139,7 +130,7 @@ def probe_launch_s(watch: Stopwatch, *, operations: int = 200) -> float:
     return watch.time(many).median_s / operations
 
 
-def probe_disk(folder: Path, *, size_bytes: int = 64 * MiB) -> DiskProbe:
+def probe_disk(folder: Path, *, size_bytes: int) -> DiskProbe:
     """Write a file through to the disk, then read it again.
 
     The read comes from the operating system's cache where it cannot be told to forget the file.

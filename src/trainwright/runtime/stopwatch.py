@@ -1,4 +1,4 @@
-"""Times a call many times over and says median and quartiles, on a CPU or a GPU."""
+"""Times calls many times over and returns median, quartiles and the fastest, on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import torch
 
-from trainwright.hardware.probes import Timing
+from trainwright.hardware.machine.probes import Timing
 from trainwright.runtime.device import synchronise
 
-MINIMUM_REPETITIONS = 3
+Call = Callable[[], object]
 
 
 class Stopwatch:
@@ -19,30 +19,36 @@ class Stopwatch:
 
     Args:
         device: where the calls compute.
-        budget_s: time for all repetitions of one call; at least ``MINIMUM_REPETITIONS`` are made whatever they take.
+        budget_s: time for all repetitions of one call; ``least`` of them are made whatever they take.
+        least: repetitions that are always made, 2 or more: quartiles need two values.
         most: repetitions are never more than these.
     """
 
-    def __init__(self, device: torch.device, *, budget_s: float, most: int = 30) -> None:
+    def __init__(self, device: torch.device, *, budget_s: float, least: int = 3, most: int = 30) -> None:
         self.device = device
         self.budget_s = budget_s
+        self.least = least
         self.most = most
 
-    def time(self, call: Callable[[], object], *, prepare: Callable[[], object] | None = None) -> Timing:
-        """Median and quartiles of ``call``, warmed up once; ``prepare`` runs before each, untimed."""
-        seconds: list[float] = []
+    def time(self, call: Call) -> Timing:
+        """Timing of ``call``, warmed up once."""
+        (timing,) = self.rounds(call)
+        return timing
+
+    def rounds(self, *calls: Call) -> tuple[Timing, ...]:
+        """Timings of calls that follow one another, in rounds of all of them; the first round only warms up."""
+        seconds: list[list[float]] = []
+        spent_s = 0.0
         for repetition in range(-1, self.most):
-            if prepare is not None:
-                prepare()
-            elapsed = self._once(call)
+            elapsed = [self._once(call) for call in calls]
             if repetition >= 0:
                 seconds.append(elapsed)
-            if len(seconds) >= MINIMUM_REPETITIONS and sum(seconds) >= self.budget_s:
+                spent_s += sum(elapsed)
+            if len(seconds) >= self.least and spent_s >= self.budget_s * len(calls):
                 break
-        low, median, high = statistics.quantiles(seconds, n=4, method="inclusive")
-        return Timing(median_s=median, low_s=low, high_s=high, repetitions=len(seconds))
+        return tuple(_timing(column) for column in zip(*seconds, strict=True))
 
-    def _once(self, call: Callable[[], object]) -> float:
+    def _once(self, call: Call) -> float:
         if self.device.type == "cuda":
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             synchronise(self.device)
@@ -54,3 +60,8 @@ class Stopwatch:
         begin = time.perf_counter()
         call()
         return time.perf_counter() - begin
+
+
+def _timing(seconds: tuple[float, ...]) -> Timing:
+    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return Timing(median_s=median, low_s=low, high_s=high, fastest_s=min(seconds), repetitions=len(seconds))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.spec.model import Unit
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvNetSpec:
@@ -24,17 +26,31 @@ class ConvNetSpec:
     channels: int = 3
     classes: int = 1000
 
+    @property
+    def unit(self) -> Unit:
+        """What it is trained on, counted one by one."""
+        return "images"
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether its input is images."""
+        return True
+
+    @property
+    def experts(self) -> None:
+        """None: no convolution is divided into experts."""
+
     def problems(self) -> tuple[str, ...]:
         """Every reason why no such network can be built; empty where there is none."""
-        found = [
+        problems = [
             f"{name} must be at least 1, seen {getattr(self, name)}"
             for name in ("stem_width", "image_size", "channels", "classes")
             if getattr(self, name) < 1
         ]
         if not self.depths or len(self.depths) != len(self.widths):
-            found.append(f"depths ({self.depths}) and widths ({self.widths}) must name the same stages")
+            problems.append(f"depths ({self.depths}) and widths ({self.widths}) must name the same stages")
         if any(size < 1 for size in (*self.depths, *self.widths)):
-            found.append(f"depths and widths must be at least 1, seen {self.depths} and {self.widths}")
+            problems.append(f"depths and widths must be at least 1, seen {self.depths} and {self.widths}")
         if self.bottleneck and any(width % 4 for width in self.widths):
-            found.append(f"widths of bottleneck blocks must be multiples of 4, seen {self.widths}")
-        return tuple(found)
+            problems.append(f"widths of bottleneck blocks must be multiples of 4, seen {self.widths}")
+        return tuple(problems)

@@ -12,9 +12,16 @@ Cooling = Literal["fan", "passive", "liquid"]
 """Its own fan, a server's airflow, or a cold plate."""
 
 PLATFORMS: Mapping[DeviceKind, str] = {
-    "cuda": "CUDA", "rocm": "ROCm", "tpu": "XLA", "npu": "CANN", "neuron": "Neuron", "mps": "Metal", "xpu": "oneAPI",
-    "hpu": "SynapseAI", "cpu": "CPU",
-}  # fmt: skip
+    "cuda": "CUDA",
+    "rocm": "ROCm",
+    "tpu": "XLA",
+    "npu": "CANN",
+    "neuron": "Neuron",
+    "mps": "Metal",
+    "xpu": "oneAPI",
+    "hpu": "SynapseAI",
+    "cpu": "CPU",
+}
 """The vendor's software under every framework on that kind of device."""
 
 DTYPE_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
@@ -154,6 +161,12 @@ class ClusterSpec:
         return self.node.device
 
     @property
+    def on_own_links(self) -> bool:
+        """Whether devices of a node talk over links of their own, not over the host's bus."""
+        link, bus = self.node.scale_up, self.node.bus
+        return link is None or bus is None or not link.name.startswith(bus.name)
+
+    @property
     def scale_up_devices(self) -> int:
         """Devices that share the fastest link."""
         return min(self.node.scale_up_devices or self.node.devices, self.devices)
@@ -170,8 +183,8 @@ class ClusterSpec:
             (min(node.devices, self.devices), node.bus if self.scale_up_devices < node.devices else None),
             (self.devices, self.scale_out),
         )
-        found: list[Level] = []
+        levels: list[Level] = []
         for devices, link in reaches:
-            if link is not None and devices > (found[-1].devices if found else 1):
-                found.append(Level(devices, link))
-        return tuple(found)
+            if link is not None and devices > (levels[-1].devices if levels else 1):
+                levels.append(Level(devices, link))
+        return tuple(levels)

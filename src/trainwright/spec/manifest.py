@@ -6,8 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMAT = 1
-"""Version of the manifest's own layout."""
+FORMAT = 2
+"""Version of the manifest's own layout; since 2 it says its kind."""
+
+KINDS: Mapping[str, str] = {
+    "doctor": "machine",
+    "plan": "plan",
+    "data": "dataset",
+    "train": "checkpoint",
+    "evaluate": "evaluation",
+    "audit": "audit",
+    "export": "bundle",
+    "serve": "answer",
+    "report": "page",
+}
+"""What each stage makes: a stage names its inputs by kind, whichever stage made them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,10 +36,12 @@ class FileEntry:
 class Manifest:
     """Written last and atomically: present means complete.
 
+    ``kind`` says what the artefact is (a checkpoint, a dataset), ``stage`` which code made it.
     ``identity`` and ``inputs`` are what the fingerprint is made of; ``execution`` records how it was made (workers,
     machine, times) and never is; ``summary`` holds the few numbers a reader wants first.
     """
 
+    kind: str
     stage: str
     stage_version: int
     fingerprint: str

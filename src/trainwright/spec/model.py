@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from trainwright.core.registry import is_reference
 
 Norm = Literal["rmsnorm", "layernorm"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 Activation = Literal["silu", "gelu_tanh", "gelu", "relu"]
+Unit = Literal["tokens", "images"]
 Kind = Literal["decoder", "encoder", "vision"]
 Balance = Literal["loss", "bias"]
 """How a router is kept from sending everything to few experts: by an auxiliary loss (Fedus et al., 2021, arXiv
 2101.03961, section 2.2), or by a bias on each expert's score that follows its load (Wang et al., 2024, arXiv
 2408.15664)."""
 
-FAMILIES: tuple[str, ...] = ("llama", "gpt2")
-"""Families with a module; the file names under ``model/families`` are held against this by a test."""
+FAMILIES: Mapping[str, str] = {
+    "llama": "trainwright.spec.families.llama:FAMILY",
+    "gpt2": "trainwright.spec.families.gpt2:FAMILY",
+}
+"""Families that are built here, each with its ``Family`` (``spec/families/family.py``)."""
 PLANNED_FAMILIES: tuple[str, ...] = (
-    *FAMILIES, "bert", "bloom", "deepseek_v2", "deepseek_v3", "falcon", "gemma", "gemma2", "gemma3_text", "glm4_moe",
-    "gpt_neox", "gpt_oss", "granite", "kimi_k2", "mistral", "mixtral", "mpt", "opt", "phi", "phi3", "qwen2",
-    "qwen2_moe", "qwen3", "qwen3_moe", "roberta", "starcoder2", "transformer", "vit",
-)  # fmt: skip
+    *FAMILIES,
+    "bert",
+    "bloom",
+    "deepseek_v2",
+    "deepseek_v3",
+    "falcon",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "glm4_moe",
+    "gpt_neox",
+    "gpt_oss",
+    "granite",
+    "kimi_k2",
+    "mistral",
+    "mixtral",
+    "mpt",
+    "opt",
+    "phi",
+    "phi3",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "roberta",
+    "starcoder2",
+    "transformer",
+    "vit",
+)
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
+
+HEAD_FIELDS = ("classes", "language_head")
+"""Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
 
@@ -167,53 +202,73 @@ class ModelSpec:
         """Elements of one head's value."""
         return self.head_size if self.latent is None else self.latent.value_size
 
+    @property
+    def unit(self) -> Unit:
+        """What it is trained on, counted one by one: an image is a sequence of tokens here."""
+        return "tokens"
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether its input is images."""
+        return self.kind == "vision"
+
+    def body_differences(self, base: ModelSpec) -> tuple[str, ...]:
+        """Returns the names of the fields that keep the embedding and blocks of ``base`` from fitting this shape.
+
+        The head is left out: a task may put another one on the same blocks.
+        """
+        names = (name for name in self.__dataclass_fields__ if name not in HEAD_FIELDS)
+        return tuple(name for name in names if getattr(self, name) != getattr(base, name))
+
     def problems(self) -> tuple[str, ...]:
         """Every reason why no such network can be built; empty where there is none."""
         sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]
         sizes += ["image_size", "patch_size", "classes"] if self.kind == "vision" else ["vocabulary"]
-        found = [f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1]
-        if found:
-            return tuple(found)
+        problems = [
+            f"{name} must be at least 1, seen {getattr(self, name)}" for name in sizes if getattr(self, name) < 1
+        ]
+        if problems:
+            return tuple(problems)
         if self.layers > MOST_LAYERS:
-            found.append(f"layers must be at most {MOST_LAYERS:,}, seen {self.layers:,}")
-        if self.family not in PLANNED_FAMILIES:
-            found.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
+            problems.append(f"layers must be at most {MOST_LAYERS:,}, seen {self.layers:,}")
+        if self.family not in PLANNED_FAMILIES and not is_reference(self.family):
+            problems.append(f"unknown family {self.family!r}, expected one of {', '.join(PLANNED_FAMILIES)}")
         if self.heads % self.kv_heads:
-            found.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+            problems.append(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         if self.positions == "rope" and self.head_size % 2:
-            found.append(f"rotary positions need an even head_size, seen {self.head_size}")
+            problems.append(f"rotary positions need an even head_size, seen {self.head_size}")
         if self.kind == "vision" and self.image_size % self.patch_size:
-            found.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
+            problems.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
         if self.further_layers < 0:
-            found.append(f"further_layers must be at least 0, seen {self.further_layers}")
+            problems.append(f"further_layers must be at least 0, seen {self.further_layers}")
         if self.window_tokens is not None and self.window_tokens < 1:
-            found.append(f"window_tokens must be at least 1, seen {self.window_tokens}")
+            problems.append(f"window_tokens must be at least 1, seen {self.window_tokens}")
         if self.windowed_layers > self.blocks:
-            found.append(f"window_layers ({self.windowed_layers}) exceeds layers ({self.layers})")
-        return (*found, *self._expert_problems())
+            problems.append(f"window_layers ({self.windowed_layers}) exceeds layers ({self.layers})")
+        return (*problems, *self._expert_problems())
 
     def _expert_problems(self) -> tuple[str, ...]:
         experts = self.experts
         if experts is None:
             return ()
-        found = [
+        problems = [
             f"experts.{name} must be at least 1, seen {getattr(experts, name)}, and below a million"
             for name in ("count", "active", "ffn_width")
             if not 1 <= getattr(experts, name) < 1_000_000
         ]
         if experts.active > experts.count:
-            found.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
+            problems.append(f"experts.active ({experts.active}) exceeds experts.count ({experts.count})")
         if experts.groups < 1 or experts.count % max(1, experts.groups):
-            found.append(f"experts.count ({experts.count}) must be a multiple of experts.groups ({experts.groups})")
+            problems.append(f"experts.count ({experts.count}) must be a multiple of experts.groups ({experts.groups})")
         elif not 1 <= experts.active_groups <= experts.groups:
-            found.append(
+            problems.append(
                 f"experts.active_groups must be 1 to experts.groups ({experts.groups}), seen {experts.active_groups}"
             )
         elif experts.active > experts.count // experts.groups * experts.active_groups:
-            found.append(
+            problems.append(
                 f"experts.active ({experts.active}) exceeds the experts of {experts.active_groups} of {experts.groups} "
                 "groups"
             )
         if not 0 <= experts.dense_layers < self.layers:
-            found.append(f"experts.dense_layers must be below layers ({self.layers}), seen {experts.dense_layers}")
-        return tuple(found)
+            problems.append(f"experts.dense_layers must be below layers ({self.layers}), seen {experts.dense_layers}")
+        return tuple(problems)

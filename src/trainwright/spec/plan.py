@@ -16,6 +16,10 @@ Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
 
 
+INTERVAL = 1.645
+"""Standard deviations to either side of an interval that holds the truth nine times in ten."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
     """A value with the range it is expected in."""
@@ -25,7 +29,7 @@ class Interval:
     high: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Assumption:
     """One number the estimate rests on."""
 
@@ -75,8 +79,9 @@ class Estimate:
 
     ``phases`` are those of one training step; ``run_phases`` those of the whole run, including evaluation,
     checkpoints and start-up, and sum to ``seconds.mid``. ``memory`` is the peak of the worst device. ``shares`` are the
-    kinds of work in a step, ``exposed`` the kinds of communication that nothing hides. ``hfu`` counts recomputation.
-    ``fit`` is *uncertain* where the device's memory lies within the prediction's error.
+    kinds of work in a step, ``exposed`` the kinds of communication that nothing hides. ``hfu`` counts recomputation;
+    ``mfu`` is None where the peak is unknown. ``fit`` is *uncertain* where the device's memory lies within the
+    prediction's error.
     """
 
     fits: bool
@@ -85,7 +90,7 @@ class Estimate:
     phases: PhaseTimes
     run_phases: PhaseTimes
     tokens_per_s: float
-    mfu: float
+    mfu: float | None
     seconds: Interval
     usd: Interval | None
     bottleneck: str

@@ -39,6 +39,17 @@ class Adapter:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DatasetFacts:
+    """What lengths rest on: ``counted`` in a dataset, else estimated, and None where nothing is known."""
+
+    vocabulary: int
+    train_tokens: int | None = None
+    train_documents: int | None = None
+    validation_tokens: int | None = None
+    counted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""
 
@@ -64,6 +75,11 @@ class Workload:
     """Logits are made in chunks and never kept whole."""
 
     @property
+    def element_bytes(self) -> float:
+        """Bytes of an activation, and of a weight as it enters a product; fp8's products keep both in bf16."""
+        return 4.0 if self.precision in ("fp32", "tf32") else 2.0
+
+    @property
     def total_tokens(self) -> int:
         """Tokens seen in training."""
         return self.steps * self.batch_tokens
@@ -75,20 +91,20 @@ class Workload:
 
     def problems(self, model: ModelSpec) -> tuple[str, ...]:
         """Every reason why this workload cannot run on ``model``; empty where there is none."""
-        found = []
+        problems = []
         if min(self.sequence_tokens, self.batch_tokens, self.steps) < 1:
             return ("sequence_tokens, batch_tokens and steps must all be at least 1",)
         if self.sequence_tokens > model.context_tokens:
-            found.append(
+            problems.append(
                 f"sequence_tokens ({self.sequence_tokens}) exceeds the model's context ({model.context_tokens})"
             )
         if self.batch_tokens % self.sequence_tokens:
-            found.append(
+            problems.append(
                 f"batch_tokens ({self.batch_tokens}) must be a multiple of sequence_tokens ({self.sequence_tokens})"
             )
         if self.expert_imbalance is not None and not 1 <= self.expert_imbalance < math.inf:
-            found.append(f"expert_imbalance must be at least 1, seen {self.expert_imbalance}")
-        return tuple(found)
+            problems.append(f"expert_imbalance must be at least 1, seen {self.expert_imbalance}")
+        return tuple(problems)
 
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"]
@@ -134,82 +150,86 @@ class ParallelPlan:
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
-        found = [f"{axis} must be at least 1, seen {getattr(self, axis)}" for axis in axes if getattr(self, axis) < 1]
+        problems = [
+            f"{axis} must be at least 1, seen {getattr(self, axis)}" for axis in axes if getattr(self, axis) < 1
+        ]
         if self.micro_batch_sequences < 1:
-            found.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
-        if found:
-            return tuple(found)
+            problems.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
+        if problems:
+            return tuple(problems)
         ranks = self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
         if ranks != cluster.devices:
-            found.append(f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}")
-        found += self._undivided(model, workload)
+            problems.append(
+                f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}"
+            )
+        problems += self._undivided(model, workload)
         data = self.dp_replicate * self.dp_shard
         if ranks != cluster.devices:
-            return tuple(found)
+            return tuple(problems)
         if workload.batch_sequences % data:
-            found.append(
+            problems.append(
                 f"a batch of {workload.batch_sequences} sequences cannot be divided over {data} data-parallel ranks: "
                 f"nearest batches {_multiples(workload.batch_sequences, data)} sequences"
             )
         elif workload.batch_sequences // data % self.micro_batch_sequences:
             each = workload.batch_sequences // data
-            found.append(
+            problems.append(
                 f"{each} sequences of a rank cannot be divided into micro batches of {self.micro_batch_sequences}: "
                 f"nearest {_divisors_near(each, self.micro_batch_sequences)}"
             )
         elif self.schedule == "dualpipe":
-            found += self._one_way(workload.batch_sequences // data // self.micro_batch_sequences)
-        return tuple(found)
+            problems += self._one_way(workload.batch_sequences // data // self.micro_batch_sequences)
+        return tuple(problems)
 
     def _one_way(self, micro_batches: int) -> list[str]:
         """Why micro batches cannot run in both directions."""
-        found = []
+        problems = []
         if self.pp % 2:
-            found.append(f"schedule=dualpipe needs an even number of stages, seen pp={self.pp}")
+            problems.append(f"schedule=dualpipe needs an even number of stages, seen pp={self.pp}")
         elif micro_batches % 2 or micro_batches < 2 * self.pp:
-            found.append(
+            problems.append(
                 f"schedule=dualpipe needs an even number of micro batches, at least {2 * self.pp} for pp={self.pp}, "
                 f"seen {micro_batches}"
             )
         if self.virtual_stages > 1:
-            found.append(f"schedule=dualpipe has one stage a direction, seen virtual_stages={self.virtual_stages}")
-        return found
+            problems.append(f"schedule=dualpipe has one stage a direction, seen virtual_stages={self.virtual_stages}")
+        return problems
 
     def _undivided(self, model: ModelSpec, workload: Workload) -> list[str]:
         """Sizes of the model that the axes do not divide."""
-        found = []
+        problems = []
         # More ranks than key heads keep copies of them.
         if model.heads % self.tp or (model.kv_heads % self.tp and self.tp % model.kv_heads):
             dim, size = ("heads", model.heads) if model.heads % self.tp else ("kv_heads", model.kv_heads)
             near = _divisors_near(model.kv_heads if self.tp < model.kv_heads else model.heads, self.tp)
-            found.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
+            problems.append(f"{dim} ({size}) cannot be divided over tp={self.tp}: nearest {near}")
         stages = self.pp * self.virtual_stages
         if stages > model.blocks:
             chunks = "" if self.virtual_stages == 1 else f" with virtual_stages={self.virtual_stages}"
-            found.append(
+            problems.append(
                 f"layers ({model.blocks}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
                 f"at most pp={max(1, model.blocks // self.virtual_stages)}"
             )
         if workload.sequence_tokens % self.cp:
             near = _divisors_near(workload.sequence_tokens, self.cp)
-            found.append(
+            problems.append(
                 f"a sequence of {workload.sequence_tokens} tokens cannot be divided over cp={self.cp}: nearest {near}"
             )
         if self.ep > 1:
             experts = 0 if model.experts is None else model.experts.count
             owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
             if not experts:
-                found.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
+                problems.append(f"ep={self.ep} divides experts, and this model has none: ep=1")
             elif experts % self.ep:
-                found.append(
+                problems.append(
                     f"{experts} experts cannot be divided over ep={self.ep}: nearest {_divisors_near(experts, self.ep)}"
                 )
             elif owners % self.ep:
-                found.append(
+                problems.append(
                     f"ep={self.ep} does not divide the {owners} ranks that it lies in: "
                     f"nearest {_divisors_near(owners, self.ep)}"
                 )
-        return found
+        return problems
 
     def _resized(self, cluster: ClusterSpec) -> str:
         """How many ranks data parallelism would need to fill the cluster."""
@@ -231,9 +251,9 @@ def stage_waste(layers: int, stages: int) -> float:
 
 def _divisors_near(size: int, wanted: int) -> str:
     """The divisors of ``size`` on both sides of ``wanted``: ``4 or 8``."""
-    found = [each for each in range(1, size + 1) if size % each == 0]
-    below = [each for each in found if each < wanted][-1:]
-    above = [each for each in found if each > wanted][:1]
+    divisors = [each for each in range(1, size + 1) if size % each == 0]
+    below = [each for each in divisors if each < wanted][-1:]
+    above = [each for each in divisors if each > wanted][:1]
     return " or ".join(map(str, (*below, *above)))
 
 

@@ -1,1 +1,1 @@
-"""What carries a recipe out: one folder each, `run(recipe, inputs, out, events)`; siblings share formats only."""
+"""What carries a recipe out: one folder each, `run(context)`; siblings share formats only."""

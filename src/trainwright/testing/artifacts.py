@@ -13,7 +13,7 @@ from trainwright.artifact.shards import SplitWriter, write_dataset
 from trainwright.artifact.store import Artifact, Workspace
 from trainwright.core.records import to_json
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
-from trainwright.spec.manifest import Manifest
+from trainwright.spec.manifest import KINDS, Manifest
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Estimate, Interval, Plan
 from trainwright.spec.recipe import Recipe
@@ -44,55 +44,98 @@ def make_artifact(
     workspace = Workspace(root)
     partial = workspace.draft(stage, "0" * 64)
     for name, data in files.items():
+        (partial / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / name).write_bytes(data)
     return workspace.commit(partial, _manifest(stage, summary or {}))
 
 
-def make_dataset(root: Path, splits: Mapping[str, Sequence[str]], *, vocabulary: int = 300) -> Artifact:
-    """A dataset artefact of these documents; the tokenizer is trained on the ``train`` split."""
+def make_dataset(
+    root: Path,
+    splits: Mapping[str, Sequence[str]],
+    *,
+    vocabulary: int = 300,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> Artifact:
+    """A dataset artefact of these documents; the tokenizer is trained on the ``train`` split.
+
+    ``labels`` has for each split the label of each document.
+    """
     workspace = Workspace(root)
     partial = workspace.draft("data", "0" * 64)
     tokenizer = train_tokenizer(splits["train"], vocabulary=vocabulary)
     tokenizer.save(str(partial / "tokenizer.json"))
     entries, size = {}, tokenizer.get_vocab_size()
+    names = sorted({label for split in (labels or {}).values() for label in split})
     end_id = tokenizer.token_to_id(END_OF_TEXT)
     assert end_id is not None
     for name, texts in splits.items():
         writer = SplitWriter(partial, name, vocabulary=size, end_of_text_id=end_id)
-        for text in texts:
-            writer.append(np.array(tokenizer.encode(text).ids), text_bytes=len(text.encode()))
+        numbers = [None] * len(texts) if labels is None else [names.index(label) for label in labels[name]]
+        for text, number in zip(texts, numbers, strict=True):
+            writer.append(np.array(tokenizer.encode(text).ids), text_bytes=len(text.encode()), label=number)
         entries[name] = writer.close()
-    write_dataset(partial, vocabulary=size, end_of_text=END_OF_TEXT, end_of_text_id=end_id, splits=entries)
+    write_dataset(
+        partial, vocabulary=size, end_of_text=END_OF_TEXT, end_of_text_id=end_id, splits=entries, labels=names
+    )
     return workspace.commit(partial, _manifest("data", {}))
 
 
 def make_plan(
-    root: Path, recipe: Recipe, *, vocabulary: int, steps: int = 1, micro_batch: int = 1, precision: Precision = "fp32"
+    root: Path,
+    recipe: Recipe,
+    *,
+    vocabulary: int,
+    steps: int = 1,
+    micro_batch: int = 1,
+    precision: Precision = "fp32",
+    parallel: ParallelPlan | None = None,
 ) -> Artifact:
     """A plan artefact for one CPU that promises nothing but says what the trainer reads from it."""
     cpu = DeviceSpec(
-        name="cpu", kind="cpu", vendor="any", memory_bytes=2**34, bytes_per_s=1e10,
+        name="cpu",
+        kind="cpu",
+        vendor="any",
+        memory_bytes=2**34,
+        bytes_per_s=1e10,
         flops_per_s={"fp32": 1e11, "bf16": 1e11},
-    )  # fmt: skip
+    )
     train = recipe.train
     plan = Plan(
-        model=recipe.model.spec(vocabulary=vocabulary),
+        model=recipe.model_spec(vocabulary=vocabulary),
         parameters={},
         workload=Workload(
-            sequence_tokens=train.sequence_tokens, batch_tokens=train.batch_tokens, steps=steps, precision=precision,
-            optimizer=train.optimizer.name,
+            sequence_tokens=train.sequence_tokens,
+            batch_tokens=train.batch_tokens,
+            steps=steps,
+            precision=precision,
+            optimizer=train.optimizer.counted_as,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),
-        parallel=ParallelPlan(micro_batch_sequences=micro_batch, threads=1),
+        parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1),
         estimate=Estimate(
-            fits=True, memory=MemoryUse(), memory_available_bytes=2**34, phases=PhaseTimes(), run_phases=PhaseTimes(),
-            tokens_per_s=1.0, mfu=0.0, seconds=Interval(low=0, mid=0, high=0), usd=None, bottleneck="none",
+            fits=True,
+            memory=MemoryUse(),
+            memory_available_bytes=2**34,
+            phases=PhaseTimes(),
+            run_phases=PhaseTimes(),
+            tokens_per_s=1.0,
+            mfu=0.0,
+            seconds=Interval(low=0, mid=0, high=0),
+            usd=None,
+            bottleneck="none",
         ),
-    )  # fmt: skip
+    )
     return make_artifact(root, "plan", {"plan.json": json.dumps(to_json(plan)).encode()}, {"precision": precision})
 
 
 def _manifest(stage: str, summary: Mapping[str, object]) -> Manifest:
     return Manifest(
-        stage=stage, stage_version=1, fingerprint="0" * 64, identity={}, inputs={}, files=(), summary=summary
+        kind=KINDS[stage],
+        stage=stage,
+        stage_version=1,
+        fingerprint="0" * 64,
+        identity={},
+        inputs={},
+        files=(),
+        summary=summary,
     )

@@ -6,8 +6,10 @@ to an answer.
 
 from __future__ import annotations
 
-from trainwright.hardware.machine import MachineFacts
-from trainwright.hardware.probes import (
+from dataclasses import replace
+
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.hardware.machine.probes import (
     AttentionProbe,
     BandwidthProbe,
     BlockProbe,
@@ -16,16 +18,16 @@ from trainwright.hardware.probes import (
     LossProbe,
     MatmulProbe,
     MuonProbe,
+    PeakProbe,
     Probes,
     Timing,
     UpdateProbe,
 )
-from trainwright.hardware.record import Machine
-from trainwright.planner.activations import MicroBatch, block_bytes, saved_bytes
-from trainwright.planner.flops import count_flops
-from trainwright.planner.parameters import total_parameters
-from trainwright.planner.rates import DIRECTIONS, muon_flops
-from trainwright.planner.traffic import block_traffic
+from trainwright.hardware.machine.record import Machine
+from trainwright.planner.counts.flops import count_flops, muon_flops
+from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
+from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
+from trainwright.planner.rates.probed import DIRECTIONS, moved_bytes, shapes_of
 from trainwright.spec.model import ModelSpec
 
 FLOPS_PER_S = {"fp32": 1e11, "bf16": 4e11}
@@ -37,22 +39,48 @@ BASELINE_BYTES = 300 << 20
 def fake_facts(*, memory_bytes: int = 16 << 30) -> MachineFacts:
     """A quiet machine with four cores and a compiler."""
     return MachineFacts(
-        system="Linux", release="6.1", architecture="x86_64", bits=64, python="3.12.1", torch="2.13.0+cpu",
-        cpu="Ideal CPU", cores=4, logical_cores=8, cpu_features=("avx2", "avx512f"), cpu_busy=0.0,
-        memory_bytes=memory_bytes, memory_available_bytes=memory_bytes, disk_path="/", disk_free_bytes=100 << 30,
-        compiler="/usr/bin/c++", python_headers=True,
-    )  # fmt: skip
+        system="Linux",
+        release="6.1",
+        architecture="x86_64",
+        bits=64,
+        python="3.12.1",
+        torch="2.13.0+cpu",
+        cpu="Ideal CPU",
+        cores=4,
+        logical_cores=8,
+        cpu_features=("avx2", "avx512f"),
+        cpu_busy=0.0,
+        memory_bytes=memory_bytes,
+        memory_available_bytes=memory_bytes,
+        disk_path="/",
+        disk_free_bytes=100 << 30,
+        compiler="/usr/bin/c++",
+        python_headers=True,
+    )
 
 
 def fake_model(*, family: str = "llama", width: int = 256, layers: int = 2, vocabulary: int = 512) -> ModelSpec:
     """A small network of a family, with heads of 64."""
     llama = family == "llama"
     return ModelSpec(
-        family=family, layers=layers, width=width, heads=width // 64, kv_heads=width // 64, head_size=64,
-        ffn_width=3 * width, vocabulary=vocabulary, context_tokens=1024, tied=not llama, gated=llama,
-        norm="rmsnorm" if llama else "layernorm", norm_epsilon=1e-5, positions="rope" if llama else "learned",
-        rope_theta=10000.0, bias=not llama, activation="silu" if llama else "gelu_tanh",
-    )  # fmt: skip
+        family=family,
+        layers=layers,
+        width=width,
+        heads=width // 64,
+        kv_heads=width // 64,
+        head_size=64,
+        ffn_width=3 * width,
+        vocabulary=vocabulary,
+        context_tokens=1024,
+        tied=not llama,
+        gated=llama,
+        norm="rmsnorm" if llama else "layernorm",
+        norm_epsilon=1e-5,
+        positions="rope" if llama else "learned",
+        rope_theta=10000.0,
+        bias=not llama,
+        activation="silu" if llama else "gelu_tanh",
+    )
 
 
 def fake_machine(*, memory_bytes: int = 16 << 30) -> Machine:
@@ -66,6 +94,13 @@ def fake_probes() -> Probes:
         device_kind="cpu",
         device_name="Ideal CPU",
         threads=4,
+        thorough=True,
+        measured_unix_s=1.8e9,
+        cpu_busy=0.0,
+        peak=tuple(
+            PeakProbe(dtype=dtype, side=1024, timing=_exactly(2 * 1024**3 / rate))
+            for dtype, rate in FLOPS_PER_S.items()
+        ),
         matmul=tuple(
             MatmulProbe(
                 dtype=dtype, direction=direction, tokens=m, inputs=k, outputs=n, timing=_exactly(2 * m * k * n / rate)
@@ -80,7 +115,10 @@ def fake_probes() -> Probes:
         attention=tuple(_attention(dtype, tokens) for dtype in FLOPS_PER_S for tokens in (256, 1024)),
         loss=tuple(
             LossProbe(
-                dtype=dtype, tokens=1024, width=256, vocabulary=4096,
+                dtype=dtype,
+                tokens=1024,
+                width=256,
+                vocabulary=4096,
                 timing=_exactly(6 * 1024 * 256 * 4096 / rate + 16 * 1024 * 4096 / BYTES_PER_S),
             )
             for dtype, rate in FLOPS_PER_S.items()
@@ -94,31 +132,40 @@ def fake_probes() -> Probes:
         baseline_bytes=BASELINE_BYTES,
         import_s=2.0,
         probe_s=10.0,
-    )  # fmt: skip
+    )
 
 
 def _exactly(seconds: float) -> Timing:
-    return Timing(median_s=seconds, low_s=seconds, high_s=seconds, repetitions=5)
+    return Timing(median_s=seconds, low_s=seconds, high_s=seconds, fastest_s=seconds, repetitions=5)
 
 
 def _attention(dtype: str, tokens: int) -> AttentionProbe:
     flops = 4.0 * 2 * 4 * tokens**2 * 64
     return AttentionProbe(
-        dtype=dtype, sequences=2, heads=4, tokens=tokens, head_size=64, forward=_exactly(flops / FLOPS_PER_S[dtype]),
+        dtype=dtype,
+        sequences=2,
+        heads=4,
+        tokens=tokens,
+        head_size=64,
+        forward=_exactly(flops / FLOPS_PER_S[dtype]),
         backward=_exactly(2 * flops / FLOPS_PER_S[dtype]),
-    )  # fmt: skip
+    )
 
 
 def _block(dtype: str, family: str) -> BlockProbe:
     model = fake_model(family=family)
     flops = count_flops(model, sequences=4, sequence_tokens=512)
-    traffic = block_traffic(model, tokens=2048, dtype=dtype)
-    forward = (flops.linear + flops.attention) / FLOPS_PER_S[dtype]
-    return BlockProbe(
-        model=model, dtype=dtype, sequences=4, sequence_tokens=512,
-        forward=_exactly(forward + (traffic.forward_bytes + traffic.cast_bytes) / BYTES_PER_S),
-        backward=_exactly(2 * forward + (traffic.backward_bytes + traffic.cast_bytes) / BYTES_PER_S),
-    )  # fmt: skip
+    compute_s = (flops.linear + flops.attention) / FLOPS_PER_S[dtype]
+    casts = 0 if dtype == "fp32" else 6 * block_matrix_parameters(model)
+    probe = BlockProbe(
+        model=model, dtype=dtype, sequences=4, sequence_tokens=512, forward=_exactly(1.0), backward=_exactly(1.0)
+    )
+    moved = moved_bytes(shapes_of(probe))
+    return replace(
+        probe,
+        forward=_exactly(compute_s + (moved + casts) / BYTES_PER_S),
+        backward=_exactly(2 * compute_s + (2 * moved + casts) / BYTES_PER_S),
+    )
 
 
 def _growth(layers: int) -> GrowthProbe:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.core.errors import DataError
@@ -54,3 +56,40 @@ def test_without_a_file(tmp_path) -> None:
         events.metric("a", 1)
     with pytest.raises(DataError, match="no events here"):
         list(read_events(tmp_path / "absent"))
+
+
+def steps_of(path) -> list[tuple[str, int | None]]:
+    return [(event.name, event.step) for event in read_events(path)]
+
+
+def test_what_a_resume_undoes_is_left_out_and_stays_in_the_file(tmp_path) -> None:
+    path = tmp_path / "events.jsonl"
+    with Events(path, run="r") as events:
+        for step in (1, 2, 3):
+            events.metric("loss", float(step), step=step)
+        events.message("hello")
+    before = path.read_bytes()
+    with Events(path, run="r") as events:
+        events.emit("resume", "train", 1, step=1)
+        events.metric("loss", 2.5, step=2)
+    assert steps_of(path) == [("loss", 1), ("", None), ("train", 1), ("loss", 2)]
+    assert path.read_bytes().startswith(before), "append-only"
+
+
+@given(st.lists(st.integers(0, 4), max_size=6), st.integers(1, 5))
+def test_any_interruptions_leave_each_step_once_and_the_last_one_told(tmp_path_factory, resumes, length) -> None:
+    """Against a list that is cut as the run goes: what was told of a step before it is done again is gone."""
+    path = tmp_path_factory.mktemp("events") / "e.jsonl"
+    expected: list[tuple[int, float]] = []
+    value, done = 0.0, 0
+    with Events(path, run="r") as events:
+        for start in [0, *resumes]:
+            start = min(start, done)
+            events.emit("resume", "train", start, step=start)
+            expected = [(step, told) for step, told in expected if step <= start]
+            for step in range(start + 1, start + length + 1):
+                value += 1
+                events.metric("loss", value, step=step)
+                expected.append((step, value))
+                done = step
+    assert [(event.step, event.value) for event in read_events(path) if event.kind == "metric"] == expected

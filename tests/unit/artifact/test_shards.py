@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import errno
 import json
-import os
 import struct
 
 import numpy as np
@@ -10,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainwright.artifact.shards import SplitWriter, TokenDataset, open_shard, token_dtype, write_dataset, write_shard
-from trainwright.core.errors import DataError, MachineError
+from trainwright.artifact.shard_files import token_dtype
+from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
+from trainwright.core.errors import DataError
 
 END = 256
 
@@ -67,10 +66,13 @@ def test_the_layout_is_as_documented(tmp_path):
     assert (tmp_path / "train-00000.tokens").read_bytes() == struct.pack("<5H", 1, 2, END, 3, END)
     assert (tmp_path / "train-00000.index").read_bytes() == struct.pack("<8sQ2Q2Q", b"TWINDEX1", 2, 3, 5, 4, 2)
     assert json.loads((tmp_path / "dataset.json").read_text()) == {
-        "format": 1, "vocabulary": 300, "dtype": "uint16", "end_of_text": {"text": "<end>", "id": END},
+        "format": 1,
+        "vocabulary": 300,
+        "dtype": "uint16",
+        "end_of_text": {"text": "<end>", "id": END},
         "tokenizer": "tokenizer.json",
         "splits": {"train": {"tokens": 5, "documents": 2, "text_bytes": 6, "shards": [{"tokens": 5, "documents": 2}]}},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(("vocabulary", "name"), [(65_536, "uint16"), (65_537, "uint32")])
@@ -193,21 +195,3 @@ def test_an_id_outside_the_vocabulary_is_never_given_out(tmp_path):
         match=r"train-00000.tokens, token 3: .* an id outside the vocabulary \(seen 300, expected below 300\)",
     ):
         split.read(1, 5)
-
-
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    ends = np.array([1], np.uint64)
-    with pytest.raises(MachineError, match="the disk is full"):
-        write_shard(tmp_path / "a", [np.array([1], np.uint16)], ends, ends)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_shard_written_is_the_shard_opened(tmp_path):
-    ends, sizes = np.array([2, 3], np.uint64), np.array([7, 0], np.uint64)
-    write_shard(tmp_path / "a", [np.array([5, 6], np.uint16), np.array([7], np.uint16)], ends, sizes)
-    shard = open_shard(tmp_path / "a", token_dtype(300))
-    assert (shard.tokens.tolist(), shard.ends.tolist(), shard.text_bytes.tolist()) == ([5, 6, 7], [2, 3], [7, 0])

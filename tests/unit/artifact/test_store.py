@@ -6,11 +6,13 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from trainwright.artifact import store
 from trainwright.artifact.store import (
     MANIFEST,
     Workspace,
@@ -20,13 +22,16 @@ from trainwright.artifact.store import (
     writing,
 )
 from trainwright.core.errors import DataError, MachineError
+from trainwright.core.fingerprint import file_digest
 from trainwright.spec.manifest import Manifest
+from trainwright.testing.artifacts import make_artifact
 
 FINGERPRINT = "ab" * 32
 
 
 def manifest(**keys) -> Manifest:
     base = {
+        "kind": "dataset",
         "stage": "data",
         "stage_version": 1,
         "fingerprint": FINGERPRINT,
@@ -114,8 +119,11 @@ def test_a_file_it_does_not_have(artifact) -> None:
     ("text", "line"),
     [
         ("{", "cannot be read"),
-        ('{"format": 99}', "unknown manifest format .seen 99"),
-        ('{"format": 1}', "not a valid Manifest"),
+        (
+            '{"format": 99}',
+            "written in another format .seen format 99, by trainwright of an unknown version, expected format 1 to 2",
+        ),
+        ('{"format": 2}', "not a valid Manifest"),
     ],
 )
 def test_a_damaged_manifest_is_one_line(artifact, text, line) -> None:
@@ -194,4 +202,79 @@ def test_directory_digest_sees_names_and_contents(tmp_path) -> None:
 
 def test_the_manifest_is_plain_json(artifact) -> None:
     record = json.loads((artifact.path / MANIFEST).read_text())
-    assert record["stage"] == "data" and record["format"] == 1 and len(record["files"]) == 2
+    assert record["stage"] == "data" and record["format"] == 2 and len(record["files"]) == 2
+
+
+def test_a_manifest_of_the_first_format_opens_with_the_kind_of_its_stage(tmp_path) -> None:
+    path = make_artifact(tmp_path, "train", {"a": b"1"}).path
+    record = json.loads((path / "manifest.json").read_text())
+    del record["kind"]
+    (path / "manifest.json").write_text(json.dumps(record | {"format": 1}))
+    assert open_artifact(path).manifest.kind == "checkpoint"
+
+
+def test_a_child_workspace_finds_what_is_above_and_writes_below(tmp_path) -> None:
+    above = make_artifact(tmp_path / "above", "data", {"a": b"1"})
+    child = Workspace(tmp_path / "below", above=(tmp_path / "above",))
+    assert child.find("data", above.manifest.fingerprint) == above
+    assert child.draft("data", "1" * 64).parent == tmp_path / "below"
+
+
+def test_an_artefact_of_a_later_version_is_refused_by_its_name(tmp_path) -> None:
+    path = make_artifact(tmp_path, "train", {"a": b"1"}).path
+    record = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(record | {"format": 3, "execution": {"trainwright": "9.1.0"}}))
+    with pytest.raises(
+        DataError, match=r"format 3, by trainwright 9\.1\.0, .*; open it with the version that wrote it"
+    ):
+        open_artifact(path)
+
+
+@pytest.fixture
+def checked(tmp_path, monkeypatch):
+    """An artefact of two files, and the names of those that a check reads."""
+    artifact = make_artifact(tmp_path, "export", {"model": b"weights", "card": b"text"})
+    read: list[str] = []
+
+    def digest(path):
+        read.append(path.name)
+        return file_digest(path)
+
+    monkeypatch.setattr(store, "file_digest", digest)
+    return Workspace(tmp_path), artifact, read
+
+
+def test_what_was_not_touched_is_not_read_again(checked) -> None:
+    workspace, artifact, read = checked
+    workspace.check(artifact)
+    assert read == []
+
+
+def test_a_flipped_byte_is_found_though_the_size_is_right(checked) -> None:
+    workspace, artifact, read = checked
+    (artifact.path / "model").write_bytes(b"weighty")
+    for _ in range(2):
+        with pytest.raises(DataError, match="model: damaged file: its sha256 does not match"):
+            workspace.check(artifact)
+    assert read == ["model", "model"]
+
+
+def test_a_lost_or_shorter_file_is_found(checked) -> None:
+    workspace, artifact, _ = checked
+    (artifact.path / "model").write_bytes(b"weight")
+    with pytest.raises(DataError, match="its size changed"):
+        workspace.check(artifact)
+    (artifact.path / "model").unlink()
+    with pytest.raises(DataError, match="is missing"):
+        workspace.check(artifact)
+
+
+def test_a_copied_workspace_is_read_once(checked, tmp_path) -> None:
+    _, artifact, read = checked
+    shutil.copytree(tmp_path, tmp_path.with_name("copy"))
+    workspace = Workspace(tmp_path.with_name("copy"))
+    copied = workspace.find("export", artifact.manifest.fingerprint)
+    workspace.check(copied)
+    assert sorted(read) == ["card", "model"]
+    workspace.check(copied)
+    assert len(read) == 2

@@ -50,12 +50,6 @@ def output_to():
 
 
 @pytest.fixture
-def packaged_only(tmp_path, monkeypatch):
-    """No price list but the package's."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-
-
-@pytest.fixture
 def recipe(tmp_path, monkeypatch):
     """A valid recipe in the working directory."""
     monkeypatch.chdir(tmp_path)

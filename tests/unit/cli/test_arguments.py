@@ -78,6 +78,8 @@ def test_the_workspace_is_named_by_flag_variable_or_recipe(monkeypatch):
     assert workspace_of(parse(), name="tiny") == Path("runs/tiny")
     monkeypatch.setenv("TRAINWRIGHT_WORKSPACE", "elsewhere")
     assert workspace_of(parse(), name="tiny") == Path("elsewhere")
+    monkeypatch.setenv("TRAINWRIGHT_WORKSPACE", "~/elsewhere")
+    assert workspace_of(parse(), name="tiny") == Path.home() / "elsewhere"
     assert workspace_of(parse("--workspace", "here"), name="tiny") == Path("here")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 from trainwright import __version__
 from trainwright.cli.main import COMMANDS, help_text, main
-from trainwright.core.errors import DataError, Interrupted, RecipeError, RecipeErrors
+from trainwright.core.errors import DataError, Interrupted, RecipeError, RecipeErrors, Terminated
 
 
 def raising(error):
@@ -26,6 +27,19 @@ def test_help_lists_every_command_in_order(capsys):
     listed = [line.split()[0] for line in printed.splitlines() if line.startswith("  ") and line.split()[0] in COMMANDS]
     assert listed == list(COMMANDS)
     assert listed[:5] == ["run", "doctor", "plan", "recommend", "data"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_help_wraps_on_a_narrow_terminal(width):
+    lines = help_text(width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = " ".join(help_text().split())
+    assert " ".join(" ".join(lines).split()) == words
+
+
+def test_help_says_what_exit_codes_mean():
+    for code in ("0 ok", "2 usage", "130 interrupted", "141 the reader", "143 terminated"):
+        assert code in help_text()
 
 
 def test_version_is_one_line(capsys):
@@ -95,11 +109,21 @@ def test_with_json_an_error_is_a_document_on_stdout(fake, capsys):
         "exit_code": 4,
         "errors": [
             {
-                "code": "data_error", "what": "torn", "where": "shard-0", "seen": "3",
-                "expected": "4", "fix": "prepare it again",
+                "code": "data_error",
+                "what": "torn",
+                "where": "shard-0",
+                "seen": "3",
+                "expected": "4",
+                "fix": "prepare it again",
             }
         ],
-    }  # fmt: skip
+    }
+
+
+def test_a_termination_is_143(fake, capsys):
+    fake(raising(Terminated("stopped at step 7")))
+    assert main(["fake"]) == 143
+    assert capsys.readouterr().err == "error: stopped at step 7\n"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted("stopped at step 7")], ids=repr)
@@ -127,9 +151,36 @@ def test_a_defect_is_called_one(fake, capsys):
     assert (document["exit_code"], document["errors"][0]["code"]) == (70, "defect")
 
 
-def test_a_reader_that_goes_away_is_no_failure():
-    code = "import sys; from trainwright.cli.main import main; sys.exit(main(['--help']))"
-    command = f'{sys.executable} -c "{code}" | true; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", f"sleep 0; {command}"], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() in {"141", "0"}
-    assert not done.stderr
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "part.tmp"), "part.tmp: the system refuses (seen No space"),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), "x: the system refuses (seen Permission denied)"),
+        (MemoryError(), "the memory is full"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_defect(fake, capsys, error, line):
+    fake(raising(error))
+    assert main(["fake"]) == 3
+    assert capsys.readouterr().err.startswith(f"error: {line}")
+
+
+def test_a_missing_file_that_nobody_named_is_a_defect(fake, capsys):
+    fake(raising(FileNotFoundError(errno.ENOENT, "No such file or directory", "ours")))
+    assert main(["fake"]) == 70
+    assert "a defect in trainwright: FileNotFoundError" in capsys.readouterr().err
+
+
+def test_a_working_directory_that_is_gone_is_one_line(fake, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    fake(lambda args: 0)
+    assert main(["fake"]) == 3
+    assert capsys.readouterr().err == "error: the working directory is gone; change to one that exists\n"
+    assert main(["--version"]) == 0
+
+
+def test_a_name_longer_than_the_system_takes_is_one_line(capsys):
+    assert main(["plan", "--model", "a" * 10_000, "--on", "8xh100-sxm"]) == 3
+    assert "File name too long" in capsys.readouterr().err

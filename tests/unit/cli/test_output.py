@@ -2,24 +2,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
-from trainwright.cli.output import Output, document, error_output
+from trainwright.cli.output import Output, error_output
 from trainwright.core.errors import MissingPackage
-
-
-@dataclass(frozen=True)
-class Fact:
-    path: Path
-    seconds: float
-
-
-class Section(BaseModel):
-    lr: float = 0.1
 
 
 def test_a_result_is_text_or_one_document(output_to):
@@ -29,14 +16,6 @@ def test_a_result_is_text_or_one_document(output_to):
     machine = output_to(command="config show", json=True)
     machine.result({"fits": True}, lambda: machine.line("it fits"), version=2)
     assert json.loads(machine.stdout.getvalue()) == {"schema": "trainwright.config.show/2", "fits": True}
-
-
-def test_documents_take_what_commands_have():
-    payload = {"fact": Fact(Path("a/b"), float("nan")), "set": {2, 1}, "tuple": (1, None), "s": Section(), 3: "é"}
-    assert json.loads(document("x", payload, version=1)) == {
-        "schema": "trainwright.x/1", "fact": {"path": "a/b", "seconds": None}, "set": [1, 2], "tuple": [1, None],
-        "s": {"lr": 0.1}, "3": "é",
-    }  # fmt: skip
 
 
 def test_a_plain_table_is_aligned(output_to):
@@ -111,3 +90,20 @@ def test_numbers_stand_right_and_names_that_begin_with_one_left(output_to):
     output = output_to()
     output.table(("run on", "slower"), [("8xh100-sxm", "1.35x"), ("16x8xh100-sxm", "12x")])
     assert output.stdout.getvalue().splitlines()[1:] == ["8xh100-sxm      1.35x", "16x8xh100-sxm     12x"]
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_a_narrow_terminal_gets_a_block_for_each_row(output_to, terminal, monkeypatch, no_color):
+    monkeypatch.setenv("COLUMNS", "20")
+    rows = [("64x8xh100-sxm", "3 days", "cheapest"), ("8xa100-80gb", "90 days", "")]
+    output_to(stdout=terminal, no_color=no_color).table(("run on", "time", "note"), rows, title="best")
+    assert terminal.getvalue() == (
+        "best\nrun on:\n  64x8xh100-sxm\ntime: 3 days\nnote: cheapest\n\nrun on: 8xa100-80gb\ntime: 90 days\n"
+    )
+
+
+def test_a_pipe_has_no_width(output_to, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    output = output_to()
+    output.table(("run on", "time"), [("64x8xh100-sxm", "three hundred days")])
+    assert output.stdout.getvalue().splitlines()[1] == "64x8xh100-sxm  three hundred days"

@@ -68,8 +68,10 @@ def test_plain_lines_come_every_ten_seconds_and_at_the_end(output_to):
     events = [steps(float(second), second) for second in range(26)] + [steps(26.0, 100), steps(27.0, 100)]
     shown = lines(output_to, events)
     assert [line.split(",")[0] for line in shown] == [
-        "train: 10/100 steps (10%)", "train: 20/100 steps (20%)", "train: 100/100 steps (100%)",
-    ]  # fmt: skip
+        "train: 10/100 steps (10%)",
+        "train: 20/100 steps (20%)",
+        "train: 100/100 steps (100%)",
+    ]
     assert "took 26 s" in shown[-1]
 
 

@@ -6,13 +6,14 @@ import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 
 from trainwright.core import errors
-from trainwright.core.errors import MissingPackage, RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.errors import DataError, MissingPackage, RecipeError, RecipeErrors, TrainwrightError, about
 
 ONE_OF_EACH = [
     TrainwrightError("no", where="a.yaml:3", seen=4, expected="5", fix="write 5"),
     RecipeErrors([RecipeError("one", where="x"), RecipeError("two")]),
     MissingPackage("pyarrow", needed_for="reading Parquet", extra="data"),
     errors.Interrupted("stopped"),
+    DataError("{count:,} of {name!r} are damaged", fix="fetch {name}", count=1200, name="shards"),
 ]
 
 
@@ -26,7 +27,7 @@ def test_the_line_holds_what_where_seen_expected_and_fix():
 
 def test_exit_codes_are_those_of_the_documentation():
     codes = {"TrainwrightError": 1, "DoesNotFit": 1, "RecipeError": 2, "RecipeErrors": 2, "MachineError": 3}
-    codes |= {"MissingPackage": 3, "DataError": 4, "TrainingError": 5, "Interrupted": 130}
+    codes |= {"MissingPackage": 3, "DataError": 4, "TrainingError": 5, "Interrupted": 130, "Terminated": 143}
     assert {name: getattr(errors, name).exit_code for name in codes} == codes
 
 
@@ -36,8 +37,12 @@ def test_an_error_survives_pickling(error):
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert (copy.what, copy.where, copy.seen, copy.expected, copy.fix) == (
-        error.what, error.where, error.seen, error.expected, error.fix,
-    )  # fmt: skip
+        error.what,
+        error.where,
+        error.seen,
+        error.expected,
+        error.fix,
+    )
     assert [str(problem) for problem in getattr(copy, "problems", ())] == [
         str(problem) for problem in getattr(error, "problems", ())
     ]
@@ -56,3 +61,56 @@ def test_pydantic_collects_recipe_errors_with_all_others():
     with pytest.raises(ValidationError) as caught:
         Model.model_validate({"size": -1, "other": "x"})
     assert [entry["type"] for entry in caught.value.errors()] == ["value_error", "int_parsing"]
+
+
+def test_a_template_keeps_its_values_beside_the_text():
+    error = DataError("{count:,} of {name!r} are damaged", fix="fetch {name}", where="d", count=1200, name="shards")
+    assert str(error) == "d: 1,200 of 'shards' are damaged; fetch shards"
+    assert error.template == "{count:,} of {name!r} are damaged"
+    assert error.fields == {"count": 1200, "name": "shards"}
+
+
+@pytest.mark.parametrize("text", ['{"json": 1}', "{", "{}", "{other}", "100 %", "add {name: value} to it"])
+def test_braces_that_name_no_value_stand_as_they_are(text):
+    assert DataError(text, name="x").what == text
+    assert DataError("{name}", fix=text, name="x").fix == text
+
+
+def test_values_that_look_like_templates_are_not_filled_again():
+    assert DataError("no {path}", path="{name}", name="x").what == "no {name}"
+
+
+def test_at_moves_an_error_and_keeps_the_rest():
+    error = RecipeError("no {thing}", seen="4", expected="5", fix="write 5", thing="number")
+    moved = error.at("--tokens", seen="'4'")
+    assert str(moved) == "--tokens: no number (seen '4', expected 5); write 5"
+    assert (moved.template, moved.fields, type(moved)) == (error.template, error.fields, RecipeError)
+    assert str(error) == "no number (seen 4, expected 5); write 5"
+
+
+def test_fields_are_renamed_in_the_place_and_in_all_texts():
+    error = RecipeError(
+        "`batch_tokens` is no multiple",
+        field="batch_tokens, sequence_tokens",
+        expected="`batch_tokens` of 8",
+        fix="change `sequence_tokens` or `width`",
+    )
+    assert str(error).startswith("batch_tokens, sequence_tokens: `batch_tokens`")
+    named = error.renamed({"batch_tokens": "--batch", "sequence_tokens": "--sequence"})
+    assert str(named) == (
+        "--batch, --sequence: --batch is no multiple (expected --batch of 8); change --sequence or `width`"
+    )
+
+
+def test_a_place_that_is_known_is_kept():
+    error = RecipeError("too large", where="r.yaml:3", field="batch_tokens")
+    assert error.renamed({"batch_tokens": "--batch"}).where == "r.yaml:3"
+
+
+def test_an_error_is_about_the_field_that_was_asked_for_unless_it_says_where():
+    with pytest.raises(RecipeError, match="^cluster: unknown device"), about("cluster"):
+        raise RecipeError("unknown device")
+    with pytest.raises(RecipeError, match="^rails: too few"), about("cluster"):
+        raise RecipeError("too few", field="rails")
+    with pytest.raises(RecipeError, match="^row 3: unknown device"), about("cluster"):
+        raise RecipeError("unknown device", where="row 3")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from trainwright.core.fingerprint import canonical, digest, file_digest, fingerprint
+from trainwright.core.errors import RecipeError
+from trainwright.core.fingerprint import canonical, digest, file_digest, fingerprint, source_digest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,3 +71,50 @@ def test_a_file_is_its_bytes(tmp_path):
     path = tmp_path / "big"
     path.write_bytes(b"x" * 3_000_001)
     assert file_digest(path) == hashlib.sha256(b"x" * 3_000_001).hexdigest()
+
+
+# ------------------------------------------------------------------------------------------------------ plug-ins' code
+@pytest.fixture
+def plug_in(tmp_path, monkeypatch):
+    """A package on the path that must not be run to be digested."""
+    folder = tmp_path / "my_plug_in"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise RuntimeError('run')\n")
+    (folder / "filters.py").write_text("LIMIT = 3\n")
+    (folder / "deep" / "words.py").write_text("WORDS = ()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return folder
+
+
+@pytest.mark.parametrize("changed", ["filters.py", "deep/words.py", "deep/new.py"])
+def test_any_file_of_a_plug_in_s_package_changes_its_digest(plug_in, changed):
+    before = source_digest("my_plug_in.filters:short")
+    assert source_digest("my_plug_in.filters:short") == before
+    (plug_in / "notes.txt").write_text("no code")
+    assert source_digest("my_plug_in.filters:short") == before
+    (plug_in / changed).write_text("LIMIT = 4\n")
+    assert source_digest("my_plug_in.filters:short") != before
+
+
+def test_a_module_that_stands_alone_is_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_module.py").write_text("x = 1\n")
+    before = source_digest("my_module:x")
+    (tmp_path / "other.py").write_text("x = 1\n")
+    assert source_digest("my_module:x") == before
+    (tmp_path / "my_module.py").write_text("x = 2\n")
+    assert source_digest("my_module:x") != before
+
+
+def test_a_module_without_a_file_has_a_digest():
+    assert source_digest("math:sqrt") != source_digest("itertools:chain")
+
+
+def test_ours_is_the_module_alone():
+    assert source_digest("trainwright.core.units:parse_bytes") != source_digest("trainwright.core.errors:DataError")
+
+
+@pytest.mark.parametrize("reference", ["no_such_module_at_all:x", "trainwright.no_such.module:x", "trainwright.nope:x"])
+def test_code_that_is_not_there_is_a_recipe_error(reference):
+    with pytest.raises(RecipeError, match="cannot find this plug-in's code"):
+        source_digest(reference)

@@ -51,8 +51,10 @@ def test_every_record_comes_back_from_its_text(record):
 def test_nested_records_are_plain_values():
     record = Whole(name="a", parts=(Part(kind="cpu", speed=1.5),), sizes={"x": 2.0})
     assert to_json(record) == {
-        "name": "a", "parts": [{"kind": "cpu", "speed": 1.5, "count": None}], "sizes": {"x": 2.0},
-    }  # fmt: skip
+        "name": "a",
+        "parts": [{"kind": "cpu", "speed": 1.5, "count": None}],
+        "sizes": {"x": 2.0},
+    }
 
 
 def test_fields_with_a_default_may_be_absent():
@@ -72,7 +74,7 @@ def test_fields_with_a_default_may_be_absent():
         ([1, 2], "Whole"),
         (None, "Whole"),
     ],
-)  # fmt: skip
+)
 def test_the_first_misfit_is_named_with_its_file(data, named):
     with pytest.raises(DataError) as caught:
         from_json(Whole, data, where="w.json")

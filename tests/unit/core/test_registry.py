@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean, load, resolve
+from trainwright.core.registry import load, resolve
 
 KNOWN = {"lower": str.lower, "join": "os.path:join"}
 
@@ -44,8 +44,3 @@ def test_a_module_that_lacks_its_own_dependency_names_the_dependency(tmp_path, m
     with pytest.raises(RecipeError, match="no module 'absent_dependency'"):
         load("users_filter:f", kind="filter")
     sys.modules.pop("users_filter", None)
-
-
-def test_did_you_mean_stays_silent_for_strangers():
-    assert did_you_mean("xyzzy", KNOWN) is None
-    assert did_you_mean("jion", ["join"]) == "did you mean 'join'?"

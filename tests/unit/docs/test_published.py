@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.published import RUNS, TOTALS
-from trainwright.planner.published.report import known_runs
-from trainwright.planner.published.rows import REQUIRED
+from trainwright.planner.evidence.report import known_runs
+from trainwright.planner.evidence.rows import REQUIRED
 
 PAGES = [Path(__file__).parents[3] / "docs" / language / "published.md" for language in ("en", "zh")]
 
@@ -29,12 +29,12 @@ def test_its_run_can_be_learnt_from(page, tmp_path):
     path = tmp_path / "run.json"
     short, whole = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     path.write_text(short, encoding="utf-8")
-    (found,) = known_runs(path)
-    assert found.log_speed is not None
+    (reference,) = known_runs(path)
+    assert reference.log_speed is not None
     path.write_text(whole, encoding="utf-8")
-    (found,) = known_runs(path)
-    assert found.log_speed is not None and found.log_memory is not None
-    assert found.request.stack.name == "torchtitan" and found.request.parallel.compile
+    (reference,) = known_runs(path)
+    assert reference.log_speed is not None and reference.log_memory is not None
+    assert reference.placed.run.stack.name == "torchtitan" and reference.placed.parallel.compile
 
 
 def test_its_columns_are_the_tables(page):

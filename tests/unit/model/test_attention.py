@@ -73,8 +73,10 @@ def test_the_table_belongs_to_no_checkpoint(tiny):
 
 def test_document_mask_is_causal_within_documents():
     assert document_mask(torch.tensor([[4, 4, 9]]))[0, 0].tolist() == [
-        [True, False, False], [True, True, False], [False, False, True],
-    ]  # fmt: skip
+        [True, False, False],
+        [True, True, False],
+        [False, False, True],
+    ]
 
 
 def test_documents_are_numbered_and_their_positions_counted():

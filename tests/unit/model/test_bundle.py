@@ -93,8 +93,15 @@ def test_tokenizer_must_be_there_readable_and_fit(tiny, trained):
 
 
 def test_unsupported_configuration_is_one_clear_line(tmp_path):
-    config = {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
-              "intermediate_size": 48, "vocab_size": 320, "attention_bias": True}  # fmt: skip
+    config = {
+        "model_type": "llama",
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "vocab_size": 320,
+        "attention_bias": True,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(RecipeError) as caught:
         load_bundle(tmp_path)

@@ -9,16 +9,16 @@ CPU = torch.device("cpu")
 
 
 def cached_logits(model, tokens, *, parts):
-    """Logits of every position, fed in parts of the given lengths."""
+    """Logits of every position, fed in parts of these lengths."""
     cache = KVCache(model.spec, slots=3, max_tokens=64, dtype=torch.float32, device=CPU)
-    found, at = [], 0
+    logits, at = [], 0
     with torch.inference_mode():
         for length in parts:
             positions = torch.arange(at, at + length)[None]
             cache.select(torch.tensor([1]), positions)
-            found.append(model.logits(model(tokens[:, at : at + length], positions=positions, cache=cache)))
+            logits.append(model.logits(model(tokens[:, at : at + length], positions=positions, cache=cache)))
             at += length
-    return torch.cat(found, dim=1)
+    return torch.cat(logits, dim=1)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

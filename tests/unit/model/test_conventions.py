@@ -16,14 +16,14 @@ def write(directory, **files):
 def test_a_trained_artefact_ends_at_its_special_token(tiny, tmp_path):
     tokenizer = tiny.tokenizer()
     end = tokenizer.token_to_id(tiny.END)
-    found = read_conventions(tmp_path, tokenizer)
-    assert (found.end_ids, found.start_id, found.chat_template) == ({end}, end, None)
+    conventions = read_conventions(tmp_path, tokenizer)
+    assert (conventions.end_ids, conventions.start_id, conventions.chat_template) == ({end}, end, None)
 
 
 def test_generation_settings_win_over_the_configuration(tiny, tmp_path):
     write(tmp_path, config={"eos_token_id": 2, "bos_token_id": 1}, generation_config={"eos_token_id": [7, 9]})
-    found = read_conventions(tmp_path, tiny.tokenizer())
-    assert (found.end_ids, found.start_id) == ({7, 9}, 1)
+    conventions = read_conventions(tmp_path, tiny.tokenizer())
+    assert (conventions.end_ids, conventions.start_id) == ({7, 9}, 1)
     write(tmp_path, generation_config={})
     assert read_conventions(tmp_path, tiny.tokenizer()).end_ids == {2}
 
@@ -31,9 +31,9 @@ def test_generation_settings_win_over_the_configuration(tiny, tmp_path):
 def test_chat_template_from_either_place_with_its_tokens(tiny, tmp_path):
     settings = {"chat_template": "{{ bos_token }}", "bos_token": {"content": "<s>"}, "eos_token": "</s>"}
     write(tmp_path, tokenizer_config=settings)
-    found = read_conventions(tmp_path, tiny.tokenizer())
-    assert found.chat_template == "{{ bos_token }}"
-    assert found.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
+    conventions = read_conventions(tmp_path, tiny.tokenizer())
+    assert conventions.chat_template == "{{ bos_token }}"
+    assert conventions.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
     (tmp_path / "chat_template.jinja").write_text("from the file")
     assert read_conventions(tmp_path, tiny.tokenizer()).chat_template == "from the file"
 

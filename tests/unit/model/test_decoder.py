@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trainwright.model.decoder import INIT_STD, Decoder
-from trainwright.planner.parameters import total_parameters
+from trainwright.planner.counts.parameters import total_parameters
 
 TOKENS = torch.randint(0, 320, (2, 30), generator=torch.Generator().manual_seed(0))
 
@@ -41,8 +41,7 @@ def test_rotary_positions_are_relative_and_learned_ones_are_not(tiny, family):
 def test_recomputing_changes_no_gradient(tiny, family):
     gradients = []
     for recompute in (False, True):
-        model = tiny.decoder(family).train().requires_grad_(True)
-        model.recompute = recompute
+        model = tiny.decoder(family, recompute=recompute).train().requires_grad_(True)
         model.logits(model(TOKENS)).square().mean().backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, gradient in gradients[0].items():
@@ -83,8 +82,7 @@ def test_initial_weights_follow_the_seed_and_the_rule(tiny, family):
 
 
 def test_bfloat16_computes_and_logits_are_float32(tiny, family):
-    model = tiny.decoder(family)
-    model.compute_dtype = torch.bfloat16
+    model = tiny.decoder(family, dtype=torch.bfloat16)
     hidden = model(TOKENS)
     assert hidden.dtype == torch.bfloat16
     assert model.logits(hidden).dtype == torch.float32

@@ -42,8 +42,15 @@ def test_written_and_read_is_the_same_bit_for_bit(tiny, tmp_path, family):
 
 def theirs_of(family: str, **changes):
     if family == "llama":
-        shape = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 80, "num_hidden_layers": 2,
-                 "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}  # fmt: skip
+        shape = {
+            "vocab_size": 320,
+            "hidden_size": 32,
+            "intermediate_size": 80,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 64,
+        }
         return transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **changes))
     shape = {"vocab_size": 320, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **changes))

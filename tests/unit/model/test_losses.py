@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from trainwright.model import losses
-from trainwright.model.losses import IGNORE, chunk_tokens, linear_cross_entropy
+from trainwright.model.losses import IGNORE, linear_cross_entropy
+from trainwright.planner.counts.pieces import LOGITS_CHUNK_BYTES, LOGITS_CHUNK_MIN_TOKENS, chunk_tokens
 
 
 def inputs(n: int = 150, width: int = 16, vocabulary: int = 50):
@@ -64,4 +65,4 @@ def test_bfloat16_states_give_float32_gradients_of_the_weight():
 def test_chunks_fit_their_bytes(vocabulary):
     tokens = chunk_tokens(vocabulary)
     assert tokens % 64 == 0
-    assert tokens == losses.CHUNK_MIN_TOKENS or tokens * vocabulary * 4 <= losses.CHUNK_BYTES
+    assert tokens == LOGITS_CHUNK_MIN_TOKENS or tokens * vocabulary * 4 <= LOGITS_CHUNK_BYTES

@@ -8,7 +8,6 @@ from torch import nn
 
 from trainwright.model import muon
 from trainwright.model.muon import Muon, orthogonalise
-from trainwright.planner import memory
 
 SHAPES = ((32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (16, 48))
 
@@ -60,7 +59,3 @@ def test_matrices_without_a_gradient_stay() -> None:
 def test_only_matrices_are_taken() -> None:
     with pytest.raises(ValueError, match=r"not tensors of shape \(7,\)"):
         Muon([nn.Parameter(torch.ones(7))], lr=0.1, momentum=0.9, weight_decay=0.0)
-
-
-def test_the_planner_counts_with_the_same_stack() -> None:
-    assert memory.STACK_ELEMENTS == muon.STACK_ELEMENTS

@@ -7,15 +7,22 @@ import sys
 
 import pytest
 
+from fixtures.planned_recipe import planned_recipe
+from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
-from trainwright.pipeline.graph import STAGES, upstream
+from trainwright.pipeline.graph import STAGES, maker, upstream
+from trainwright.pipeline.steps import steps
 
 
 def test_every_stage_comes_after_what_it_needs() -> None:
-    seen: set[str] = set()
+    made: set[str] = set()
     for stage in STAGES.values():
-        assert set(stage.needs) <= seen, stage.name
-        seen.add(stage.name)
+        assert {role for role, need in stage.needs.items() if role == need.kind} <= made, stage.name
+        made.add(stage.makes)
+
+
+def test_no_kind_has_two_makers() -> None:
+    assert [maker(stage.makes) for stage in STAGES.values()] == list(STAGES.values())
 
 
 @pytest.mark.parametrize("name", list(STAGES))
@@ -23,9 +30,17 @@ def test_every_stage_has_its_code(name) -> None:
     assert callable(load(STAGES[name].run, kind="stage"))
 
 
-def test_upstream_is_what_is_needed_in_order() -> None:
-    assert [stage.name for stage in upstream("train")] == ["doctor", "plan", "data", "train"]
-    assert [stage.name for stage in upstream("data")] == ["data"]
+def test_upstream_is_what_is_needed_in_order(tmp_path) -> None:
+    line = steps(planned_recipe(tmp_path))
+    assert [step.name for step in upstream(line, "train")] == ["doctor", "plan", "data", "train"]
+    assert [step.name for step in upstream(line, "data")] == ["data"]
+    with pytest.raises(RecipeError, match="no such step .seen 'trian', .*; did you mean 'train'"):
+        upstream(line, "trian")
+
+
+def test_a_plan_is_made_again_when_the_split_changes(tmp_path) -> None:
+    identity, changed = STAGES["plan"].identity, ("data.split.train=0.8", "data.split.test=0.05")
+    assert identity(planned_recipe(tmp_path), {}) != identity(planned_recipe(tmp_path, *changed), {})
 
 
 def test_the_pipeline_itself_brings_no_torch() -> None:

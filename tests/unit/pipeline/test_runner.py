@@ -3,54 +3,86 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from trainwright.artifact.stage import StageResult
 from trainwright.core.errors import DataError, MachineError
 from trainwright.pipeline import graph, runner
-from trainwright.pipeline.graph import Stage
+from trainwright.pipeline.graph import Need, Stage
 from trainwright.spec.recipe import Recipe
 
 RAN: list[str] = []
 BREAK: set[str] = set()
 
 
-def double(recipe, inputs, out, events):
+def double(context):
     """Writes twice what it finds; leaves a part behind when it breaks."""
     RAN.append("double")
-    (out / "part").write_text("kept")
+    (context.out / "part").write_text("kept")
     if "double" in BREAK:
         raise DataError("no more")
-    number = recipe.train.batch_tokens
-    (out / "number.json").write_text(json.dumps(2 * number))
+    number = context.recipe.train.batch_tokens
+    (context.out / "number.json").write_text(json.dumps(2 * number))
     return StageResult(summary={"number": 2 * number})
 
 
-def add(recipe, inputs, out, events):
+def add(context):
     RAN.append("add")
-    number = json.loads(inputs["double"].file("number.json").read_text())
+    number = json.loads(context.input("doubled").file("number.json").read_text())
     if "disk" in BREAK:
-        raise OSError(28, "No space left on device", str(out / "x"))
-    (out / "number.json").write_text(json.dumps(number + recipe.seed))
-    return StageResult(summary={"number": number + recipe.seed})
+        raise OSError(28, "No space left on device", str(context.out / "x"))
+    total = number + context.recipe.seed
+    (context.out / "number.json").write_text(json.dumps(total))
+    return StageResult(summary={"number": total})
+
+
+def search(context):
+    """Adds under three seeds, each in a run of its own, and keeps the largest sum."""
+    RAN.append("search")
+    trials = [context.child(context.recipe.model_copy(update={"seed": seed}), upto="add") for seed in (1, 3, 2)]
+    if "search" in BREAK:
+        raise DataError("no more")
+    return StageResult(summary={"best": max(trial["add"].summary["number"] for trial in trials)})
 
 
 @pytest.fixture(autouse=True)
 def _two_stages(monkeypatch) -> None:
     RAN.clear()
     BREAK.clear()
-    here = "tests_pipeline_stages"
-    monkeypatch.setitem(__import__("sys").modules, here, __import__("types").SimpleNamespace(double=double, add=add))
-    stages = (
-        Stage(name="double", version=1, run=f"{here}:double", inputs={},
-              identity=lambda recipe, inputs: recipe.identity("train")),
-        Stage(name="add", version=1, run=f"{here}:add", inputs={"double": ("*.json",)},
-              identity=lambda recipe, inputs: {"seed": recipe.seed}),
-    )  # fmt: skip
-    table = {stage.name: stage for stage in stages}
-    monkeypatch.setattr(graph, "STAGES", table)
-    monkeypatch.setattr(runner, "STAGES", table)
+    use(monkeypatch, DOUBLE, ADD)
+
+
+HERE = "tests_pipeline_stages"
+DOUBLE = Stage(
+    name="double",
+    version=1,
+    run=f"{HERE}:double",
+    makes="doubled",
+    identity=lambda recipe, inputs: recipe.identity("train"),
+)
+ADD = Stage(
+    name="add",
+    version=1,
+    run=f"{HERE}:add",
+    makes="sum",
+    needs={"doubled": Need(kind="doubled", files=("*.json",))},
+    identity=lambda recipe, inputs: {"seed": recipe.seed},
+)
+SEARCH = Stage(name="search", version=1, run=f"{HERE}:search", makes="study", identity=lambda recipe, inputs: {})
+
+
+def use(monkeypatch, *stages: Stage) -> None:
+    """Put these stages in place of the real ones."""
+    module = SimpleNamespace(double=double, add=add, search=search)
+    monkeypatch.setitem(sys.modules, HERE, module)
+    for name in reversed(list(graph.STAGES)):  # so that they come back in order
+        monkeypatch.delitem(graph.STAGES, name)
+    for stage in stages:
+        monkeypatch.setitem(graph.STAGES, stage.name, stage)
 
 
 def recipe(**keys) -> Recipe:
@@ -117,9 +149,13 @@ def test_events_say_what_ran_and_what_was_there(tmp_path) -> None:
         runner.run(recipe(), root=tmp_path, listeners=(heard.append,))
     said = [(event.name, event.text) for event in heard if event.kind == "stage"]
     assert said == [
-        ("double", "started"), ("double", "done"), ("add", "started"), ("add", "done"),
-        ("double", "cached"), ("add", "cached"),
-    ]  # fmt: skip
+        ("double", "started"),
+        ("double", "done"),
+        ("add", "started"),
+        ("add", "done"),
+        ("double", "cached"),
+        ("add", "cached"),
+    ]
 
 
 def test_find_makes_nothing(tmp_path) -> None:
@@ -133,4 +169,44 @@ def test_the_manifest_records_how_it_was_made(tmp_path) -> None:
     made = runner.run(recipe(), root=tmp_path)
     execution = made["add"].manifest.execution
     assert execution["seconds"] >= 0 and execution["python"] and execution["packages"]["numpy"] != "absent"
-    assert made["add"].manifest.inputs == {"double": made["double"].digest(("*.json",))}
+    assert made["add"].manifest.kind == "sum"
+    assert made["add"].manifest.inputs == {"doubled": made["double"].digest(("*.json",))}
+
+
+def test_child_runs_share_what_the_parent_has_and_outlive_an_interruption(tmp_path, monkeypatch) -> None:
+    use(monkeypatch, DOUBLE, ADD, SEARCH)
+    runner.run(recipe(), root=tmp_path, upto="double")
+    BREAK.add("search")
+    with pytest.raises(DataError, match="no more"):
+        runner.run(recipe(), root=tmp_path, upto="search")
+    assert RAN == ["double", "search", "add", "add", "add"], "no child doubles again"
+    BREAK.clear()
+    made = runner.run(recipe(), root=tmp_path, upto="search")
+    assert RAN[5:] == ["search"], "the children were done"
+    assert made["search"].summary["best"] == 2 * 65536 + 3
+    (below,) = (tmp_path / "children").iterdir()
+    assert below.name == made["search"].path.name
+    assert len(list(below.glob("add-*"))) == 3 and not list(tmp_path.glob("add-*"))
+
+
+def test_damage_of_what_is_there_is_no_success(tmp_path) -> None:
+    made = runner.run(recipe(), root=tmp_path)
+    (made["add"].path / "number.json").write_text("131073")
+    with pytest.raises(DataError, match="number.json: damaged file"):
+        runner.run(recipe(), root=tmp_path)
+
+
+def test_a_finished_run_can_be_looked_at_where_nothing_can_be_written(tmp_path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        made = runner.run(recipe(), root=place / "runs")
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        assert runner.run(recipe(), root=place / "runs") == made
+        assert runner.find(recipe(), root=place / "runs", upto="add") == made
+        with pytest.raises(MachineError, match="cannot write"):
+            runner.run(recipe(seed=9), root=place / "runs")
+    finally:
+        subprocess.run(["umount", place], check=True)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from trainwright.core.errors import MachineError
-from trainwright.hardware.probes import Timing
+from trainwright.hardware.machine.probes import Timing
 from trainwright.runtime import probes
 from trainwright.runtime.stopwatch import Stopwatch
 
@@ -22,49 +22,45 @@ class Recording(Stopwatch):
         super().__init__(torch.device("cpu"), budget_s=0.0)
         self.results = []
 
-    def time(self, call, *, prepare=None):
-        if prepare is not None:
-            prepare()
+    def time(self, call):
         self.results.append(call())
-        return Timing(median_s=1.0, low_s=1.0, high_s=1.0, repetitions=1)
+        return Timing(median_s=1.0, low_s=1.0, high_s=1.0, fastest_s=0.5, repetitions=1)
 
 
-def test_the_three_products_have_the_shapes_of_a_linear_layer(monkeypatch):
-    monkeypatch.setattr(probes, "CPU_LINEARS", ((6, 4, 10),))
+def test_the_three_products_have_the_shapes_of_a_linear_layer():
     watch = Recording()
-    found = list(probes.probe_matmuls(watch, ("fp32", "bf16")))
-    assert [probe.direction for probe in found] == ["forward", "grad_input", "grad_weight"] * 2
+    matmuls = list(probes.probe_matmuls(watch, [((6, 4, 10), "fp32"), ((6, 4, 10), "bf16")]))
+    assert [probe.direction for probe in matmuls] == ["forward", "grad_input", "grad_weight"] * 2
     assert [tuple(result.shape) for result in watch.results] == [(6, 10), (6, 4), (10, 4)] * 2
-    assert found[0].flops_per_s == 2 * 6 * 4 * 10
+    assert matmuls[0].flops_per_s == 2 * 6 * 4 * 10
 
 
-def test_large_fp32_products_are_left_to_the_small_ones(monkeypatch):
-    monkeypatch.setattr(probes, "CPU_LINEARS", ((6, 4, 10),))
-    monkeypatch.setattr(probes, "FP32_LARGEST", 100)
-    assert {probe.dtype for probe in probes.probe_matmuls(Recording(), ("fp32", "bf16"))} == {"bf16"}
-    assert {probe.dtype for probe in probes.probe_matmuls(Recording(), ("fp32",))} == {"fp32"}
-
-
-def test_bandwidth_counts_three_arrays(monkeypatch):
-    monkeypatch.setattr(probes, "CPU_WORKING_SETS", (1200,))
+def test_the_peak_is_that_of_the_fastest_repetition():
     watch = Recording()
-    (found,) = probes.probe_bandwidth(watch)
+    (probe,) = probes.probe_peaks(watch, [(8, "bf16")])
+    assert watch.results[0].shape == (8, 8)
+    assert watch.results[0].dtype == torch.bfloat16
+    assert probe.flops_per_s == 2 * 8**3 / 0.5
+
+
+def test_bandwidth_counts_three_arrays():
+    watch = Recording()
+    (probe,) = probes.probe_bandwidth(watch, [1200])
     assert watch.results[0].shape == (100,)
-    assert found.bytes_per_s == 1200
+    assert probe.bytes_per_s == 1200
 
 
-def test_attention_runs_forward_and_backward(monkeypatch, watch):
-    monkeypatch.setattr(probes, "ATTENTIONS", ((2, 2, 8, 4),))
+def test_attention_runs_forward_and_backward(watch):
     seen = []
 
     def attend(query, key, value):
         seen.append(query.shape)
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
-    (found,) = probes.probe_attention(watch, ("fp32",), attend)
+    (probe,) = probes.probe_attention(watch, [((2, 2, 8, 4), "fp32")], attend)
     assert seen[0] == (2, 2, 8, 4)
-    assert found.forward_flops == 4 * 2 * 2 * 8 * 8 * 4
-    assert found.backward.median_s > 0
+    assert probe.forward_flops == 4 * 2 * 2 * 8 * 8 * 4
+    assert probe.backward.median_s > 0
 
 
 def test_updates_and_launches_take_time(watch):
@@ -81,4 +77,4 @@ def test_the_disk_probe_leaves_nothing_behind(tmp_path):
 def test_a_disk_that_cannot_be_written_is_the_machines_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
-        probes.probe_disk(tmp_path / "file" / "below")
+        probes.probe_disk(tmp_path / "file" / "below", size_bytes=1 << 20)

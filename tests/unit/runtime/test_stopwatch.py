@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from trainwright.runtime import stopwatch
-from trainwright.runtime.stopwatch import MINIMUM_REPETITIONS, Stopwatch
+from trainwright.runtime.stopwatch import Stopwatch
 
 
 @pytest.fixture
@@ -19,19 +19,28 @@ def clock(monkeypatch):
 
 def test_median_and_quartiles_without_the_warm_up(clock):
     durations = iter([100.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    found = Stopwatch(torch.device("cpu"), budget_s=15.0).time(lambda: clock(next(durations)))
-    assert (found.median_s, found.low_s, found.high_s, found.repetitions) == (3.0, 2.0, 4.0, 5)
+    timing = Stopwatch(torch.device("cpu"), budget_s=15.0).time(lambda: clock(next(durations)))
+    assert (timing.fastest_s, timing.low_s, timing.median_s, timing.high_s) == (1.0, 2.0, 3.0, 4.0)
+    assert timing.repetitions == 5
 
 
 def test_slow_calls_are_still_repeated_and_fast_ones_not_for_ever(clock):
     watch = Stopwatch(torch.device("cpu"), budget_s=1.0, most=7)
-    assert watch.time(lambda: clock(50.0)).repetitions == MINIMUM_REPETITIONS
+    assert watch.time(lambda: clock(50.0)).repetitions == 3
     assert watch.time(lambda: clock(1e-9)).repetitions == 7
 
 
-def test_preparation_is_not_timed(clock):
-    found = Stopwatch(torch.device("cpu"), budget_s=1.0).time(lambda: clock(1.0), prepare=lambda: clock(60.0))
-    assert found.high_s == 1.0
+def test_calls_that_follow_one_another_are_timed_in_turn(clock):
+    order = []
+
+    def spend(name, seconds):
+        order.append(name)
+        clock(seconds)
+
+    watch = Stopwatch(torch.device("cpu"), budget_s=0.0, least=2)
+    forward, backward = watch.rounds(lambda: spend("forward", 1.0), lambda: spend("backward", 2.0))
+    assert (forward.median_s, backward.median_s) == (1.0, 2.0)
+    assert order == ["forward", "backward"] * 3
 
 
 @pytest.mark.cuda

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from trainwright.hardware.catalogue.models import model
 from trainwright.spec.convnet import ConvNetSpec
 
 RESNET = ConvNetSpec(depths=(3, 4, 6, 3), widths=(256, 512, 1024, 2048))
@@ -24,3 +25,10 @@ def test_a_possible_network_has_no_problems():
 )
 def test_each_impossible_network_is_named(change, line):
     assert any(problem.startswith(line) for problem in replace(RESNET, **change).problems())
+
+
+def test_networks_say_what_they_are_trained_on():
+    resnet, vit, llama = (model(name) for name in ("resnet-50", "vit-b-16", "llama3-8b"))
+    assert [each.unit for each in (resnet, vit, llama)] == ["images", "tokens", "tokens"]
+    assert [each.sees_images for each in (resnet, vit, llama)] == [True, True, False]
+    assert resnet.experts is None

@@ -23,9 +23,24 @@ def test_from_mapping_takes_known_names_only() -> None:
 
 def test_the_names_of_the_design() -> None:
     assert PhaseTimes.names() == (
-        "data_wait", "preprocess", "host_to_device", "forward", "backward", "communicate", "update", "checkpoint",
-        "evaluate", "other",
-    )  # fmt: skip
+        "data_wait",
+        "preprocess",
+        "host_to_device",
+        "forward",
+        "backward",
+        "communicate",
+        "update",
+        "checkpoint",
+        "evaluate",
+        "other",
+    )
     assert MemoryUse.names() == (
-        "weights", "gradients", "optimizer", "activations", "logits", "communication", "workspace", "reserved_unused",
-    )  # fmt: skip
+        "weights",
+        "gradients",
+        "optimizer",
+        "activations",
+        "logits",
+        "communication",
+        "workspace",
+        "reserved_unused",
+    )

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from trainwright.spec.model import FAMILIES, Experts
-from trainwright.spec.recipe import ModelSection
+from trainwright.spec.sections.model import ModelSection
 
 SPEC = ModelSection(layers=2, width=64, heads=4).spec(vocabulary=100)
 
@@ -61,3 +61,10 @@ def test_windows_are_in_all_layers_or_in_those_it_says() -> None:
 def test_each_family_has_its_file_and_each_file_its_family() -> None:
     names = {item.name.removesuffix(".py") for item in files("trainwright.model.families").iterdir()}
     assert names - {"__init__", "__pycache__"} == set(FAMILIES)
+
+
+def test_another_head_fits_the_same_body_and_another_width_does_not() -> None:
+    spec = ModelSection(layers=2, width=64, heads=2).spec(vocabulary=300)
+    classifier = replace(spec, classes=3, language_head=False)
+    assert classifier.body_differences(spec) == spec.body_differences(classifier) == ()
+    assert replace(classifier, width=32, context_tokens=8).body_differences(spec) == ("width", "context_tokens")

@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.model import Experts
-from trainwright.spec.recipe import ModelSection
+from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import ParallelPlan, Workload, stage_waste
 
 MODEL = ModelSection(layers=4, width=64, heads=4, context_tokens=128).spec(vocabulary=100)

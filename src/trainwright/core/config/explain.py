@@ -12,7 +12,8 @@ from pydantic_core import to_jsonable_python
 from trainwright.core.config.shape import Shape, is_list, literals, members, of_model, shape, tags, walk
 from trainwright.core.config.tree import dotted, shown
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
+from trainwright.core.extension import Extension
+from trainwright.core.spelling import did_you_mean
 
 _WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "anything"}
 _BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "multiple_of": "a multiple of"}
@@ -29,7 +30,7 @@ class Explanation:
         type: in words, with bounds.
         required: it has no default.
         default: JSON value of the default; None where required, and for sections.
-        allowed: every allowed value, where they can be listed.
+        allowed: every allowed value that has a name of its own; a plug-in has none.
         unit: unit of the number, where there is one.
         only_for: kinds of the section that have this key, where not all do.
         members: key and doc of each member of a section.
@@ -100,6 +101,9 @@ def type_text(here: Shape | None) -> str:
     """A shape in words: ``whole number > 0 or null``."""
     if here is None:
         return "anything"
+    extension = _extension(here)
+    if extension is not None:
+        return f"{extension.expected} or null" if here.nullable else extension.expected
     bounds = " and ".join(bound for bound in map(_bound, here.constraints) if bound)
     # A bound is about the numbers and lists, not about the words that may stand for them.
     words = [
@@ -107,8 +111,14 @@ def type_text(here: Shape | None) -> str:
     ]
     if here.discriminator is not None:
         words = ["mapping, its kind one of " + ", ".join(_kinds(here))]
+        if here.plug_ins is not None:
+            words[0] += ", package.module:name"
     text = " or ".join(dict.fromkeys(words))
     return f"{text} or null" if here.nullable else text
+
+
+def _extension(here: Shape) -> Extension | None:
+    return next((item for item in here.constraints if isinstance(item, Extension)), None)
 
 
 def number_text(bound: Any) -> str:
@@ -147,13 +157,15 @@ def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> Explanatio
         default = to_jsonable_python(field.get_default(call_default_factory=True, validated_data={}))
     allowed = tuple(value for option in here.options for value in literals(option))
     booleans = (True, False) if bool in here.options else ()
+    extension = _extension(here)
+    known = () if extension is None else tuple(extension.known)
     return Explanation(
         key=key,
         doc=_doc(here),
         type=type_text(here),
         required=required,
         default=default,
-        allowed=booleans + allowed,
+        allowed=booleans + allowed + known,
         unit=_unit(key, field),
         only_for=only_for,
         members=tuple((name, _doc(inner) or type_text(inner)) for name, inner in inside.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -10,11 +11,14 @@ from trainwright.core.config.shape import Shape
 from trainwright.core.config.text import read_json, read_yaml, scalar
 from trainwright.core.config.tree import Layer, Node, Origin, dotted, said, shown
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import did_you_mean
+from trainwright.core.spelling import did_you_mean
+from trainwright.core.units import format_bytes
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _SUFFIXES = (".yaml", ".yml", ".json")
 _PATCHES = ("environment", "override")
+MAX_BYTES = 16 << 20
+"""Largest recipe file; recipes have kilobytes."""
 
 
 def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) -> Node | None:
@@ -26,7 +30,7 @@ def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) 
         return Origin(layer=layer, where=f"{label}:{line + 1}:{column + 1}")
 
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = _read_whole(path, label).decode("utf-8-sig")
         node = (read_json if path.suffix == ".json" else read_yaml)(text, at, problems)
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n")
@@ -51,6 +55,25 @@ def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) 
         )
     )
     return None
+
+
+def _read_whole(path: Path, label: str) -> bytes:
+    """The bytes of a regular file; anything else could have no end, and a file of gigabytes is no recipe.
+
+    Raises:
+        RecipeError: no regular file, or larger than ``MAX_BYTES``.
+        OSError: it cannot be read.
+    """
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+        raise RecipeError("not a regular file", where=label, expected="a .yaml or .json file")
+    if facts.st_size > MAX_BYTES:
+        seen = format_bytes(facts.st_size)
+        raise RecipeError(
+            "too large for a recipe", where=label, seen=seen, expected=f"{format_bytes(MAX_BYTES)} at most"
+        )
+    with path.open("rb") as stream:
+        return stream.read(MAX_BYTES)
 
 
 def _unreadable(path: Path, label: str, error: OSError) -> RecipeError:

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from trainwright.core.config.layers import merge, read_environment, read_file, read_overrides
 from trainwright.core.config.problems import translate
 from trainwright.core.config.shape import of_model
-from trainwright.core.config.tree import DEFAULT, Node, Origin, dotted, leaves, shown
-from trainwright.core.errors import RecipeError, RecipeErrors
-from trainwright.core.registry import did_you_mean
+from trainwright.core.config.tree import DEFAULT, Node, Origin, dotted, leaves, said, shown
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.spelling import did_you_mean
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -27,11 +27,27 @@ class Loaded(Generic[T]):
         value: the model.
         leaves: dotted key -> final value (as JSON), for every scalar and empty list or mapping.
         origins: dotted key -> where the value comes from, for the same keys.
+        tree: what the layers wrote, defaults left out.
     """
 
     value: T
     leaves: Mapping[str, Any]
     origins: Mapping[str, Origin]
+    tree: Node
+
+    def located(self, problem: TrainwrightError) -> TrainwrightError:
+        """A problem that names a dotted key, with the place where the key, or the section around it, was written."""
+        parts = (problem.where or "").split(".")
+        if problem.where is None or parts[0] not in type(self.value).model_fields:
+            return problem
+        node, origin = self.tree, self.tree.origin
+        for part in parts:
+            below = node.child(int(part) if isinstance(node.content, list) and part.isdecimal() else part)
+            if below is None:
+                break
+            node, origin = below, below.origin
+        what = said(problem.where, problem.what, origin)
+        return type(problem)(what, where=origin, seen=problem.seen, expected=problem.expected, fix=problem.fix)
 
     def describe(self, key: str) -> str:
         """``train.lr = 0.0003  (override train.lr)``, one line for each value under ``key``.
@@ -94,6 +110,7 @@ def load(
         value=value,
         leaves={key: leaf for key, (_, leaf) in values.items()},
         origins={key: _origin(root, path) for key, (path, _) in values.items()},
+        tree=root,
     )
 
 

@@ -12,22 +12,42 @@ from trainwright.core.config.explain import number_text, type_text
 from trainwright.core.config.shape import Shape, members, shape, walk
 from trainwright.core.config.tree import LAYERS, Node, Origin, Path, dotted, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors
-from trainwright.core.registry import did_you_mean
+from trainwright.core.spelling import did_you_mean
 
 _TYPES = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text", "bytes": "a text",
-    "list": "a list", "tuple": "a list", "set": "a list", "frozen_set": "a list", "iterable": "a list",
-    "dict": "a mapping", "model": "a mapping", "mapping": "a mapping", "dataclass": "a mapping",
-    "model_attributes": "a mapping", "path": "a path", "date": "a date", "datetime": "a date and time",
-}  # fmt: skip
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "bytes": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+    "frozen_set": "a list",
+    "iterable": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "mapping": "a mapping",
+    "dataclass": "a mapping",
+    "model_attributes": "a mapping",
+    "path": "a path",
+    "date": "a date",
+    "datetime": "a date and time",
+}
 _RANGES = {
-    "greater_than": "a number > {gt}", "greater_than_equal": "a number >= {ge}",
-    "less_than": "a number < {lt}", "less_than_equal": "a number <= {le}", "multiple_of": "a multiple of {multiple_of}",
+    "greater_than": "a number > {gt}",
+    "greater_than_equal": "a number >= {ge}",
+    "less_than": "a number < {lt}",
+    "less_than_equal": "a number <= {le}",
+    "multiple_of": "a multiple of {multiple_of}",
     "finite_number": "a finite number",
-    "string_too_short": "at least {min_length} characters", "string_too_long": "at most {max_length} characters",
-    "too_short": "at least {min_length} items", "too_long": "at most {max_length} items",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
     "string_pattern_mismatch": "a text like {pattern}",
-}  # fmt: skip
+}
+REFERENCE = "package.module:name"
 _WORD = re.compile(r"[a-z_][a-z0-9_]*(?:\.[a-z0-9_]+)*")
 
 
@@ -88,6 +108,9 @@ def _locate(entry: dict[str, Any], root: Node, model: Shape) -> _Finding:
     parts = list(entry["loc"])
     at: Shape | None = here
     while parts:
+        plugged_in = at.plugged_in(node) if at is not None else None
+        if plugged_in is not None:
+            at = Shape(options=(plugged_in,))
         if at is not None and len(at.options) > 1:
             tag = parts.pop(0)
             chosen = at.tagged(tag)
@@ -131,7 +154,10 @@ def _problems(group: list[_Finding], root: Node, model: Shape) -> list[RecipeErr
         return [RecipeError(said(f"{key}.{tag}", "missing", first.origin), where=first.origin, expected=kinds)]
     if first.kind == "union_tag_invalid":
         tag = first.context["discriminator"].strip("'")
-        return [_not_one_of(f"{key}.{tag}", first, first.context["tag"], first.context["expected_tags"])]
+        known = first.context["expected_tags"]
+        if first.shape is not None and first.shape.plug_ins is not None:
+            known = f"one of {known} or {REFERENCE}"
+        return [_not_one_of(f"{key}.{tag}", first, first.context["tag"], known)]
     expected = " or ".join(dict.fromkeys(_expected(finding) for finding in group))
     if first.union is None and first.shape is not None and first.shape.nullable:
         expected += " or null"

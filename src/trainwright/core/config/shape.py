@@ -12,7 +12,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
+from trainwright.core.config.plug_in import PlugInSection
 from trainwright.core.config.tree import DEFAULT, Node, node_of
+from trainwright.core.errors import RecipeError
 
 _LISTS = (list, tuple, set, frozenset, Sequence, AbstractSet)
 _MAPPINGS = (dict, Mapping)
@@ -37,6 +39,21 @@ class Shape:
     constraints: tuple[Any, ...] = ()
 
     @property
+    def plug_ins(self) -> PlugInSection | None:
+        """What opens a tagged union to sections from outside the project, where something does."""
+        return next((item for item in self.constraints if isinstance(item, PlugInSection)), None)
+
+    def plugged_in(self, node: Node | None) -> type[BaseModel] | None:
+        """The section of the plug-in that ``node`` names by its tag; None where it names none that can be imported."""
+        tag = node.child(self.plug_ins.tag) if node is not None and self.plug_ins is not None else None
+        if tag is None or self.plug_ins is None or not self.plug_ins.reference({self.plug_ins.tag: tag.content}):
+            return None
+        try:
+            return self.plug_ins.section(str(tag.content))
+        except RecipeError:
+            return None
+
+    @property
     def models(self) -> tuple[type[BaseModel], ...]:
         """The alternatives that are sections."""
         return tuple(option for option in self.options if isinstance(option, type) and issubclass(option, BaseModel))
@@ -51,6 +68,7 @@ class Shape:
         """The sections that ``node`` may be: one where its tag says so."""
         tag = node.child(self.discriminator) if node is not None and self.discriminator is not None else None
         chosen = self.tagged(tag.content) if tag is not None and not isinstance(tag.content, (dict, list)) else None
+        chosen = chosen or self.plugged_in(node)
         return (chosen,) if chosen is not None else self.models
 
     def item(self, index: int) -> Shape | None:

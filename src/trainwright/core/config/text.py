@@ -120,9 +120,11 @@ class _Yaml:
             raise _too_deep(here)
         if event.anchor is not None:
             raise RecipeError(
-                "anchors and aliases are not part of a recipe", where=here, seen=repr(event.anchor),
+                "anchors and aliases are not part of a recipe",
+                where=here,
+                seen=repr(event.anchor),
                 expected="the value itself, or quotes around a text that starts with * or &",
-            )  # fmt: skip
+            )
         origin = key_origin or here
         if isinstance(event, yaml.ScalarEvent):
             return Node(content=self._scalar(event, here), origin=origin)
@@ -219,7 +221,9 @@ class _Json:
 
 
 def _twice(path: tuple[str, ...], origin: Origin, first: Origin) -> RecipeError:
-    return RecipeError(f"{'.'.join(path)}: written twice", where=origin, expected=f"one value; the first is at {first}")
+    return RecipeError(
+        "{path}: written twice", where=origin, expected=f"one value; the first is at {first}", path=".".join(path)
+    )
 
 
 def _too_deep(origin: Origin) -> RecipeError:
@@ -234,7 +238,7 @@ def _tag_error(tag: str, origin: Origin) -> RecipeError:
 def _yaml_reason(error: yaml.MarkedYAMLError) -> str:
     reason = ": ".join(part for part in (error.context, error.problem) if part)
     if "'\\t'" in reason:
-        return f"{reason}; indent with spaces, not tabs"
+        return "a tab; indent with spaces, not tabs"
     if "alias" in reason or "anchor" in reason:
         return f"{reason}; put quotes around a text that starts with * or &"
     return reason
@@ -247,5 +251,7 @@ def _syntax_error(reason: str, text: str, line: int, column: int, at: At) -> Rec
     start = max(0, column - 70)
     snippet = written[start : start + 100].replace("\t", " ")
     what = f"not valid {reason}"
-    context = f"\n    {snippet}\n    {' ' * (column - start)}^" if snippet.strip() else ""
+    # A tab cannot be seen: the line would not help.
+    visible = snippet.strip() and written[column : column + 1] != "\t"
+    context = f"\n    {snippet}\n    {' ' * (column - start)}^" if visible else ""
     return RecipeError(what + context, where=at(line, column))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.gpt2 import gpt2
 from trainwright.spec.model import ModelSpec
 
@@ -52,7 +52,7 @@ def to_config(spec: ModelSpec) -> dict[str, Any]:
     if spec.kv_heads != spec.heads or spec.head_size * spec.heads != spec.width:
         raise ValueError("Hugging Face's gpt2 has kv_heads = heads and head_size = width / heads only")
     return {
-        "architectures": ["GPT2LMHeadModel"],
+        "architectures": ["GPT2ForSequenceClassification" if spec.classes else "GPT2LMHeadModel"],
         "model_type": "gpt2",
         "activation_function": "gelu_new",
         "attn_pdrop": 0.0,
@@ -74,21 +74,23 @@ def _whole(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     yield "positions", "transformer.wpe.weight"
     yield "norm.weight", "transformer.ln_f.weight"
     yield "norm.bias", "transformer.ln_f.bias"
-    if not spec.tied:
+    if spec.classes:
+        yield "head.weight", "score.weight"
+    elif not spec.tied:
         yield "head.weight", "lm_head.weight"
 
 
 def to_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
     """Our weights in Hugging Face's form: query, key and value joined, matrices as (in, out)."""
-    found = {theirs: weights[ours] for ours, theirs in _whole(spec)}
+    converted = {theirs: weights[ours] for ours, theirs in _whole(spec)}
     for layer in range(spec.layers):
         ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
         for kind in ("weight", "bias"):
             joined = torch.cat([weights[f"{ours}attention.{part}.{kind}"] for part in _QKV])
-            found[f"{theirs}attn.c_attn.{kind}"] = joined.T.contiguous() if kind == "weight" else joined
-        found |= {theirs + name: weights[ours + own] for own, name in _PLAIN.items()}
-        found |= {theirs + name: weights[ours + own].T.contiguous() for own, name in _TRANSPOSED.items()}
-    return found
+            converted[f"{theirs}attn.c_attn.{kind}"] = joined.T.contiguous() if kind == "weight" else joined
+        converted |= {theirs + name: weights[ours + inner] for inner, name in _PLAIN.items()}
+        converted |= {theirs + name: weights[ours + inner].T.contiguous() for inner, name in _TRANSPOSED.items()}
+    return converted
 
 
 def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
@@ -99,15 +101,15 @@ def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]
     """
     if "wte.weight" in weights:
         weights = {f"transformer.{name}" if name != "lm_head.weight" else name: w for name, w in weights.items()}
-    found = {ours: weights[theirs] for ours, theirs in _whole(spec)}
+    converted = {ours: weights[theirs] for ours, theirs in _whole(spec)}
     for layer in range(spec.layers):
         ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
         for kind in ("weight", "bias"):
             joined = weights[f"{theirs}attn.c_attn.{kind}"]
             parts = (joined.T if kind == "weight" else joined).chunk(3)
-            found |= {
+            converted |= {
                 f"{ours}attention.{name}.{kind}": part.contiguous() for name, part in zip(_QKV, parts, strict=True)
             }
-        found |= {ours + own: weights[theirs + name] for own, name in _PLAIN.items()}
-        found |= {ours + own: weights[theirs + name].T.contiguous() for own, name in _TRANSPOSED.items()}
-    return found
+        converted |= {ours + inner: weights[theirs + name] for inner, name in _PLAIN.items()}
+        converted |= {ours + inner: weights[theirs + name].T.contiguous() for inner, name in _TRANSPOSED.items()}
+    return converted

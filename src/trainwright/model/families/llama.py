@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.llama import llama
 from trainwright.spec.model import ModelSpec
 
@@ -47,7 +47,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
 def to_config(spec: ModelSpec) -> dict[str, Any]:
     """The Hugging Face configuration of a shape, readable by transformers 4 and 5."""
     return {
-        "architectures": ["LlamaForCausalLM"],
+        "architectures": ["LlamaForSequenceClassification" if spec.classes else "LlamaForCausalLM"],
         "model_type": "llama",
         "attention_bias": False,
         "attention_dropout": 0.0,
@@ -74,7 +74,9 @@ def _names(spec: ModelSpec) -> Iterator[tuple[str, str]]:
         for ours, theirs in _BLOCK.items():
             yield f"blocks.{layer}.{ours}", f"model.layers.{layer}.{theirs}"
     yield "norm.weight", "model.norm.weight"
-    if not spec.tied:
+    if spec.classes:
+        yield "head.weight", "score.weight"
+    elif not spec.tied:
         yield "head.weight", "lm_head.weight"
 
 

@@ -13,11 +13,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.planner.predict.collectives import Fabric
-from trainwright.planner.predict.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
+from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
+from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import AnyModel, RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
 
@@ -31,8 +32,6 @@ VIRTUAL_STAGES = (1, 2, 4)
 """Chunks of the model on each pipeline rank; more of them send more often than they shorten the bubble."""
 
 Mask = NDArray[np.bool_]
-Network = ModelSpec | ConvNetSpec
-"""Convolutional networks are laid out by data parallelism alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +63,7 @@ def divisors(number: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=256)
-def stage_counts(model: Network) -> tuple[int, ...]:
+def stage_counts(model: AnyModel) -> tuple[int, ...]:
     """Into how many pipeline stages the blocks can be cut: few, or with little loss (``stage_waste``).
 
     Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
@@ -76,7 +75,7 @@ def stage_counts(model: Network) -> tuple[int, ...]:
     return tuple(each for each in counts if each <= FEW_STAGES or stage_waste(model.blocks, each) <= STAGE_WASTE)
 
 
-def tensor_counts(model: Network) -> tuple[int, ...]:
+def tensor_counts(model: AnyModel) -> tuple[int, ...]:
     """Over how many ranks heads can be divided; more ranks than key heads keep copies of them."""
     if isinstance(model, ConvNetSpec):
         return (1,)
@@ -102,7 +101,7 @@ class _Table:
         """Each row once with each value of a new column."""
         column = np.asarray(tuple(values), dtype=np.float64)
         rows = len(self)
-        self.columns = {key: np.repeat(found, len(column)) for key, found in self.columns.items()}
+        self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
         self.columns[name] = np.tile(column, rows)
 
     def prefer(self, mask: Mask, rule: str, reason: str | Callable[[Mask], str]) -> None:
@@ -117,28 +116,22 @@ class _Table:
             text = reason if isinstance(reason, str) else reason(~mask)
             self.pruned.append(Pruned(rule=rule, reason=text, layouts=struck))
         if struck:
-            self.columns = {key: found[mask] for key, found in self.columns.items()}
+            self.columns = {key: values[mask] for key, values in self.columns.items()}
 
 
 def candidates(
-    model: Network,
-    workload: Workload,
-    devices: Sequence[int],
-    cluster: ClusterSpec,
-    stack: Stack,
-    *,
-    offload: Offload = "none",
-    wasteful: bool = False,
+    run: RunSpec, devices: Sequence[int], *, offload: Offload = "none", wasteful: bool = False
 ) -> Candidates:
-    """Layouts for each number of ``devices`` that can run.
+    """Returns the layouts for each number of ``devices`` that can run.
 
-    ``cluster`` says which links there are; it must be at least as large as the largest of ``devices``. ``wasteful``
-    keeps layouts that run, but would be bettered by others if those fitted. Memory is not looked at.
+    The run's cluster says which links there are; it must be at least as large as the largest of ``devices``.
+    ``wasteful`` keeps layouts that run, but would be bettered by others if those fitted. Memory is not looked at.
     """
+    model, workload, stack = run.model, run.workload, run.stack
     counts = np.asarray(devices, dtype=np.float64)
     table = _Table({"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(offload))}, wasteful=wasteful)
-    _meshes(table, model, workload, cluster)
-    _sharding(table, model, cluster)
+    _meshes(table, run)
+    _sharding(table, model, run.cluster)
     _micro_batches(table, model, workload)
     _schedules(table, stack)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
@@ -146,7 +139,7 @@ def candidates(
     return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
 
 
-def _recomputes(table: _Table, model: Network, workload: Workload) -> tuple[Recompute, ...]:
+def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
     """Least first. Selective recomputation spares attention's scores alone (Korthikanti et al., 2022)."""
     if isinstance(model, ConvNetSpec):
         return ("none",)
@@ -158,16 +151,18 @@ def _recomputes(table: _Table, model: Network, workload: Workload) -> tuple[Reco
     return tuple(each for each in RECOMPUTES if each != "selective")
 
 
-def _meshes(table: _Table, model: Network, workload: Workload, cluster: ClusterSpec) -> None:
+def _meshes(table: _Table, run: RunSpec) -> None:
     """Columns tp, pp, cp and data (ranks that see different sequences)."""
-    domain, batch = float(Fabric.of(cluster).domain), workload.batch_sequences
+    model, workload = run.model, run.workload
+    domain, batch = float(Fabric.of(run.cluster).domain), workload.batch_sequences
     joined = "one device" if domain == 1 else f"{domain:,.0f} devices"
     table.cross("tp", tensor_counts(model))
     table.keep(table["devices"] % table["tp"] == 0)
     table.keep(
-        table["tp"] <= domain, "tensor parallel",
+        table["tp"] <= domain,
+        "tensor parallel",
         lambda out: f"{_listed(table['tp'][out])} ranks leave the {joined} that the fastest links join",
-    )  # fmt: skip
+    )
     table.cross("pp", stage_counts(model))
     table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)
     table.cross("cp", (2**power for power in range(12)))
@@ -177,24 +172,27 @@ def _meshes(table: _Table, model: Network, workload: Workload, cluster: ClusterS
         (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]),
         "context parallel, short slices",
         f"slices of {workload.sequence_tokens:,} tokens below {CONTEXT_TOKENS:,} send more than they save",
-    )  # fmt: skip
+    )
     data = table["devices"] / (table["tp"] * table["pp"] * table["cp"])
     table.columns["data"] = data
     table.keep(
-        data <= batch, "data parallel, beyond the batch",
+        data <= batch,
+        "data parallel, beyond the batch",
         lambda out: f"{_listed(data[out])} ranks have less than one of the batch's {batch:,} sequences each",
-    )  # fmt: skip
+    )
     table.keep(
-        batch % table["data"] == 0, "data parallel, uneven",
+        batch % table["data"] == 0,
+        "data parallel, uneven",
         lambda out: f"{batch:,} sequences cannot be divided over {_listed(table['data'][out])} ranks",
-    )  # fmt: skip
+    )
     table.prefer(
-        batch / table["data"] >= table["pp"], "pipeline parallel",
+        batch / table["data"] >= table["pp"],
+        "pipeline parallel",
         "fewer micro batches than stages: the pipeline would stand idle half of the time or more",
-    )  # fmt: skip
+    )
 
 
-def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
+def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
     """Columns dp_shard, dp_replicate, zero_stage and ep.
 
     Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all.
@@ -218,9 +216,10 @@ def _sharding(table: _Table, model: Network, cluster: ClusterSpec) -> None:
     # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).
     table.keep(ranks * table["tp"] % table["ep"] == 0)
     table.prefer(
-        table["ep"] >= table["tp"], "expert parallel, below tensor parallel",
+        table["ep"] >= table["tp"],
+        "expert parallel, below tensor parallel",
         "tensor-parallel ranks, which do not divide such narrow experts, would keep several copies of them",
-    )  # fmt: skip
+    )
 
 
 def _zero_stages(table: _Table) -> None:
@@ -236,21 +235,23 @@ def _zero_stages(table: _Table) -> None:
         strike(mask, f"ZeRO-{stage} {'in' if piped else 'without'} a pipeline", reason)
 
 
-def _micro_batches(table: _Table, model: Network, workload: Workload) -> None:
+def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     """Columns micro_batch and virtual_stages."""
     per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
     table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
     table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
     # Twice the data-parallel ranks with half the micro batch hold and compute the same, and exchange no keys.
     table.prefer(
-        (table["cp"] == 1) | (table["micro_batch"] == 1), "context parallel, large micro batch",
+        (table["cp"] == 1) | (table["micro_batch"] == 1),
+        "context parallel, large micro batch",
         "with several sequences in a micro batch sends what more data-parallel ranks need not",
-    )  # fmt: skip
+    )
     tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
     table.keep(
-        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS), "micro batch, too large",
+        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS),
+        "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
-    )  # fmt: skip
+    )
     table.columns["micro_batches"] = workload.batch_sequences / (table["data"] * table["micro_batch"])
     table.prefer(
         table["micro_batches"] >= table["pp"], "micro batch, too few", "leaves fewer micro batches than pipeline stages"
@@ -286,8 +287,20 @@ def two_ways(pp: Numbers, micro_batches: Numbers) -> Mask:
 def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
     """The rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
-    names = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages",
-             "offload", "recompute", "schedule")  # fmt: skip
+    names = (
+        "dp_replicate",
+        "dp_shard",
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "micro_batch",
+        "zero_stage",
+        "virtual_stages",
+        "offload",
+        "recompute",
+        "schedule",
+    )
     return Layouts(
         **{name: table[name] for name in names},
         sequence_parallel=ones * stack.sequence_parallel,
@@ -304,20 +317,23 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
 
     degrees = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
     plan = ParallelPlan(
-        **degrees, micro_batch_sequences=whole("micro_batch"), compile=bool(whole("compile")),
+        **degrees,
+        micro_batch_sequences=whole("micro_batch"),
+        compile=bool(whole("compile")),
         zero_stage=whole("zero_stage"),  # type: ignore[arg-type]  # one of the four that were enumerated
-        sequence_parallel=bool(whole("sequence_parallel")), schedule=SCHEDULES[whole("schedule")],
+        sequence_parallel=bool(whole("sequence_parallel")),
+        schedule=SCHEDULES[whole("schedule")],
         offload=OFFLOADS[whole("offload")],
-    )  # fmt: skip
+    )
     return plan, RECOMPUTES[whole("recompute")]
 
 
 def _listed(values: Numbers) -> str:
     """``16, 32 and 64``; the ends of a long list."""
-    found = [f"{value:,.0f}" for value in np.unique(values)]
-    if len(found) > 4:
-        return f"{found[0]} to {found[-1]}"
-    return " and ".join(filter(None, (", ".join(found[:-1]), found[-1])))
+    texts = [f"{value:,.0f}" for value in np.unique(values)]
+    if len(texts) > 4:
+        return f"{texts[0]} to {texts[-1]}"
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def spread(ratios: Numbers) -> str:

@@ -11,15 +11,18 @@ from itertools import product
 
 import numpy as np
 
-from trainwright.hardware.nodes import cluster as named_cluster
-from trainwright.hardware.nodes import node_size
-from trainwright.planner.adapters import adaptable
-from trainwright.planner.predict.forecast import forecast
-from trainwright.planner.search.candidates import Network, candidates
-from trainwright.planner.search.layouts import Ranked, compare, ranked, step_seconds
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.nodes import cluster as named_cluster
+from trainwright.hardware.catalogue.nodes import node_size
+from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.forecast.forecast import forecast, step_s
+from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.search.candidates import candidates
+from trainwright.planner.search.layouts import Ranked, compare, ranked
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Stack
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Workload
 
 LEAST_SEQUENCE_TOKENS = 512
@@ -53,62 +56,61 @@ class _Variant:
     """Its sequences are shorter: the longest that fit are enough to know."""
 
 
-def changes(
-    model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack, *, most_devices: int = 16_384
-) -> tuple[Change, ...]:
-    """The changes after which ``workload`` fits on ``cluster``; pairs where no single one does.
+def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
+    """Returns the changes after which the run fits; pairs of them where no single one is enough.
 
-    Those that train everything come first, and among them the least slowdown.
+    Those that train everything come first, and among them the least slowdown. What
+    ``source`` has no rate for is left out.
 
     Raises:
         RecipeError: see ``search.layouts.compare``.
     """
-    unit = _unchanged_s_per_token(model, workload, cluster, stack)
-    singles = list(_singles(workload, cluster, model))
-    found = _those_that_fit(singles, model, cluster, stack, unit)
-    for more in larger(cluster, most_devices):
-        filled = _tried(_Variant(name=f"{more.devices:,} devices", workload=workload), model, more, stack, unit)
+    unit = _unchanged_s_per_token(run, source)
+    singles = list(_singles(run))
+    fitting = _those_that_fit(singles, run, source, unit)
+    for more in larger(run.cluster, most_devices):
+        variant = _Variant(name=f"{more.devices:,} devices", workload=run.workload)
+        filled = _tried(variant, replace(run, cluster=more), source, unit)
         if filled is not None:
-            found.append(filled)
+            fitting.append(filled)
             break
-    if all(each.trains_less or each.devices > cluster.devices for each in found):
+    if all(each.trains_less or each.devices > run.cluster.devices for each in fitting):
         pairs = (_both(one, other) for one, other in product(singles, singles) if one.offload != "none")
-        found += _those_that_fit([each for each in pairs if each is not None], model, cluster, stack, unit)
-    return tuple(sorted(found, key=lambda change: (change.trains_less, change.slowdown)))
+        fitting += _those_that_fit([each for each in pairs if each is not None], run, source, unit)
+    return tuple(sorted(fitting, key=lambda change: (change.trains_less, change.slowdown)))
 
 
-def _those_that_fit(
-    variants: Iterable[_Variant], model: Network, cluster: ClusterSpec, stack: Stack, unit: float
-) -> list[Change]:
+def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSource, unit: float) -> list[Change]:
     """Longest sequences come first: shorter ones are not tried once some fit. Nor are drives where host memory does."""
-    found: list[Change] = []
+    fitting: list[Change] = []
     shortened: set[str] = set()
     in_memory: list[tuple[str, Workload]] = []
     for each in variants:
         place = each.offload.removesuffix("-nvme")
         if (each.shorter and place in shortened) or (place, each.workload) in in_memory:
             continue
-        change = _tried(each, model, cluster, stack, unit)
+        change = _tried(each, run, source, unit)
         if change is None:
             continue
-        found.append(change)
+        fitting.append(change)
         in_memory.append((each.offload, each.workload))
         if each.shorter:
             shortened.add(place)
-    return found
+    return fitting
 
 
-def _unchanged_s_per_token(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> float:
+def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
     """Device-seconds for a token of the fastest layout, whatever memory it takes; NaN where nothing divides."""
-    every = candidates(model, workload, [cluster.devices], cluster, stack, wasteful=True).layouts
+    every = candidates(run, [run.cluster.devices], wasteful=True).layouts
     if not len(every):
         return float("nan")
-    seconds = float(np.min(step_seconds(model, workload, every, cluster, stack)))
-    return seconds * cluster.devices / workload.batch_tokens
+    seconds = float(np.min(step_s(run, every, source)))
+    return seconds * run.cluster.devices / run.workload.batch_tokens
 
 
-def _singles(workload: Workload, cluster: ClusterSpec, model: Network) -> Iterator[_Variant]:
+def _singles(run: RunSpec) -> Iterator[_Variant]:
     """Every change by itself, on the same devices."""
+    model, workload, cluster = run.model, run.workload, run.cluster
     if not isinstance(model, ModelSpec):
         if workload.states != "pure":
             yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
@@ -149,9 +151,13 @@ def _both(one: _Variant, other: _Variant) -> _Variant | None:
 
 
 def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
-    """Twice the devices, again and again: a part of a node is filled up first, then there are more nodes."""
-    size = node_size(cluster.device.name)
-    while True:
+    """Twice the devices, again and again: a part of a node is filled up first, then there are more nodes.
+
+    A node without a name is none of the catalogue's: it is as full as it is, and without a network the only one.
+    """
+    listed = bool(cluster.node.name)
+    size = node_size(cluster.device.name) if listed else cluster.node.devices
+    while listed or cluster.scale_out is not None:
         if cluster.nodes == 1 and 2 * cluster.devices <= size:
             cluster = named_cluster(f"{2 * cluster.devices}x{cluster.device.name}")
         else:
@@ -161,20 +167,25 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
         yield cluster
 
 
-def _tried(variant: _Variant, model: Network, cluster: ClusterSpec, stack: Stack, unit: float) -> Change | None:
+def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> Change | None:
     """The change, if the run fits with it, the host's memory included."""
-    if isinstance(model, ModelSpec) and variant.workload.problems(model):
+    if isinstance(run.model, ModelSpec) and variant.workload.problems(run.model):
         return None
-    found = compare(
-        model, variant.workload, [cluster.devices], cluster, stack, offload=variant.offload
-    )  # fmt: skip
-    if not found.fits.any():
+    run, cluster = replace(run, workload=variant.workload), run.cluster
+    try:
+        compared = compare(run, [cluster.devices], offload=variant.offload, source=source)
+    except RecipeError:  # the source has no rate for what the change asks of the device
         return None
-    best = forecast(model, variant.workload, found.layouts.take(found.order()[:1]), cluster, stack)
+    if not compared.fits.any():
+        return None
+    best = forecast(run, compared.layouts.take(compared.order()[:1]), source)
     if not best.memory.fits_host(cluster.node)[0]:
         return None
     seconds = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens
     return Change(
-        name=variant.name, slowdown=seconds / unit, devices=cluster.devices,
-        best=ranked(best, cluster.device)[0], trains_less=variant.trains_less,
-    )  # fmt: skip
+        name=variant.name,
+        slowdown=seconds / unit,
+        devices=cluster.devices,
+        best=ranked(best, cluster.device)[0],
+        trains_less=variant.trains_less,
+    )

@@ -9,22 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.efficiency import read_efficiency
-from trainwright.planner.predict.collectives import Fabric
-from trainwright.planner.predict.convnet import convnet_exchange, convnet_memory, convnet_work
-from trainwright.planner.predict.exchange import exchange
-from trainwright.planner.predict.forecast import Forecast, forecast
-from trainwright.planner.predict.layouts import Layouts, Numbers
-from trainwright.planner.predict.memory import MemoryTable, library_bytes, predict_memory, stuck_share, usable_bytes
-from trainwright.planner.predict.offload import offload_s
-from trainwright.planner.predict.states import case_of, kept
-from trainwright.planner.predict.step import combine, rates
-from trainwright.planner.predict.work import forward_work, peak_flops_per_s
-from trainwright.planner.search.candidates import Candidates, Network, Pruned, candidates, parallel_plan, spread
-from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.device import ClusterSpec, DeviceSpec
-from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.work import peak_flops_per_s
+from trainwright.planner.forecast.communication.collectives import Fabric
+from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
+from trainwright.planner.forecast.memory.table import (
+    MemoryTable,
+    usable_bytes,
+)
+from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute
 
 Memo = dict[tuple[float, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
@@ -86,15 +85,13 @@ class Compared:
 
 
 def compare(
-    model: Network,
-    workload: Workload,
+    run: RunSpec,
     devices: Sequence[int],
-    cluster: ClusterSpec,
-    stack: Stack,
     *,
     offload: Offload = "none",
     thorough: bool = True,
     memo: Memo | None = None,
+    source: RateSource = CATALOGUE,
 ) -> Compared:
     """Memory of every sensible layout, and the time of those that fit and can be the fastest.
 
@@ -105,69 +102,57 @@ def compare(
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
     """
-    if not peak_flops_per_s(cluster.device, workload.precision):
+    device = run.cluster.device
+    if not peak_flops_per_s(device, run.workload.precision):
         raise RecipeError(
-            f"no {workload.precision} rate is known", where=cluster.device.name,
-            expected=f"one of {', '.join(sorted(cluster.device.flops_per_s)) or 'none'}",
-        )  # fmt: skip
-    found = _compared(model, workload, devices, cluster, stack, offload=offload, memo=memo)
-    if found.fits.any() or not thorough:
-        return found
-    every = _compared(model, workload, devices, cluster, stack, offload=offload, wasteful=True)
-    return every if every.fits.any() else replace(every, pruned=found.pruned)
+            "no {precision} rate is known",
+            where=device.name,
+            expected=f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}",
+            precision=run.workload.precision,
+        )
+    sensible = _compared(run, devices, source, offload=offload, memo=memo)
+    if sensible.fits.any() or not thorough:
+        return sensible
+    every = _compared(run, devices, source, offload=offload, wasteful=True)
+    return every if every.fits.any() else replace(every, pruned=sensible.pruned)
 
 
 def _compared(
-    model: Network, workload: Workload, devices: Sequence[int], cluster: ClusterSpec, stack: Stack, *,
-    offload: Offload, wasteful: bool = False, memo: Memo | None = None,
-) -> Compared:  # fmt: skip
+    run: RunSpec,
+    devices: Sequence[int],
+    source: RateSource,
+    *,
+    offload: Offload,
+    wasteful: bool = False,
+    memo: Memo | None = None,
+) -> Compared:
     # What layouts there are, and what each needs, follows from these alone.
-    key = (float(Fabric.of(cluster).domain), cluster.node.devices, workspace_bytes(model, cluster.device), *devices)
+    cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
+    key = (float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), *devices)
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()
-        left = candidates(model, workload, devices, cluster, stack, offload=offload, wasteful=wasteful)
-        states = states_bytes(model, workload, left.layouts, stack)
-        memo[key] = (left, states, memory_table(model, workload, left.layouts, cluster, stack))
+        left = candidates(run, devices, offload=offload, wasteful=wasteful)
+        memory = network.memory(run, left.layouts, source.process(run))
+        memo[key] = (left, network.states_bytes(run, left.layouts), memory)
     left, states, memory = memo[key]
-    usable, fits = usable_bytes(cluster.device), memory.fits(cluster.device)
-    step_s = np.full(len(fits), np.inf)
+    usable, fits = usable_bytes(device), memory.fits(device)
+    seconds = np.full(len(fits), np.inf)
     worth = np.flatnonzero(fits & ~_needless(fits, left.recomputes))
     if len(worth):
-        step_s[worth] = step_seconds(model, workload, left.layouts.take(worth), cluster, stack)
+        seconds[worth] = step_s(run, left.layouts.take(worth), source)
     over = states > usable
     return Compared(
-        layouts=left.layouts, memory_bytes=memory.needed_bytes, step_s=step_s,
-        unsure=memory.uncertain(cluster.device),
+        layouts=left.layouts,
+        memory_bytes=memory.needed_bytes,
+        step_s=seconds,
+        unsure=memory.uncertain(device),
         pruned=(
             *left.pruned,
             *_too_large("states", states[over] / usable),
             *_too_large("activations", memory.needed_bytes[~over & ~fits] / usable),
         ),
-    )  # fmt: skip
-
-
-def states_bytes(model: Network, workload: Workload, layouts: Layouts, stack: Stack) -> Numbers:
-    """Bytes [L] that an update needs at once, without a single activation."""
-    if isinstance(model, ConvNetSpec):
-        # Small beside its activations.
-        return np.zeros(len(layouts))
-    found = kept(case_of(model, workload, layouts, stack.memory))
-    together = found.weights + found.gradients + found.optimizer + found.update
-    return np.asarray((1 + stuck_share(stack.memory)) * np.max(together, axis=0))
-
-
-def memory_table(
-    model: Network, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack
-) -> MemoryTable:
-    """Peak memory of transformers and of convolutional networks."""
-    predict = convnet_memory if isinstance(model, ConvNetSpec) else predict_memory
-    return predict(model, workload, layouts, cluster, stack)  # type: ignore[arg-type]  # chosen by the model's type
-
-
-def workspace_bytes(model: Network, device: DeviceSpec) -> float:
-    """All that memory depends on in the device."""
-    return 0.0 if isinstance(model, ConvNetSpec) else library_bytes(model, device)
+    )
 
 
 def too_large(rule: str, low: float, high: float) -> str:
@@ -190,66 +175,52 @@ def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
     return np.ravel(before > 0)
 
 
-def step_seconds(model: Network, workload: Workload, layouts: Layouts, cluster: ClusterSpec, stack: Stack) -> Numbers:
-    """Seconds [L] of a step: ``forecast`` without memory."""
-    rate = rates(model, workload, cluster, stack, read_efficiency())
-    if isinstance(model, ConvNetSpec):
-        sent = convnet_exchange(model, workload, layouts, cluster)
-        return combine(convnet_work(model, workload, layouts, cluster.device), sent, layouts, rate).total_s
-    work = forward_work(model, workload, layouts, cluster.device)
-    sent = exchange(model, workload, layouts, cluster, stack.dispatch)
-    step_s = combine(work, sent, layouts, rate).total_s
-    return step_s + offload_s(model, workload, layouts, cluster, stack, step_s=step_s)
-
-
 def best_layouts(
-    model: Network,
-    workload: Workload,
-    cluster: ClusterSpec,
-    stack: Stack,
-    *,
-    count: int = 5,
-    offload: Offload = "none",
+    run: RunSpec, *, count: int = 5, offload: Offload = "none", source: RateSource = CATALOGUE
 ) -> list[Ranked]:
-    """The ``count`` best layouts on all of ``cluster``: those that fit, fastest first, else those nearest to it.
+    """Returns the ``count`` best layouts on the whole cluster: those that fit, fastest first, else the nearest ones.
 
     Empty where no layout divides model and batch over the devices; ``why_not`` says why.
 
     Raises:
         RecipeError: see ``compare``.
     """
-    found = compare(model, workload, [cluster.devices], cluster, stack, offload=offload)
-    places = found.order()[:count]
+    compared = compare(run, [run.cluster.devices], offload=offload, source=source)
+    places = compared.order()[:count]
     if not len(places):
         return []
-    return ranked(forecast(model, workload, found.layouts.take(places), cluster, stack), cluster.device)
+    return ranked(forecast(run, compared.layouts.take(places), source), run.cluster.device)
 
 
-def ranked(found: Forecast, device: DeviceSpec) -> list[Ranked]:
+def ranked(forecast: Forecast, device: DeviceSpec) -> list[Ranked]:
     """Each layout of a forecast by itself, in its order."""
-    rows, fits, unsure = [], found.memory.fits(device), found.memory.uncertain(device)
-    for place in range(len(found.layouts)):
-        parallel, recompute = parallel_plan(found.layouts, place)
+    rows, fits, unsure = [], forecast.memory.fits(device), forecast.memory.uncertain(device)
+    for place in range(len(forecast.layouts)):
+        parallel, recompute = parallel_plan(forecast.layouts, place)
         rows.append(
             Ranked(
-                parallel=parallel, recompute=recompute, devices=int(found.layouts.devices[place]),
-                fits=bool(fits[place]), unsure=bool(unsure[place]),
-                step_s=float(found.step_s[place]), low_s=float(found.low_s[place]),
-                high_s=float(found.high_s[place]), memory_bytes=float(found.memory.needed_bytes[place]),
-                host_bytes=float(found.memory.host_bytes[place]),
-                nvme_bytes=float(found.memory.nvme_bytes[place]), mfu=float(found.mfu[place]),
-                tokens_per_s_per_device=float(found.tokens_per_s_per_device[place]),
+                parallel=parallel,
+                recompute=recompute,
+                devices=int(forecast.layouts.devices[place]),
+                fits=bool(fits[place]),
+                unsure=bool(unsure[place]),
+                step_s=float(forecast.step_s[place]),
+                low_s=float(forecast.low_s[place]),
+                high_s=float(forecast.high_s[place]),
+                memory_bytes=float(forecast.memory.needed_bytes[place]),
+                host_bytes=float(forecast.memory.host_bytes[place]),
+                nvme_bytes=float(forecast.memory.nvme_bytes[place]),
+                mfu=float(forecast.mfu[place]),
+                tokens_per_s_per_device=float(forecast.tokens_per_s_per_device[place]),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
-def why_not(
-    model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack, *, offload: Offload = "none"
-) -> tuple[Pruned, ...]:
-    """The classes of layouts on ``cluster`` that were left out, each with its reason and how many they are.
+def why_not(run: RunSpec, *, offload: Offload = "none", source: RateSource = CATALOGUE) -> tuple[Pruned, ...]:
+    """Returns the classes of layouts on the cluster that were left out, each with its reason and their number.
 
     Raises:
         RecipeError: see ``compare``.
     """
-    return compare(model, workload, [cluster.devices], cluster, stack, offload=offload).pruned
+    return compare(run, [run.cluster.devices], offload=offload, source=source).pruned

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.clouds import cloud
-from trainwright.hardware.nodes import cluster
-from trainwright.hardware.prices import PriceList
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.price_list import PriceList
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
 OWN = "own"
@@ -54,19 +54,22 @@ def offers(
     Raises:
         RecipeError: an unknown cloud.
     """
-    found: dict[tuple[str, str], Offer] = {}
+    cheapest: dict[tuple[str, str], Offer] = {}
     for price in prices.offers(device, providers=clouds):
         if price.kind in kinds:
             known = _known_devices(price)
             if known is not None and known < node_devices:
                 continue
             offer = Offer(
-                provider=price.provider, kind=price.kind, usd_per_device_hour=price.usd_per_device_hour, price=price,
+                provider=price.provider,
+                kind=price.kind,
+                usd_per_device_hour=price.usd_per_device_hour,
+                price=price,
                 whole=known or instance_devices(price.instance) or node_devices,
-            )  # fmt: skip
-            found.setdefault((price.provider, price.kind), offer)
-    if found:
-        return tuple(found.values())
+            )
+            cheapest.setdefault((price.provider, price.kind), offer)
+    if cheapest:
+        return tuple(cheapest.values())
     return (Offer(provider="", kind=None, usd_per_device_hour=None),)
 
 
@@ -90,13 +93,16 @@ def read_pool(text: str, *, where: str | None = None) -> tuple[ClusterSpec, ...]
     """``8xa100-80gb+8xh100-sxm``: clusters of unlike devices; ``4x8xa100-80gb`` is one.
 
     Raises:
-        RecipeError: see ``hardware.nodes.cluster``; or one kind of device twice.
+        RecipeError: see ``hardware.catalogue.nodes.cluster``; or one kind of device twice.
     """
     pool = tuple(cluster(part.strip(), where=where) for part in text.split("+"))
     names = [each.device.name for each in pool]
     if len(set(names)) < len(names):
         raise RecipeError(
-            "one kind of device is named twice", where=where, seen=text, expected="unlike devices joined by +",
+            "one kind of device is named twice",
+            where=where,
+            seen=text,
+            expected="unlike devices joined by +",
             fix="add equal devices up: 2x8xh100-sxm",
-        )  # fmt: skip
+        )
     return pool

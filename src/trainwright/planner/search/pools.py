@@ -6,23 +6,20 @@ whole model, gradients cross between them once a step); both, the layers divided
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_seconds
-from trainwright.planner.adapters import adapter_parameters
-from trainwright.planner.parameters import total_parameters
-from trainwright.planner.predict.collectives import OUT_EFFICIENCY
-from trainwright.planner.search.candidates import Network
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.forecast.communication.collectives import OUT_EFFICIENCY
 from trainwright.planner.search.layouts import Ranked, best_layouts
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Workload
+from trainwright.spec.run import RunSpec
 
 Kind = Literal["alone", "batch", "layers"]
 BATCH_PARTS = 32
@@ -77,69 +74,70 @@ class Pool:
         return self.verdict.startswith(BOTH)
 
 
-def judge(model: Network, workload: Workload, pool: Sequence[ClusterSpec], stack: Stack) -> Pool:
-    """Whether to use both clusters of ``pool`` together.
+def compare_pool(run: RunSpec, other: ClusterSpec) -> Pool:
+    """Returns whether to use the run's cluster and another one together.
 
     Raises:
-        RecipeError: not two clusters, or one whose device has no rate for the workload's precision.
+        RecipeError: one whose device has no rate for the workload's precision.
     """
-    if len(pool) != 2:
-        raise RecipeError("a pool has two kinds of devices", seen=str(len(pool)), expected="A+B")
-    one, other = pool
-    alone = [way for each in pool if (way := _alone(model, workload, each, stack)) is not None]
-    ways = [*alone, *_by_batch(model, workload, one, other, stack), *_by_layers(model, workload, one, other, stack)]
+    there = replace(run, cluster=other)
+    alone = [way for each in (run, there) if (way := _alone(each)) is not None]
+    ways = [*alone, *_by_batch(run, there), *_by_layers(run, there)]
     best = {(way.kind, way.sides[0].cluster.device.name): way for way in sorted(ways, key=lambda way: -way.step_s)}
-    found = tuple(sorted(best.values(), key=lambda way: way.step_s))
-    return Pool(ways=found, verdict=_verdict(found))
+    fitting = tuple(sorted(best.values(), key=lambda way: way.step_s))
+    return Pool(ways=fitting, verdict=_verdict(fitting))
 
 
-def _alone(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Way | None:
-    best = _fastest(model, workload, cluster, stack)
-    return None if best is None else Way(kind="alone", sides=(Side(cluster=cluster, share=1.0, best=best),),
-                                         step_s=best.step_s)  # fmt: skip
+def _alone(run: RunSpec) -> Way | None:
+    best = _fastest(run)
+    if best is None:
+        return None
+    return Way(kind="alone", sides=(Side(cluster=run.cluster, share=1.0, best=best),), step_s=best.step_s)
 
 
-def _fastest(model: Network, workload: Workload, cluster: ClusterSpec, stack: Stack) -> Ranked | None:
-    found = best_layouts(model, workload, cluster, stack, count=1)
-    return found[0] if found and found[0].fits else None
+def _fastest(run: RunSpec) -> Ranked | None:
+    best = best_layouts(run, count=1)
+    return best[0] if best and best[0].fits else None
 
 
-def _by_batch(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> Iterator[Way]:
-    """Divisions of the batch near the one by speed."""
+def _by_batch(one: RunSpec, other: RunSpec) -> Iterator[Way]:
+    """Yields divisions of the batch near the one by speed."""
+    workload = one.workload
     parts = min(BATCH_PARTS, workload.batch_sequences)
     unit = workload.batch_sequences // parts * workload.sequence_tokens
-    exchange_s = _gradients_s(model, workload, one, other)
-    for part in _near(_speed_share(model, workload, one, other, stack), parts):
+    exchange_s = _gradients_s(one, other.cluster)
+    for part in _near(_speed_share(one, other), parts):
         first = replace(workload, batch_tokens=part * unit)
         second = replace(workload, batch_tokens=workload.batch_tokens - part * unit)
-        sides = [_fastest(model, first, one, stack), _fastest(model, second, other, stack)]
+        sides = [_fastest(replace(one, workload=first)), _fastest(replace(other, workload=second))]
         if sides[0] is not None and sides[1] is not None:
             share = first.batch_tokens / workload.batch_tokens
             yield Way(
                 kind="batch",
                 sides=(
-                    Side(cluster=one, share=share, best=sides[0]),
-                    Side(cluster=other, share=1 - share, best=sides[1]),
+                    Side(cluster=one.cluster, share=share, best=sides[0]),
+                    Side(cluster=other.cluster, share=1 - share, best=sides[1]),
                 ),
                 step_s=max(sides[0].step_s, sides[1].step_s) + exchange_s,
                 exchange_s=exchange_s,
             )
 
 
-def _by_layers(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> Iterator[Way]:
-    """Divisions of equal layers near the one by speed: a pipeline of two stages, each laid out as its devices like.
+def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
+    """Yields divisions of equal layers near the one by speed: a pipeline of two stages, each in its best layout.
 
     Both sides are counted with embedding and head, of which each has one.
     """
+    model, workload = one.model, one.workload
     if not isinstance(model, ModelSpec):
         return
     if model.layers < 2 or model.moe_layers not in {0, model.layers} or model.windowed_layers not in {0, model.layers}:
         return
-    for layers in _near(_speed_share(model, workload, one, other, stack), model.layers):
+    for layers in _near(_speed_share(one, other), model.layers):
         models = (replace(model, layers=layers), replace(model, layers=model.layers - layers))
         if model.window_layers is not None:
             models = (replace(models[0], window_layers=layers), replace(models[1], window_layers=models[1].layers))
-        first, second = _fastest(models[0], workload, one, stack), _fastest(models[1], workload, other, stack)
+        first, second = _fastest(replace(one, model=models[0])), _fastest(replace(other, model=models[1]))
         if first is None or second is None:
             continue
         # What flows from one side to the other at once is the larger side's micro batch over all of its ranks.
@@ -149,25 +147,28 @@ def _by_layers(model: Network, workload: Workload, one: ClusterSpec, other: Clus
         )
         count = max(1.0, workload.batch_sequences / flow)
         # Activations go forth and gradients back, behind the work of other micro batches but for the first and last.
-        sent_s = _crossing_s(2 * _element_bytes(workload) * workload.batch_tokens * model.width, one, other)
+        sent_s = _crossing_s(
+            2 * workload.element_bytes * workload.batch_tokens * model.width, one.cluster, other.cluster
+        )
         slow, fast = max(first.step_s, second.step_s), min(first.step_s, second.step_s)
         share = layers / model.layers
         yield Way(
             kind="layers",
             sides=(
-                Side(cluster=one, share=share, best=first), Side(cluster=other, share=1 - share, best=second),
+                Side(cluster=one.cluster, share=share, best=first),
+                Side(cluster=other.cluster, share=1 - share, best=second),
             ),
             step_s=max(slow, sent_s) + (fast + sent_s) / count,
             exchange_s=sent_s,
-        )  # fmt: skip
+        )
 
 
-def _speed_share(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec, stack: Stack) -> float:
+def _speed_share(one: RunSpec, other: RunSpec) -> float:
     """The first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
     speeds = []
     for each in (one, other):
-        found = best_layouts(model, workload, each, stack, count=1)
-        speeds.append(1.0 / found[0].step_s if found else 0.0)
+        best = best_layouts(each, count=1)
+        speeds.append(1.0 / best[0].step_s if best else 0.0)
     return speeds[0] / sum(speeds) if sum(speeds) else 0.5
 
 
@@ -177,24 +178,20 @@ def _near(share: float, parts: int) -> list[int]:
     return [each for each in range(middle - NEARBY, middle + NEARBY + 1) if 0 < each < parts]
 
 
-def _gradients_s(model: Network, workload: Workload, one: ClusterSpec, other: ClusterSpec) -> float:
+def _gradients_s(run: RunSpec, other: ClusterSpec) -> float:
     """Each side sends its sum and gets the other's: an all-reduce of two, spread over all network ports."""
-    adapter = workload.adapter
+    model, workload, adapter = run.model, run.workload, run.workload.adapter
     if adapter is not None and isinstance(model, ModelSpec):
         trained = adapter_parameters(model, adapter)
     else:
         trained = total_parameters(model)
-    return _crossing_s((_element_bytes(workload) if workload.states == "pure" else 4.0) * trained, one, other)
+    return _crossing_s((workload.element_bytes if workload.states == "pure" else 4.0) * trained, run.cluster, other)
 
 
 def _crossing_s(size_bytes: float, one: ClusterSpec, other: ClusterSpec) -> float:
     """Seconds for bytes that each side sends to the other, at the pace of the slower side's ports together."""
     rates = [0.0 if each.scale_out is None else each.devices * each.scale_out.bytes_per_s for each in (one, other)]
     return size_bytes / (OUT_EFFICIENCY * min(rates)) if min(rates) else float(np.inf)
-
-
-def _element_bytes(workload: Workload) -> float:
-    return 4.0 if workload.precision in {"fp32", "tf32"} else 2.0
 
 
 def _verdict(ways: tuple[Way, ...]) -> str:

@@ -12,20 +12,22 @@ from typing import Literal
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.catalogue import device as catalogue_device
-from trainwright.hardware.catalogue import device_names
-from trainwright.hardware.nodes import cluster, node_size
-from trainwright.hardware.prices import PriceList, price_list
-from trainwright.planner.predict.forecast import Forecast, forecast
-from trainwright.planner.predict.memory import usable_bytes
-from trainwright.planner.run import RunCost, RunSettings, run_cost
-from trainwright.planner.search.candidates import Network, Pruned, parallel_plan
+from trainwright.hardware.catalogue.devices import device as catalogue_device
+from trainwright.hardware.catalogue.devices import device_names
+from trainwright.hardware.catalogue.nodes import cluster, node_size
+from trainwright.hardware.prices.price_list import PriceList, price_list
+from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
+from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.forecast.memory.table import usable_bytes
+from trainwright.planner.forecast.networks import counted
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.front import pareto_front
-from trainwright.planner.search.layouts import Memo, compare, too_large, workspace_bytes
+from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
-from trainwright.spec.stack import Stack
-from trainwright.spec.workload import ParallelPlan, Recompute, Workload
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan, Recompute
 
 MOST_DEVICES = 16_384
 ENDLESS = 10.0
@@ -67,7 +69,7 @@ class Option:
 
     @property
     def cluster(self) -> str:
-        """As ``--on`` takes it: ``64x8xh100-sxm``."""
+        """Returns the cluster in one word: ``64x8xh100-sxm``."""
         return f"{self.nodes}x{self.devices // self.nodes}x{self.device}"
 
     @property
@@ -137,8 +139,8 @@ class Recommendation:
     @property
     def front(self) -> tuple[Option, ...]:
         """The Pareto front of time against dollars, fastest first."""
-        found = [option for option in (*self.options, *self.closest) if option.front]
-        return tuple(sorted(found, key=lambda option: option.seconds))
+        options = [option for option in (*self.options, *self.closest) if option.front]
+        return tuple(sorted(options, key=lambda option: option.seconds))
 
     def distinct(self, count: int) -> tuple[Option, ...]:
         """The best ``count`` of ``options``, one for each device and kind of price."""
@@ -153,13 +155,15 @@ class Recommendation:
 class _Search:
     """What is asked, and what was found on the way."""
 
-    model: Network
-    workload: Workload
-    stack: Stack
+    run: RunSpec
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
     memo: Memo = field(default_factory=dict)
+
+    def on(self, machines: ClusterSpec) -> RunSpec:
+        """Returns the run on one cluster."""
+        return replace(self.run, cluster=machines)
 
     def count(self, pruned: Iterable[Pruned]) -> None:
         """Add one device's classes of layouts to those of the others."""
@@ -176,9 +180,7 @@ class _Search:
 
 
 def recommend(
-    model: Network,
-    workload: Workload,
-    stack: Stack,
+    run: RunSpec,
     *,
     devices: Sequence[str] | None = None,
     clouds: Sequence[str] | None = None,
@@ -189,12 +191,11 @@ def recommend(
     most_devices: int = MOST_DEVICES,
     prices: PriceList | None = None,
 ) -> Recommendation:
-    """All ways to train ``model`` as ``workload`` says, ranked.
+    """Returns all ways to do a run, ranked.
 
     Args:
-        model: what is trained.
-        workload: ``total_tokens`` are trained on, in batches that layouts must divide.
-        stack: the software.
+        run: what is trained, with which software; every cluster that is looked at takes the place of its own. Layouts
+            must divide its batches.
         devices: names of the catalogue; None: all of it.
         clouds: only prices of these.
         have: clusters that are there already, beside what can be rented.
@@ -208,30 +209,29 @@ def recommend(
         RecipeError: an unknown device or cloud.
     """
     goals, prices = goals or Goals(), prices or price_list()
-    search = _Search(model, workload, stack)
+    search = _Search(run)
     for machines in have:
         _survey(search, machines, [owned(machines, have_usd_per_device_hour)], goals, most_devices=machines.devices)
-    for machines in _largest(model, devices, most_devices):
+    for machines in _largest(search, devices, most_devices):
         name, size = machines.device.name, machines.node.devices
-        found = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
-        if clouds is not None and found[0].price is None:
+        bought = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
+        if clouds is not None and bought[0].price is None:
             search.refused.append(Refusal(kind="price", name=name, reason="no known price in these clouds"))
             continue
-        _survey(search, machines, found, goals, most_devices=most_devices)
+        _survey(search, machines, bought, goals, most_devices=most_devices)
     return _ranked(search, goals)
 
 
-def _largest(model: Network, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
+def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
     """The largest cluster of each device, those with equal reach of their links and equal workspaces, side by side.
 
     Raises:
         RecipeError: an unknown device.
     """
     names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
-    found = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
-    return sorted(
-        found, key=lambda each: (each.scale_up_devices, each.node.devices, workspace_bytes(model, each.device))
-    )
+    clusters = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
+    libraries = counted(search.run.model).library_bytes
+    return sorted(clusters, key=lambda each: (each.scale_up_devices, each.node.devices, libraries(search.on(each))))
 
 
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
@@ -248,13 +248,11 @@ def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = Fal
     return sorted(each for each in counts if each <= min(most_devices, machines.devices))
 
 
-def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goals: Goals, *, most_devices: int) -> None:
+def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals: Goals, *, most_devices: int) -> None:
     """All options on one kind of device."""
     counts = device_counts(machines, most_devices, finer=goals.deadline_s is not None)
     try:
-        compared = compare(
-            search.model, search.workload, counts, machines, search.stack, thorough=False, memo=search.memo
-        )
+        compared = compare(search.on(machines), counts, thorough=False, memo=search.memo)
     except RecipeError as error:
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=error.what))
         return
@@ -268,8 +266,8 @@ def _survey(search: _Search, machines: ClusterSpec, found: Sequence[Offer], goal
     _, firsts = np.unique(compared.layouts.devices[order], return_index=True)
     best = order[firsts]
     best = best[np.isfinite(compared.step_s[best])]
-    fastest = forecast(search.model, search.workload, compared.layouts.take(best), machines, search.stack)
-    for offer in found:
+    fastest = forecast(search.on(machines), compared.layouts.take(best), CATALOGUE)
+    for offer in ways:
         search.options += _bought(search, fastest, machines, offer)
 
 
@@ -281,9 +279,12 @@ def _too_small(pruned: Iterable[Pruned], most_devices: int) -> str:
 def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Offer) -> list[Option]:
     """The fastest layout of each number of devices, bought so."""
     cost = run_cost(
-        fastest, search.model, search.workload, machines, search.stack, total_tokens=search.workload.total_tokens,
-        usd_per_device_hour=offer.usd_per_device_hour, settings=RunSettings(spot_provider=offer.spot_provider),
-    )  # fmt: skip
+        fastest,
+        search.on(machines),
+        total_tokens=search.run.workload.total_tokens,
+        usd_per_device_hour=offer.usd_per_device_hour,
+        settings=RunSettings(spot_provider=offer.spot_provider),
+    )
     ends = cost.seconds < ENDLESS * cost.parts.steps_s + cost.parts.start_s
     places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & ends)
     endless = int(np.sum(~ends))
@@ -303,16 +304,29 @@ def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offe
         return None if values is None else float(values[place])
 
     return Option(
-        device=machines.device.name, devices=devices, nodes=max(1, devices // machines.node.devices),
-        parallel=parallel, recompute=recompute, provider=offer.provider, price_kind=offer.kind, price=offer.price,
-        seconds=float(cost.seconds[place]), low_s=float(cost.low_s[place]), high_s=float(cost.high_s[place]),
-        usd=at(cost.usd), usd_low=at(cost.usd_low), usd_high=at(cost.usd_high),
-        step_s=float(fastest.step_s[place]), mfu=float(fastest.mfu[place]),
-        memory_bytes=float(fastest.memory.needed_bytes[place]), memory_available_bytes=usable_bytes(machines.device),
-        kwh=at(cost.kwh), interruptions=float(cost.parts.interruptions[place]),
+        device=machines.device.name,
+        devices=devices,
+        nodes=max(1, devices // machines.node.devices),
+        parallel=parallel,
+        recompute=recompute,
+        provider=offer.provider,
+        price_kind=offer.kind,
+        price=offer.price,
+        seconds=float(cost.seconds[place]),
+        low_s=float(cost.low_s[place]),
+        high_s=float(cost.high_s[place]),
+        usd=at(cost.usd),
+        usd_low=at(cost.usd_low),
+        usd_high=at(cost.usd_high),
+        step_s=float(fastest.step_s[place]),
+        mfu=float(fastest.mfu[place]),
+        memory_bytes=float(fastest.memory.needed_bytes[place]),
+        memory_available_bytes=usable_bytes(machines.device),
+        kwh=at(cost.kwh),
+        interruptions=float(cost.parts.interruptions[place]),
         checkpoint_interval_s=float(cost.parts.checkpoint_interval_s[place]),
         unsure=bool(fastest.memory.uncertain(machines.device)[place]),
-    )  # fmt: skip
+    )
 
 
 def _ranked(search: _Search, goals: Goals) -> Recommendation:
@@ -331,7 +345,7 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
 
 def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
     """How many ways are too late or too dear."""
-    found = []
+    refused = []
     late = [each.seconds for each in options if goals.deadline_s is not None and each.seconds > goals.deadline_s]
     dear = [
         each.usd
@@ -340,11 +354,11 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
     ]
     if late and goals.deadline_s is not None:
         reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.1f} times the deadline"
-        found.append(Refusal(kind="goal", name="too late", reason=reason, count=len(late)))
+        refused.append(Refusal(kind="goal", name="too late", reason=reason, count=len(late)))
     if dear and goals.budget_usd is not None:
         reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.1f} times the budget"
-        found.append(Refusal(kind="goal", name="too dear", reason=reason, count=len(dear)))
-    return found
+        refused.append(Refusal(kind="goal", name="too dear", reason=reason, count=len(dear)))
+    return refused
 
 
 def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:

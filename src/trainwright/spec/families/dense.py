@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.spec.config_reader import ConfigReader
-from trainwright.spec.families.llama import language_model, llama_like
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.llama import decoder_head, llama_like
 from trainwright.spec.model import ModelSpec, Positions
 
 
@@ -31,8 +31,12 @@ def _windows_above(read: ConfigReader) -> dict[str, int | None]:
 def mistral(read: ConfigReader) -> ModelSpec:
     """Mistral 7B (Jiang et al., 2023): grouped heads and, in its first version, a sliding window."""
     layers = read.integer("num_hidden_layers")
-    return llama_like(read, "mistral", kv_heads=read.integer("num_key_value_heads", 8),
-                      **windows(read, read.optional("sliding_window"), layers))  # fmt: skip
+    return llama_like(
+        read,
+        "mistral",
+        kv_heads=read.integer("num_key_value_heads", 8),
+        **windows(read, read.optional("sliding_window"), layers),
+    )
 
 
 def qwen2(read: ConfigReader) -> ModelSpec:
@@ -49,8 +53,9 @@ def qwen3(read: ConfigReader) -> ModelSpec:
 def phi3(read: ConfigReader) -> ModelSpec:
     """Phi-3 and Phi-4: Llama's network with joined matrices, in some sizes with a window."""
     epsilon, layers = read.number("rms_norm_eps", 1e-5), read.integer("num_hidden_layers")
-    return llama_like(read, "phi3", bias=False, norm_epsilon=epsilon,
-                      **windows(read, read.optional("sliding_window"), layers))  # fmt: skip
+    return llama_like(
+        read, "phi3", bias=False, norm_epsilon=epsilon, **windows(read, read.optional("sliding_window"), layers)
+    )
 
 
 def granite(read: ConfigReader) -> ModelSpec:
@@ -63,9 +68,13 @@ def _gemma_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     act = read.activation(key, "gelu_pytorch_tanh")
     # Gemma's first configurations name the exact GELU and compute the approximate one.
     return llama_like(
-        read, family, head_size=read.integer("head_dim", 256), tied=read.flag("tie_word_embeddings", True),
-        activation="gelu_tanh" if act == "gelu" else act, **different,
-    )  # fmt: skip
+        read,
+        family,
+        head_size=read.integer("head_dim", 256),
+        tied=read.flag("tie_word_embeddings", True),
+        activation="gelu_tanh" if act == "gelu" else act,
+        **different,
+    )
 
 
 def gemma(read: ConfigReader) -> ModelSpec:
@@ -85,57 +94,90 @@ def gemma3_text(read: ConfigReader) -> ModelSpec:
     layers, pattern = read.integer("num_hidden_layers"), read.integer("sliding_window_pattern", 6)
     window = read.integer("sliding_window", 4096)
     return _gemma_like(
-        read, "gemma3_text", norms_per_block=4, qk_norm=True, rope_theta=read.rope_theta(1e6),
+        read,
+        "gemma3_text",
+        norms_per_block=4,
+        qk_norm=True,
+        rope_theta=read.rope_theta(1e6),
         **windows(read, window, layers - layers // pattern),
-    )  # fmt: skip
+    )
 
 
-def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: int, **own: Any) -> ModelSpec:
+def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: int, **others: Any) -> ModelSpec:
     """A decoder of GPT-2's kind: LayerNorm, plain feed-forward of four times the width, biases; and its ``own``."""
-    language_model(read)
+    head = decoder_head(read)
     settings: dict[str, Any] = {
-        "kv_heads": heads, "head_size": read.head_size(width, heads), "ffn_width": 4 * width, "gated": False,
-        "norm": "layernorm", "bias": True, "positions": "rope", "rope_theta": read.rope_theta(),
+        "kv_heads": heads,
+        "head_size": read.head_size(width, heads),
+        "ffn_width": 4 * width,
+        "gated": False,
+        "norm": "layernorm",
+        "bias": True,
+        "positions": "rope",
+        "rope_theta": read.rope_theta(),
         "vocabulary": read.integer("vocab_size"),
-    }  # fmt: skip
-    return ModelSpec(family=family, width=width, heads=heads, **(settings | own))
+    }
+    return ModelSpec(family=family, width=width, heads=heads, **(settings | head | others))
 
 
 def gpt_neox(read: ConfigReader) -> ModelSpec:
     """GPT-NeoX-20B and Pythia: rotary positions, attention and feed-forward side by side, two norms."""
     width, bias = read.integer("hidden_size"), read.flag("attention_bias", True)
     return _layernorm_decoder(
-        read, "gpt_neox", width=width, heads=read.integer("num_attention_heads"),
-        layers=read.integer("num_hidden_layers"), ffn_width=read.integer("intermediate_size", 4 * width),
-        context_tokens=read.integer("max_position_embeddings", 2048), tied=read.flag("tie_word_embeddings", False),
-        norm_epsilon=read.number("layer_norm_eps", 1e-5), qkv_bias=bias, output_bias=bias,
+        read,
+        "gpt_neox",
+        width=width,
+        heads=read.integer("num_attention_heads"),
+        layers=read.integer("num_hidden_layers"),
+        ffn_width=read.integer("intermediate_size", 4 * width),
+        context_tokens=read.integer("max_position_embeddings", 2048),
+        tied=read.flag("tie_word_embeddings", False),
+        norm_epsilon=read.number("layer_norm_eps", 1e-5),
+        qkv_bias=bias,
+        output_bias=bias,
         activation=read.activation("hidden_act", "gelu"),
-    )  # fmt: skip
+    )
 
 
 def phi(read: ConfigReader) -> ModelSpec:
     """Phi-1.5 and Phi-2: attention and feed-forward side by side behind one norm; the head has a bias."""
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     return _layernorm_decoder(
-        read, "phi", width=width, heads=heads, kv_heads=read.integer("num_key_value_heads", heads),
-        layers=read.integer("num_hidden_layers"), ffn_width=read.integer("intermediate_size"),
-        context_tokens=read.integer("max_position_embeddings", 2048), tied=read.flag("tie_word_embeddings", False),
-        norm_epsilon=read.number("layer_norm_eps", 1e-5), norms_per_block=1, head_bias=True,
-        qk_norm=read.flag("qk_layernorm", False), activation=read.activation("hidden_act", "gelu_new"),
-    )  # fmt: skip
+        read,
+        "phi",
+        width=width,
+        heads=heads,
+        kv_heads=read.integer("num_key_value_heads", heads),
+        layers=read.integer("num_hidden_layers"),
+        ffn_width=read.integer("intermediate_size"),
+        context_tokens=read.integer("max_position_embeddings", 2048),
+        tied=read.flag("tie_word_embeddings", False),
+        norm_epsilon=read.number("layer_norm_eps", 1e-5),
+        norms_per_block=1,
+        head_bias=True,
+        qk_norm=read.flag("qk_layernorm", False),
+        activation=read.activation("hidden_act", "gelu_new"),
+    )
 
 
 def starcoder2(read: ConfigReader) -> ModelSpec:
     """StarCoder2 (Lozhkov et al., 2024): grouped heads, rotary positions, biases, LayerNorm."""
     layers = read.integer("num_hidden_layers")
     return _layernorm_decoder(
-        read, "starcoder2", width=read.integer("hidden_size"), heads=read.integer("num_attention_heads"),
-        kv_heads=read.integer("num_key_value_heads", 2), layers=layers, ffn_width=read.integer("intermediate_size"),
-        context_tokens=read.integer("max_position_embeddings", 4096), tied=read.flag("tie_word_embeddings", True),
-        norm_epsilon=read.number("norm_epsilon", 1e-5), bias=read.flag("use_bias", True),
+        read,
+        "starcoder2",
+        width=read.integer("hidden_size"),
+        heads=read.integer("num_attention_heads"),
+        kv_heads=read.integer("num_key_value_heads", 2),
+        layers=layers,
+        ffn_width=read.integer("intermediate_size"),
+        context_tokens=read.integer("max_position_embeddings", 4096),
+        tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=read.number("norm_epsilon", 1e-5),
+        bias=read.flag("use_bias", True),
         activation=read.activation("hidden_act", "gelu_pytorch_tanh"),
         **windows(read, read.optional("sliding_window"), layers),
-    )  # fmt: skip
+    )
 
 
 def falcon(read: ConfigReader) -> ModelSpec:
@@ -146,23 +188,38 @@ def falcon(read: ConfigReader) -> ModelSpec:
     norms = read.integer("num_ln_in_parallel_attn", 2 if new else 1) if parallel else 2
     positions: Positions = "alibi" if read.flag("alibi", False) else "rope"
     return _layernorm_decoder(
-        read, "falcon", width=width, heads=heads, layers=read.either("num_hidden_layers", "n_layer"),
+        read,
+        "falcon",
+        width=width,
+        heads=heads,
+        layers=read.either("num_hidden_layers", "n_layer"),
         kv_heads=grouped if new else 1 if read.flag("multi_query", True) else heads,
-        ffn_width=read.integer("ffn_hidden_size", 4 * width), positions=positions, norms_per_block=norms,
-        context_tokens=read.integer("max_position_embeddings", 2048), tied=read.flag("tie_word_embeddings", True),
-        norm_epsilon=read.number("layer_norm_epsilon", 1e-5), bias=read.flag("bias", False),
+        ffn_width=read.integer("ffn_hidden_size", 4 * width),
+        positions=positions,
+        norms_per_block=norms,
+        context_tokens=read.integer("max_position_embeddings", 2048),
+        tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=read.number("layer_norm_epsilon", 1e-5),
+        bias=read.flag("bias", False),
         activation=read.activation("activation", "gelu"),
-    )  # fmt: skip
+    )
 
 
 def bloom(read: ConfigReader) -> ModelSpec:
     """BLOOM (Scao et al., 2022): ALiBi, and a norm behind the embedding."""
     return _layernorm_decoder(
-        read, "bloom", width=read.either("hidden_size", "n_embed"), heads=read.either("n_head", "num_attention_heads"),
-        layers=read.either("n_layer", "num_hidden_layers"), positions="alibi", embedding_norm=True,
-        context_tokens=read.integer("seq_length", 2048), tied=read.flag("tie_word_embeddings", True),
-        norm_epsilon=read.number("layer_norm_epsilon", 1e-5), activation="gelu_tanh",
-    )  # fmt: skip
+        read,
+        "bloom",
+        width=read.either("hidden_size", "n_embed"),
+        heads=read.either("n_head", "num_attention_heads"),
+        layers=read.either("n_layer", "num_hidden_layers"),
+        positions="alibi",
+        embedding_norm=True,
+        context_tokens=read.integer("seq_length", 2048),
+        tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=read.number("layer_norm_epsilon", 1e-5),
+        activation="gelu_tanh",
+    )
 
 
 def opt(read: ConfigReader) -> ModelSpec:
@@ -174,13 +231,21 @@ def opt(read: ConfigReader) -> ModelSpec:
     read.refuse("layer_norm_elementwise_affine", True)
     before = read.flag("do_layer_norm_before", True)
     return _layernorm_decoder(
-        read, "opt", width=width, heads=read.integer("num_attention_heads"),
-        layers=read.integer("num_hidden_layers"), ffn_width=read.integer("ffn_dim"), positions="learned",
-        extra_positions=2, context_tokens=read.integer("max_position_embeddings", 2048),
-        tied=read.flag("tie_word_embeddings", True), norm_epsilon=1e-5, bias=read.flag("enable_bias", True),
+        read,
+        "opt",
+        width=width,
+        heads=read.integer("num_attention_heads"),
+        layers=read.integer("num_hidden_layers"),
+        ffn_width=read.integer("ffn_dim"),
+        positions="learned",
+        extra_positions=2,
+        context_tokens=read.integer("max_position_embeddings", 2048),
+        tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=1e-5,
+        bias=read.flag("enable_bias", True),
         final_norm=before and not read.flag("_remove_final_layer_norm", False),
         activation=read.activation("activation_function", "relu"),
-    )  # fmt: skip
+    )
 
 
 def mpt(read: ConfigReader) -> ModelSpec:
@@ -191,8 +256,18 @@ def mpt(read: ConfigReader) -> ModelSpec:
     read.refuse("no_bias", True)
     positions: Positions = "alibi" if attention.flag("alibi", True) else "learned"
     return _layernorm_decoder(
-        read, "mpt", width=width, heads=heads, layers=read.integer("n_layers"), positions=positions,
-        kv_heads=attention.integer("kv_n_heads", heads), ffn_width=read.integer("expansion_ratio", 4) * width,
-        context_tokens=read.integer("max_seq_len", 2048), tied=read.flag("tie_word_embeddings", True),
-        norm_epsilon=read.number("layer_norm_epsilon", 1e-5), bias=False, norm_bias=False, activation="gelu",
-    )  # fmt: skip
+        read,
+        "mpt",
+        width=width,
+        heads=heads,
+        layers=read.integer("n_layers"),
+        positions=positions,
+        kv_heads=attention.integer("kv_n_heads", heads),
+        ffn_width=read.integer("expansion_ratio", 4) * width,
+        context_tokens=read.integer("max_seq_len", 2048),
+        tied=read.flag("tie_word_embeddings", True),
+        norm_epsilon=read.number("layer_norm_epsilon", 1e-5),
+        bias=False,
+        norm_bias=False,
+        activation="gelu",
+    )

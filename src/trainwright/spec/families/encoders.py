@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.spec.config_reader import ConfigReader
 from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.model import ModelSpec
 
 

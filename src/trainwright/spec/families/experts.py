@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.dense import windows
 from trainwright.spec.families.llama import llama_like
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
@@ -20,10 +20,15 @@ def mixtral(read: ConfigReader) -> ModelSpec:
     )
     layers = read.integer("num_hidden_layers")
     return llama_like(
-        read, "mixtral", kv_heads=read.integer("num_key_value_heads", 8), bias=False, experts=experts,
-        norm_epsilon=read.number("rms_norm_eps", 1e-5), rope_theta=read.rope_theta(1e6),
+        read,
+        "mixtral",
+        kv_heads=read.integer("num_key_value_heads", 8),
+        bias=False,
+        experts=experts,
+        norm_epsilon=read.number("rms_norm_eps", 1e-5),
+        rope_theta=read.rope_theta(1e6),
         **windows(read, read.optional("sliding_window"), layers),
-    )  # fmt: skip
+    )
 
 
 def _sparse_layers(read: ConfigReader) -> int:
@@ -44,9 +49,12 @@ def qwen2_moe(read: ConfigReader) -> ModelSpec:
     on = read.flag("use_sliding_window", False)
     windowed = sum(layer % 2 == 0 and layer < below for layer in range(layers)) if on else 0
     model = llama_like(
-        read, "qwen2_moe", bias=False, qkv_bias=read.flag("qkv_bias", True),
+        read,
+        "qwen2_moe",
+        bias=False,
+        qkv_bias=read.flag("qkv_bias", True),
         **windows(read, read.optional("sliding_window") if on else None, windowed),
-    )  # fmt: skip
+    )
     experts = Experts(
         count=read.either("num_experts", "num_local_experts", default=60),
         active=read.integer("num_experts_per_tok", 4),
@@ -62,9 +70,12 @@ def qwen3_moe(read: ConfigReader) -> ModelSpec:
     on = read.flag("use_sliding_window", False)
     layers = read.integer("num_hidden_layers")
     model = llama_like(
-        read, "qwen3_moe", qk_norm=True, kv_heads=read.integer("num_key_value_heads", 4),
+        read,
+        "qwen3_moe",
+        qk_norm=True,
+        kv_heads=read.integer("num_key_value_heads", 4),
         **windows(read, read.optional("sliding_window") if on else None, layers),
-    )  # fmt: skip
+    )
     experts = Experts(
         count=read.either("num_experts", "num_local_experts", default=128),
         active=read.integer("num_experts_per_tok", 8),
@@ -84,11 +95,17 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
         router_bias=True,
     )
     return llama_like(
-        read, "gpt_oss", head_size=read.integer("head_dim", 64), kv_heads=read.integer("num_key_value_heads", 8),
-        bias=read.flag("attention_bias", True), sinks=True, experts=experts,
-        norm_epsilon=read.number("rms_norm_eps", 1e-5), rope_theta=read.rope_theta(150000.0),
+        read,
+        "gpt_oss",
+        head_size=read.integer("head_dim", 64),
+        kv_heads=read.integer("num_key_value_heads", 8),
+        bias=read.flag("attention_bias", True),
+        sinks=True,
+        experts=experts,
+        norm_epsilon=read.number("rms_norm_eps", 1e-5),
+        rope_theta=read.rope_theta(150000.0),
         **windows(read, read.optional("sliding_window"), half),
-    )  # fmt: skip
+    )
 
 
 def _routing(read: ConfigReader, count: int, usual: str) -> dict[str, Any]:
@@ -132,10 +149,17 @@ def _deepseek(
     )
     bias = read.flag("attention_bias", False)
     return llama_like(
-        read, family, kv_heads=heads, head_size=read.integer("qk_nope_head_dim", 128), bias=False,
-        qkv_bias=bias, output_bias=bias, latent=latent, further_layers=_further_layers(read),
+        read,
+        family,
+        kv_heads=heads,
+        head_size=read.integer("qk_nope_head_dim", 128),
+        bias=False,
+        qkv_bias=bias,
+        output_bias=bias,
+        latent=latent,
+        further_layers=_further_layers(read),
         experts=experts if dense < read.integer("num_hidden_layers") else None,
-    )  # fmt: skip
+    )
 
 
 def _further_layers(read: ConfigReader) -> int:
@@ -169,8 +193,13 @@ def glm4_moe(read: ConfigReader) -> ModelSpec:
         dense_layers=dense,
     )
     return llama_like(
-        read, "glm4_moe", kv_heads=read.integer("num_key_value_heads", 8), bias=False,
-        qkv_bias=read.flag("attention_bias", False), qk_norm=read.flag("use_qk_norm", False),
-        norm_epsilon=read.number("rms_norm_eps", 1e-5), further_layers=_further_layers(read),
+        read,
+        "glm4_moe",
+        kv_heads=read.integer("num_key_value_heads", 8),
+        bias=False,
+        qkv_bias=read.flag("attention_bias", False),
+        qk_norm=read.flag("use_qk_norm", False),
+        norm_epsilon=read.number("rms_norm_eps", 1e-5),
+        further_layers=_further_layers(read),
         experts=experts if dense < read.integer("num_hidden_layers") else None,
-    )  # fmt: skip
+    )

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from trainwright.spec.config_reader import ConfigReader
-from trainwright.spec.families.llama import language_model
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.family import Family
+from trainwright.spec.families.llama import decoder_head
 from trainwright.spec.model import ModelSpec
+
+FAMILY = Family(
+    gated=False,
+    norm="layernorm",
+    positions="learned",
+    bias=True,
+    activation="gelu_tanh",
+    tied=True,
+    ffn_width=lambda width: 4 * width,
+    huggingface="trainwright.model.families.gpt2",
+)
 
 
 def gpt2(read: ConfigReader) -> ModelSpec:
     """The shape under GPT-2's own keys."""
-    language_model(read)
+    head = decoder_head(read)
     read.refuse("add_cross_attention", False)
     width, heads = read.integer("n_embd"), read.integer("n_head")
     return ModelSpec(
@@ -30,4 +42,5 @@ def gpt2(read: ConfigReader) -> ModelSpec:
         rope_theta=10000.0,
         bias=True,
         activation=read.activation("activation_function", "gelu_new"),
+        **head,
     )

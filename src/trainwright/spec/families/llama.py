@@ -4,26 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.family import Family
 from trainwright.spec.model import ModelSpec
 
-_OTHER_HEADS = ("Classification", "QuestionAnswering")
+FAMILY = Family(
+    gated=True,
+    norm="rmsnorm",
+    positions="rope",
+    bias=False,
+    activation="silu",
+    tied=False,
+    ffn_width=lambda width: -(-(8 * width // 3) // 64) * 64,
+    huggingface="trainwright.model.families.llama",
+)
+
+_OTHER_HEADS = ("ForTokenClassification", "ForQuestionAnswering")
 
 
-def language_model(read: ConfigReader) -> None:
-    """Go on only where a decoder's head is over the vocabulary.
+def decoder_head(read: ConfigReader) -> dict[str, Any]:
+    """Returns what a decoder's head adds to its shape: nothing where it is over the vocabulary, else its classes.
 
     Raises:
-        RecipeError: it classifies.
+        RecipeError: the head is of neither kind.
     """
-    for name in read.names("architectures") or ():
+    names = read.names("architectures") or ()
+    for name in names:
         if name.endswith(_OTHER_HEADS):
-            raise read.unsupported("architectures", name, "a language model (...ForCausalLM)")
+            raise read.unsupported("architectures", name, "...ForCausalLM or ...ForSequenceClassification")
+    if any(name.endswith("ForSequenceClassification") for name in names):
+        return {"classes": read.labels(), "language_head": False}
+    return {}
 
 
 def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
     """The shape under Llama's keys, with what is ``different``."""
-    language_model(read)
+    head = decoder_head(read)
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     settings: dict[str, Any] = {
         "kv_heads": read.integer("num_key_value_heads", heads),
@@ -48,7 +64,7 @@ def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
         width=width,
         heads=heads,
         vocabulary=read.integer("vocab_size"),
-        **(fixed | settings | different),
+        **(fixed | settings | head | different),
     )
 
 

@@ -9,50 +9,51 @@ from pathlib import Path
 from typing import Any
 
 from trainwright import __version__
-from trainwright.artifact.events import Events
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact, write_atomically
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json, to_json
-from trainwright.planner.audit import audit, ledger_line
-from trainwright.planner.published.ledger import FILE, same_run
+from trainwright.planner.evidence.audit import Audit, audit, ledger_line
+from trainwright.planner.evidence.ledger import FILE, same_run
+from trainwright.render.results.audit import verdict
+from trainwright.spec.manifest import Manifest
 from trainwright.spec.plan import Plan
-from trainwright.spec.recipe import Recipe
+from trainwright.spec.summary import TrainSummary
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
-    """Compare prediction and measurement.
+def run(context: Context) -> StageResult:
+    """Compares prediction and measurement, and adds the comparison to the ledger.
 
     Raises:
         DataError: the plan or the summary is damaged or cannot be read.
     """
-    inputs["plan"].verify()
-    inputs["train"].verify({"summary.json"})
-    plan_file, summary_file = inputs["plan"].file("plan.json"), inputs["train"].file("summary.json")
+    planned, trained = context.input("plan"), context.input("checkpoint")
+    planned.verify()
+    trained.verify({"summary.json"})
+    plan_file, summary_file = planned.file("plan.json"), trained.file("summary.json")
     plan = from_json(Plan, _read(plan_file), where=str(plan_file))
-    try:
-        found = audit(plan, _read(summary_file))
-    except KeyError as error:
-        raise DataError("the training summary cannot be audited", where=summary_file, seen=str(error)) from error
-    write_atomically(out / "audit.json", json.dumps(to_json(found), indent=1).encode() + b"\n")
-    trained = inputs["train"].manifest
-    done = trained.execution
-    versions = dict(done.get("packages", {})) | {"trainwright": done.get("trainwright", __version__)}
-    finished = done.get("started_unix_s", time.time()) + done.get("seconds", 0.0)
-    line = ledger_line(
-        plan, found, run=trained.fingerprint, finished_unix_s=round(finished, 3), versions=versions
-    )  # fmt: skip
-    _append(out.parent / FILE, line)
-    events.message(
-        f"measured / predicted: training time {found.seconds_ratio:.2f}, peak memory {found.memory_ratio:.2f}"
-    )
+    comparison = audit(plan, from_json(TrainSummary, _read(summary_file), where=str(summary_file)))
+    write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")
+    _append(context.root / FILE, _ledger_line(plan, comparison, trained.manifest))
+    context.events.message(verdict(comparison))
     return StageResult(
         summary={
-            "run": recipe.name, "seconds_ratio": round(found.seconds_ratio, 4),
-            "memory_ratio": round(found.memory_ratio, 4),
-            "within": all(row.within is not False for row in found.rows),
+            "run": context.recipe.name,
+            "seconds_ratio": round(comparison.seconds_ratio, 4),
+            "memory_ratio": round(comparison.memory_ratio, 4),
+            "time_within_range": all(row.within is not False for row in comparison.rows),
         }
-    )  # fmt: skip
+    )
+
+
+def _ledger_line(plan: Plan, comparison: Audit, trained: Manifest) -> dict[str, Any]:
+    """Returns the ledger's line for a training run: ``trained`` says when it ended and with which packages."""
+    execution = trained.execution
+    versions = dict(execution.get("packages", {})) | {"trainwright": execution.get("trainwright", __version__)}
+    finished_unix_s = execution.get("started_unix_s", time.time()) + execution.get("seconds", 0.0)
+    return ledger_line(
+        plan, comparison, run=trained.fingerprint, finished_unix_s=round(finished_unix_s, 3), versions=versions
+    )
 
 
 def _read(path: Path) -> Any:
@@ -63,7 +64,7 @@ def _read(path: Path) -> Any:
 
 
 def _append(ledger: Path, line: Mapping[str, Any]) -> None:
-    """Add the line unless the same measurement stands there already: an audit that is made again counts once."""
+    """Adds the line unless the same measurement stands there already: an audit that is made again counts once."""
     known = ledger.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if ledger.is_file() else []
     kept = [text for text in known if not same_run(text, line)]
     text = "\n".join([*kept, json.dumps(line)]) + "\n"

@@ -9,5 +9,5 @@ from trainwright.core.registry import load
 
 def __getattr__(name: str) -> Any:
     if name == "run":
-        return load("trainwright.stages.data.prepare:run", kind="stage")
+        return load("trainwright.stages.data.stage:run", kind="stage")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from trainwright.spec.recipe_data import DataSection, SplitSection
+from trainwright.spec.sections.data import DataSection, SplitSection
 from trainwright.stages.data.funnel import EXAMPLES, Funnel
-from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, read_json, read_section
+from trainwright.stages.data.parts import TERMINATOR, Document, publish, publish_json, read_json, read_section
 
 SPLITS = ("train", "validation", "test")
 DUPLICATE = "duplicate"
@@ -45,6 +45,11 @@ def documents_path(directory: Path, bucket: int, split: str) -> Path:
     return directory / f"bucket-{bucket:05d}.{split}.docs"
 
 
+def labels_path(directory: Path, bucket: int, split: str) -> Path:
+    """Where their labels lie, in the same order: a JSON list."""
+    return directory / f"bucket-{bucket:05d}.{split}.labels.json"
+
+
 def bucket_path(directory: Path, bucket: int) -> Path:
     """What a bucket holds; its presence says that the bucket is complete."""
     return directory / f"bucket-{bucket:05d}.json"
@@ -62,26 +67,32 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
     if done is not None:
         return dict(done)
     kept, funnels = _kept(job)
-    texts: dict[str, list[bytes]] = {split: [] for split in SPLITS}
-    for digest, text in kept:
-        texts[split_of(digest, job.section.split)].append(text)
-    for split, documents in texts.items():
+    splits: dict[str, list[Document]] = {split: [] for split in SPLITS}
+    for document in kept:
+        splits[split_of(document.digest, job.section.split)].append(document)
+    for split, documents in splits.items():
         publish(
             documents_path(job.directory, job.bucket, split),
-            (piece for text in documents for piece in (text, TERMINATOR)),
+            (piece for document in documents for piece in (document.text, TERMINATOR)),
         )
+        if job.section.labelled:
+            labels = [document.label for document in documents]
+            publish_json(labels_path(job.directory, job.bucket, split), labels)
     facts = {
         "funnels": {str(source): funnel.to_json() for source, funnel in funnels.items()},
-        "splits": {split: {"documents": len(t), "bytes": sum(map(len, t))} for split, t in texts.items()},
+        "splits": {
+            split: {"documents": len(documents), "bytes": sum(len(document.text) for document in documents)}
+            for split, documents in splits.items()
+        },
     }
     publish_json(bucket_path(job.directory, job.bucket), facts)
     return facts
 
 
-def _kept(job: ArrangeJob) -> tuple[list[tuple[bytes, bytes]], dict[int, Funnel]]:
-    """The bucket's (digest, text) in order of the digest. Texts of duplicates are never held, be they many."""
+def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
+    """The bucket's documents in order of the digest. Texts of duplicates are never in memory, be they many."""
     exact = job.section.dedup == "exact"
-    kept: list[tuple[bytes, bytes]] = []
+    kept: list[Document] = []
     seen: set[bytes] = set()
     funnels: dict[int, Funnel] = {}
     duplicates: dict[int, list[tuple[bytes, int, str]]] = {}
@@ -101,8 +112,8 @@ def _kept(job: ArrangeJob) -> tuple[list[tuple[bytes, bytes]], dict[int, Funnel]
         else:
             funnel.kept.add(len(document.text))
             seen.add(document.digest)
-            kept.append((document.digest, document.text))
-    kept.sort(key=itemgetter(0))  # stable: without deduplication equal documents stay in the corpus's order
+            kept.append(document)
+    kept.sort(key=attrgetter("digest"))  # stable: without deduplication equal documents stay in the corpus's order
     for source, examples in duplicates.items():
         for _, _, place in heapq.nsmallest(EXAMPLES, examples):
             funnels[source].example(DUPLICATE, place)

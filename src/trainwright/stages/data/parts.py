@@ -6,7 +6,7 @@ All parts together, bucket by bucket, are the corpus in the order of the hash, a
 ::
 
     <sections, one per bucket> <footer: JSON> <length of the footer: 8 bytes> <magic: 8 bytes>
-    section = documents, each: sha256 (32 bytes), length of place (u32), length of text (u64), place, text
+    section = documents, each: sha256 (32 bytes), lengths of place (u32), label (u32), text (u64), place, label, text
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from trainwright.artifact.store import writing
 
 TERMINATOR = b"\xff"
 """Ends a document in a ``.docs`` file; a byte that UTF-8 never has."""
-_DOCUMENT = struct.Struct("<32sIQ")
+_DOCUMENT = struct.Struct("<32sIIQ")
 _FOOTER = struct.Struct("<Q8s")
-_MAGIC = b"TWPART01"
+_MAGIC = b"TWPART02"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A cleaned document: sha256 of its UTF-8 text, where it was found, the text."""
+    """A cleaned document: sha256 of its UTF-8 text, its place in the corpus, the text, and its label if it has one."""
 
     digest: bytes
     place: str
     text: bytes
+    label: str | None = None
 
 
 def publish(path: Path, chunks: Iterable[bytes]) -> None:
@@ -88,11 +89,12 @@ def _part_chunks(buckets: dict[int, list[Document]], footer: dict[str, Any]) -> 
     for bucket in sorted(buckets):
         start = offset
         for document in buckets[bucket]:
-            place = document.place.encode()
-            yield _DOCUMENT.pack(document.digest, len(place), len(document.text))
+            place, label = document.place.encode(), (document.label or "").encode()
+            yield _DOCUMENT.pack(document.digest, len(place), len(label), len(document.text))
             yield place
+            yield label
             yield document.text
-            offset += _DOCUMENT.size + len(place) + len(document.text)
+            offset += _DOCUMENT.size + len(place) + len(label) + len(document.text)
         sections[bucket] = (start, offset - start)
     tail = json.dumps(footer | {"sections": sections}, ensure_ascii=False).encode()
     yield tail
@@ -121,9 +123,10 @@ def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
     with path.open("rb") as stream:
         stream.seek(offset)
         while stream.tell() < offset + length:
-            digest, place_size, text_size = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
+            digest, place_size, label_size, text_size = _DOCUMENT.unpack(stream.read(_DOCUMENT.size))
             place = stream.read(place_size).decode("utf-8")
-            yield Document(digest, place, stream.read(text_size))
+            label = stream.read(label_size).decode("utf-8") or None
+            yield Document(digest, place, stream.read(text_size), label)
 
 
 def read_documents(path: Path) -> list[bytes]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.core.errors import DataError
-from trainwright.spec.recipe_data import DataSection
-from trainwright.stages.data.clean import Cleaner
+from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.corpus.documents import raw_documents
+from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument, SkippedFile
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.parts import Document, bucket_of, publish_part, read_footer
-from trainwright.stages.data.records import FileRange, Record, read_records
-from trainwright.stages.data.sources import InputFile
+from trainwright.stages.data.sources import source_of
 
 _UNIT_BYTES = 8 << 20
 """Small files are read together up to this size."""
@@ -47,11 +48,11 @@ class ReadJob:
     directory: Path
 
 
-def plan_units(files: Iterable[InputFile], section: DataSection) -> tuple[Unit, ...]:
+def plan_units(files: Iterable[CorpusFile], section: DataSection) -> tuple[Unit, ...]:
     """Cut the corpus into units: a function of the corpus alone, so that any number of workers makes the same parts."""
     units: list[Unit] = []
     for number, group in itertools.groupby(files, key=lambda file: file.source):
-        splittable = section.sources[number].kind == "jsonl"
+        splittable = source_of(section.sources[number]).by_lines
         together: list[FileRange] = []
         for file in group:
             for part in _ranges(file, splittable=splittable):
@@ -64,7 +65,7 @@ def plan_units(files: Iterable[InputFile], section: DataSection) -> tuple[Unit, 
     return tuple(units)
 
 
-def _ranges(file: InputFile, *, splittable: bool) -> list[FileRange]:
+def _ranges(file: CorpusFile, *, splittable: bool) -> list[FileRange]:
     plain = not file.remote and not file.location.endswith((".gz", ".zst"))
     if not (splittable and plain and file.size_bytes > _RANGE_BYTES):
         return [FileRange(file=file)]
@@ -104,7 +105,7 @@ def read_unit(job: ReadJob) -> int:
     skip = footers[-1]["records"] if footers else 0
     source = job.section.sources[job.unit.source]
     rules = job.section.exec
-    records = ((part, record) for part in job.unit.ranges for record in read_records(part, source))
+    records = ((part, record) for part in job.unit.ranges for record in raw_documents(part, source))
     builder = _PartBuilder(job)
     seen = skip
     targets = itertools.islice(part_paths(job.directory, job.unit.number), len(paths), None)
@@ -128,16 +129,18 @@ class _PartBuilder:
         self._job = job
         self._buckets: dict[int, list[Document]] = {}
 
-    def add(self, file: InputFile, record: Record) -> None:
+    def add(self, file: CorpusFile, record: RawDocument) -> None:
         """Clean one record and count what became of it."""
         self.funnel.read.add(record.size_bytes)
         place = file.name + record.position
         if record.text is None:
             if self._job.section.strict:
                 raise DataError(
-                    f"broken record: {record.problem}", where=file.location + record.position,
+                    "broken record: {problem}",
+                    where=file.location + record.position,
                     fix="mend it, or set data.strict: false to count and skip such records",
-                )  # fmt: skip
+                    problem=record.problem,
+                )
             self.funnel.lose(self.funnel.broken, str(record.problem), record.size_bytes, place)
             return
         text, reason = self.cleaner(record.text)
@@ -146,7 +149,7 @@ class _PartBuilder:
             return
         data = text.encode()
         digest = hashlib.sha256(data).digest()
-        document = Document(digest, place, data)
+        document = Document(digest, place, data, record.label)
         self._buckets.setdefault(bucket_of(digest, self._job.bucket_bits), []).append(document)
         self.held_bytes += len(data)
 
@@ -155,9 +158,12 @@ class _PartBuilder:
         publish_part(path, self._buckets, {"records": records, "last": last, "funnel": self.funnel.to_json()})
 
 
-def read_funnels(directory: Path, units: Sequence[Unit], sources: int) -> list[Funnel]:
-    """What all parts together say about each source, in the corpus's order."""
+def read_funnels(directory: Path, units: Sequence[Unit], skipped: Sequence[SkippedFile], sources: int) -> list[Funnel]:
+    """What all parts together say about each source, in the corpus's order, after the files that were skipped."""
     funnels = [Funnel() for _ in range(sources)]
+    for file in skipped:
+        funnels[file.source].read.add(0)
+        funnels[file.source].lose(funnels[file.source].broken, file.reason, 0, file.name)
     for unit in units:
         for footer in finished_parts(directory, unit.number)[1]:
             funnels[unit.source].merge(Funnel.from_json(footer["funnel"]))

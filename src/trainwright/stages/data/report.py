@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.store import write_atomically, writing
-from trainwright.spec.recipe_data import DataSection
+from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.funnel import Funnel, total
-from trainwright.stages.data.tokenizer import TokenizerFacts, TrainedTokenizer
+from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer
 
 FORMAT = 1
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,6 +18,7 @@ from typing import Any, TypeVar
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
+_PR_SET_PDEATHSIG = 1
 _QUEUED_PER_WORKER = 4
 """Jobs handed out ahead, so that a long list is not pickled at once."""
 
@@ -59,6 +62,7 @@ def _run_on_processes(
     results: dict[int, Result] = {}
     pending: dict[Future[Result], int] = {}
     queue = iter(range(len(jobs)))
+    others = set(multiprocessing.active_children())
     try:
         while len(results) < len(jobs):
             while len(pending) < workers * _QUEUED_PER_WORKER and (number := next(queue, None)) is not None:
@@ -71,6 +75,10 @@ def _run_on_processes(
                 on_done(jobs[number], results[number])
         pool.shutdown()
     finally:
+        # Workers are idle here, or what they do is not wanted any more. Killed, because a library that holds Python's
+        # lock while it works (as tokenizer trainers do) hears neither a signal nor a closed pipe.
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
         writer.close()
         pool.shutdown(wait=True, cancel_futures=True)
         reader.close()
@@ -101,9 +109,12 @@ def _signals_later() -> Iterator[None]:
 
 
 def _start_worker(parent: Connection) -> None:
-    """Leave Ctrl-C to the parent; end when its end of the pipe closes, be it by kill -9."""
+    """Leaves Ctrl-C and SIGTERM to the parent, which may get them too; ends when its end of the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+    if sys.platform == "linux":  # the kernel's own watch, which works while a library holds Python's lock
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
     def watch() -> None:
         parent.poll(None)

@@ -1,8 +1,7 @@
 """The process that measures, apart from the caller's: nothing lies around in its memory, and a crash ends only itself.
 
-Run as ``python -m trainwright.stages.doctor.child THREADS FOLDER``. Each line on stdout is one JSON value: a string
-says
-what is measured now, the object at the end is a ``Probes``.
+Run as ``python -m trainwright.stages.doctor.child THREADS FOLDER quick|thorough``. Each line on stdout is one JSON
+value: a string names what is measured now, the object at the end is a ``Probes``.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,38 +22,37 @@ import torch
 import trainwright.artifact.shards
 import trainwright.model.bundle  # noqa: F401  # what training holds, loaded for its weight
 from trainwright.core.records import to_json
-from trainwright.hardware.probes import Probes
-from trainwright.hardware.processor import cpu_model
-from trainwright.model.decoder import Decoder
+from trainwright.hardware.machine.probes import Probes
+from trainwright.hardware.machine.processor import cpu_model
+from trainwright.model.build import build_network
 from trainwright.runtime import probes as measure
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.runtime.memory import resident_bytes
 from trainwright.runtime.stopwatch import Stopwatch
 from trainwright.stages.doctor import reference
+from trainwright.stages.doctor.effort import QUICK_CPU, Effort, effort
 
 T = TypeVar("T")
 
-SHORT_S, LONG_S = 0.03, 0.3
-"""Time for all repetitions of one small call and of one whole pass."""
-UPDATE_PARAMETERS = (1 << 20, 1 << 24)
 
-
-def main(threads: int, folder: Path) -> None:
+def main(threads: int, folder: Path, *, thorough: bool) -> None:
     """Measure everything and print it."""
     device = choose()
     as_training_does(threads)
     dtypes = ("fp32", "bf16") if device.native_bf16 else ("bf16", "fp32")
     load_what_training_loads(dtypes[-1])
     started_s = time.time() - psutil.Process().create_time()
-    probes = probe(device, folder, dtypes, threads=threads, import_s=started_s)
-    _tell(to_json(probes))
+    measured = probe(
+        device, folder, dtypes, effort(device.kind, thorough=thorough), threads=threads, import_s=started_s
+    )
+    _print(to_json(replace(measured, thorough=thorough)))
 
 
 def as_training_does(threads: int) -> None:
     """The switches of a training process: threads, deterministic algorithms, a heap that keeps freed memory."""
     torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(choose().kind == "cpu")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # set by name
     keep_freed_memory()
 
@@ -62,47 +61,74 @@ def load_what_training_loads(dtype: str) -> None:
     """Import the rest and multiply once, so that the libraries' own buffers are there."""
     if find_spec("tensorboard") is not None:
         import_module("torch.utils.tensorboard")
-    spec = reference.model_spec(reference.CPU_SHAPES[1])
-    model = Decoder(spec)
+    spec = reference.model_spec(QUICK_CPU.blocks.shapes[1])
+    model = build_network(spec, dtype=DTYPES[dtype])
     model.initialise(0)
-    model.compute_dtype = DTYPES[dtype]
     model(torch.zeros(1, spec.context_tokens, dtype=torch.long)).sum().backward()
 
 
-def probe(device: Device, folder: Path, dtypes: tuple[str, ...], *, threads: int, import_s: float) -> Probes:
-    """Every probe on one device; memory first, while nothing else has touched the heap."""
+def probe(
+    device: Device, folder: Path, dtypes: tuple[str, ...], shapes: Effort, *, threads: int, import_s: float
+) -> Probes:
+    """Every probe on one device; memory first, while nothing else has touched the heap.
+
+    Args:
+        device: what to measure.
+        folder: where the disk is measured.
+        dtypes: the precisions, the fastest last.
+        shapes: how much to measure.
+        threads: that computations use.
+        import_s: seconds that this process took to start.
+    """
     begin = time.perf_counter()
     target = device.torch_device
-    short, long = Stopwatch(target, budget_s=SHORT_S), Stopwatch(target, budget_s=LONG_S, most=10)
+    short = Stopwatch(target, budget_s=shapes.short_s)
+    long = Stopwatch(target, budget_s=shapes.long_s, most=10)
+    fastest = dtypes[-1:]
+    baseline_bytes = resident_bytes()
+    growth = _all("memory of a network", reference.probe_growth(target, shapes.growth.entries(fastest)))
+    peak = _all("the peak", measure.probe_peaks(long, shapes.squares.entries(dtypes)))
+    blocks = _all("transformer blocks", reference.probe_blocks(long, shapes.blocks.entries(dtypes)))
+    loss = _all("the loss", reference.probe_losses(long, shapes.losses.entries(dtypes)))
+    matmul = _all("matrix products", measure.probe_matmuls(short, shapes.linears.entries(dtypes)))
+    attending = measure.probe_attention(short, shapes.attentions.entries(dtypes), reference.causal_attention)
+    attention = _all("attention", attending)
+    bandwidth = _all("memory bandwidth", measure.probe_bandwidth(short, shapes.working_sets.alone()))
+    updating = (measure.probe_update(short, parameters=count) for count in shapes.updates.alone())
     return Probes(
         device_kind=device.kind,
         device_name=cpu_model() if device.kind == "cpu" else device.name,
         threads=threads,
+        thorough=False,
+        measured_unix_s=round(time.time(), 3),
+        cpu_busy=0.0,
         import_s=import_s,
-        baseline_bytes=resident_bytes(),
-        growth=_say("memory of a network", lambda: tuple(reference.probe_growth(target, dtypes[-1]))),
-        blocks=_say("transformer blocks", lambda: tuple(reference.probe_blocks(long, dtypes))),
-        loss=_say("the loss", lambda: tuple(reference.probe_losses(long, dtypes))),
-        matmul=_say("matrix products", lambda: tuple(measure.probe_matmuls(short, dtypes))),
-        attention=_say("attention", lambda: tuple(measure.probe_attention(short, dtypes, reference.causal_attention))),
-        bandwidth=_say("memory bandwidth", lambda: tuple(measure.probe_bandwidth(short))),
-        update=_say("AdamW", lambda: tuple(measure.probe_update(short, parameters=n) for n in UPDATE_PARAMETERS)),
-        muon=_say("Muon", lambda: tuple(reference.probe_muon(short))),
+        baseline_bytes=baseline_bytes,
+        growth=growth,
+        peak=peak,
+        blocks=blocks,
+        loss=loss,
+        matmul=matmul,
+        attention=attention,
+        bandwidth=bandwidth,
+        update=_all("AdamW", updating),
+        muon=_all("Muon", reference.probe_muon(short, shapes.matrices.alone())),
         launch_s=measure.probe_launch_s(short),
-        disk=_say("the disk", lambda: measure.probe_disk(folder)),
+        disk=measure.probe_disk(folder, size_bytes=shapes.disk_bytes),
         probe_s=time.perf_counter() - begin,
     )
 
 
-def _tell(value: object) -> None:
+def _print(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def _say(name: str, made: Callable[[], T]) -> T:
-    _tell(name)
-    return made()
+def _all(name: str, measured: Iterator[T]) -> tuple[T, ...]:
+    """Print what is measured, then measure all of it."""
+    _print(name)
+    return tuple(measured)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), thorough=sys.argv[3] == "thorough")

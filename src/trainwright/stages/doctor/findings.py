@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.core.units import format_bytes
-from trainwright.hardware.machine import MachineFacts
-from trainwright.hardware.probes import Probes
-from trainwright.hardware.record import Finding
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.hardware.machine.probes import Probes
+from trainwright.hardware.machine.record import Finding
 
 LOW_DISK_BYTES = 5 << 30
 LOW_MEMORY_BYTES = 4 << 30
-BUSY = 0.25
+OLD_S = 90 * 86400.0
+"""Measurements are older than a season: a processor does not age, but its cooling, its neighbours and limits change."""
 
 
-def findings(facts: MachineFacts, probes: Probes | None) -> Iterator[Finding]:
+def findings(facts: MachineFacts, probes: Probes | None, *, now_unix_s: float) -> Iterator[Finding]:
     """In the order in which a user would mend them."""
     if facts.bits != 64:
         yield Finding(what=f"Python is a {facts.bits}-bit build", fix="install a 64-bit Python: torch has no other")
@@ -42,10 +43,15 @@ def findings(facts: MachineFacts, probes: Probes | None) -> Iterator[Finding]:
             what="Python's C headers are missing: torch.compile cannot be used",
             fix="install them (Debian: apt install python3-dev)",
         )
-    if facts.cpu_busy > BUSY:
+    if probes is not None and probes.doubtful:
         yield Finding(
-            what=f"other programs use {facts.cpu_busy:.0%} of the processors: measured rates are too low",
-            fix="stop them and measure again: trainwright doctor RECIPE.yaml --again",
+            what=f"measured while other programs used {probes.cpu_busy:.0%} of the processors: rates are too low",
+            fix="measure again without them: trainwright doctor --fresh",
+        )
+    if probes is not None and now_unix_s - probes.measured_unix_s > OLD_S:
+        yield Finding(
+            what=f"the measurements are {(now_unix_s - probes.measured_unix_s) / 86400:.0f} days old",
+            fix="measure again: trainwright doctor --fresh",
         )
     if probes is not None and probes.device_kind == "cpu" and facts.gpus:
         yield Finding(what=f"{facts.gpus[0].name} was not measured", fix="torch does not see it: check nvidia-smi")

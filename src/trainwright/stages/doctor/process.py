@@ -13,18 +13,19 @@ from typing import Any
 
 from trainwright.core.errors import MachineError
 from trainwright.core.records import from_json
-from trainwright.hardware.probes import Probes
+from trainwright.hardware.machine.probes import Probes
 
 CHILD = "trainwright.stages.doctor.child"
 BUDGET_S = 300.0
 
 
-def measure(*, threads: int, folder: Path, say: Callable[[str], None]) -> Probes:
+def measure(*, threads: int, folder: Path, thorough: bool, say: Callable[[str], None]) -> Probes:
     """Everything that is measured on this machine.
 
     Args:
         threads: that computations use.
         folder: where the disk is measured; made where it is absent.
+        thorough: measure everything; else what a plan needs, in a few seconds.
         say: called with the name of each measurement when it begins.
 
     Raises:
@@ -34,12 +35,16 @@ def measure(*, threads: int, folder: Path, say: Callable[[str], None]) -> Probes
         "this machine cannot be measured",
         "check the installation: python -c 'import torch; print(torch.rand(2, 2))'",
     )
+    effort = "thorough" if thorough else "quick"
     begin = time.monotonic()
     last: Any = None
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
-            [sys.executable, "-m", CHILD, str(threads), str(folder)], stdout=subprocess.PIPE, stderr=errors, text=True
+            [sys.executable, "-m", CHILD, str(threads), str(folder), effort],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
         ) as child,
     ):
         assert child.stdout is not None

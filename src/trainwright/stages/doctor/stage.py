@@ -1,43 +1,109 @@
-"""The stage: facts, probes, findings, ``machine.json``."""
+"""The stage: facts of this moment, the machine's shared probes, findings; written to ``machine.json``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from trainwright.artifact.events import Events
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact, write_atomically
-from trainwright.hardware.machine import gather
-from trainwright.hardware.record import FILE, Machine, machine_text
-from trainwright.spec.recipe import Recipe
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically
+from trainwright.core.units import format_seconds
+from trainwright.hardware.machine.facts import MachineFacts, gather
+from trainwright.hardware.machine.probes import BUSY, Probes
+from trainwright.hardware.machine.record import FILE, Machine, machine_text
+from trainwright.hardware.machine.shared import SharedProbes, probes_text, shared_probes
 from trainwright.stages.doctor.findings import findings
 from trainwright.stages.doctor.process import measure
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
-    """Look and measure; the result depends on the machine alone, not on the recipe."""
-    del recipe, inputs
-    machine = examine(out, events)
-    write_atomically(out / FILE, machine_text(machine))
+def run(context: Context) -> StageResult:
+    """Copy the machine's probes, measured once for all workspaces; the result does not depend on the recipe."""
+    machine = examine(context.out, context.events, fallback=context.root)
+    write_atomically(context.out / FILE, machine_text(machine))
     facts, probes = machine.facts, machine.probes
     summary = {
-        "cpu": facts.cpu, "cores": facts.cores, "memory_bytes": facts.memory_bytes, "findings": len(machine.findings),
-    }  # fmt: skip
+        "cpu": facts.cpu,
+        "cores": facts.cores,
+        "memory_bytes": facts.memory_bytes,
+        "findings": len(machine.findings),
+    }
     if probes is None:
         return StageResult(summary=summary)
-    measured = {"device": probes.device_name, "probe_s": round(probes.probe_s, 3)} | probes.flat()
-    return StageResult(summary=summary | measured, execution={"threads": probes.threads})
+    measured = {
+        "device": probes.device_name,
+        "probe_s": round(probes.probe_s, 3),
+        "thorough": probes.thorough,
+        "measured_unix_s": probes.measured_unix_s,
+        "probes_sha256": hashlib.sha256(probes_text(probes)).hexdigest(),
+    }
+    return StageResult(summary=summary | measured | probes.flat(), execution={"threads": probes.threads})
 
 
-def examine(folder: Path, events: Events) -> Machine:
-    """The record of this machine; ``folder`` is where disk speed is measured. Without torch only facts are there.
+def examine(
+    folder: Path, events: Events, *, fallback: Path | None = None, fresh: bool = False, thorough: bool = False
+) -> Machine:
+    """The facts of this machine and its probes; without torch the facts alone.
+
+    Args:
+        folder: where disk speed is measured.
+        events: where progress is reported.
+        fallback: where probes are kept if the user's home cannot be written; None keeps them nowhere then.
+        fresh: measure again, whatever is kept.
+        thorough: measure everything; kept probes of a quick measurement do not do.
 
     Raises:
+        DataError: kept probes are damaged.
         MachineError: the folder cannot be written, or torch is here and cannot compute.
     """
     facts = gather(folder)
     probes = None
     if facts.torch is not None:
-        probes = measure(threads=facts.cores, folder=folder, say=lambda name: events.message(f"measuring {name}"))
-    return Machine(facts=facts, probes=probes, findings=tuple(findings(facts, probes)))
+        shared = shared_probes(fallback=fallback)
+        if shared is None:
+            events.message("measurements are not kept: no home can be written; TRAINWRIGHT_HOME names one")
+            probes = _measured(facts, folder, events, thorough=thorough)
+        else:
+            probes = _shared(shared, facts, folder, events, fresh=fresh, thorough=thorough)
+    return Machine(facts=facts, probes=probes, findings=tuple(findings(facts, probes, now_unix_s=time.time())))
+
+
+def _shared(
+    shared: SharedProbes, facts: MachineFacts, folder: Path, events: Events, *, fresh: bool, thorough: bool
+) -> Probes:
+    """The kept probes where they will do; else new ones, which replace them."""
+    probes = None if fresh else shared.read()
+    if _will_do(probes, facts, thorough=thorough):
+        return _copied(probes, events)
+    with shared.lock(waiting=lambda: events.message("another process measures this machine: waiting for it")):
+        probes = None if fresh else shared.read()
+        if _will_do(probes, facts, thorough=thorough):
+            return _copied(probes, events)
+        probes = _measured(facts, folder, events, thorough=thorough)
+        shared.write(probes)
+        return probes
+
+
+def _will_do(probes: Probes | None, facts: MachineFacts, *, thorough: bool) -> TypeGuard[Probes]:
+    """Whether kept probes are enough: thorough ones where those are asked for, and not of a machine busier than now."""
+    if probes is None or (thorough and not probes.thorough):
+        return False
+    return not probes.doubtful or facts.cpu_busy > BUSY
+
+
+def _copied(probes: Probes, events: Events) -> Probes:
+    events.message(f"measured {format_seconds(max(0.0, time.time() - probes.measured_unix_s))} ago")
+    return probes
+
+
+def _measured(facts: MachineFacts, folder: Path, events: Events, *, thorough: bool) -> Probes:
+    probes = measure(
+        threads=facts.cores,
+        folder=folder,
+        thorough=thorough,
+        say=lambda name: events.message(f"measuring {name}"),
+    )
+    return replace(probes, cpu_busy=facts.cpu_busy)

@@ -13,13 +13,13 @@ from trainwright.spec.recipe import Recipe
 _CARD = """\
 ---
 library_name: transformers
-pipeline_tag: text-generation
+pipeline_tag: {pipeline}
 tags: [trainwright]
 ---
 
 # {name}
 
-A decoder-only language model, trained from {origin} with Trainwright.
+{kind}, trained from {origin} with Trainwright.
 
 | | |
 |---|---|
@@ -33,6 +33,18 @@ A decoder-only language model, trained from {origin} with Trainwright.
 
 ## Use
 
+{use}
+
+## Limits
+
+{limits}
+
+## Licence
+
+Unknown: the licences of the training data were not recorded. Find them out before you share the model.
+"""
+
+_GENERATE = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -42,26 +54,32 @@ inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 ```
 
-or `trainwright serve --bundle path/to/this/directory`.
+or `trainwright serve --bundle path/to/this/directory`."""
+_CLASSIFY = """\
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-## Limits
-
+model = AutoModelForSequenceClassification.from_pretrained("path/to/this/directory")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/directory")
+inputs = tokenizer("Once", return_tensors="pt", return_token_type_ids=False)
+print(model.config.id2label[int(model(**inputs).logits.argmax())])
+```"""
+_GENERATE_LIMITS = """\
 The model continues texts like those it was trained on; it was not tuned to follow instructions and was not checked for
-harmful or false output. It may repeat its training data.
-
-## Licence
-
-Unknown: the licences of the training data were not recorded. Find them out before you share the model.
-"""
+harmful or false output. It may repeat its training data."""
+_CLASSIFY_LIMITS = """\
+The model answers with one of its labels for any text, however unlike the texts it was trained on; its answers were not
+checked for bias."""
 
 
-def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], dtype: str) -> str:
+def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], pretrained: bool, dtype: str) -> str:
     """The text of ``README.md``, with the metadata header that model hubs read.
 
     Args:
         recipe: what the model was made from.
         spec: its shape.
         summary: of the trained artefact; what it lacks is left out.
+        pretrained: whether training began with the weights of another model.
         dtype: of the stored weights.
     """
     rows = [
@@ -73,14 +91,22 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], d
         ("context", f"{spec.context_tokens:,} tokens"),
         ("weights stored in", dtype),
         ("trained on", _tokens(summary)),
-        ("validation loss", _number(summary.get("validation_loss"), "nats per token")),
+        (
+            "validation loss",
+            _number(summary.get("validation_loss"), "nats per document" if spec.classes else "nats per token"),
+        ),
         ("validation bits per byte", _number(summary.get("bits_per_byte"), "")),
     ]
     split = recipe.data.split
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
+    labels = ", ".join(f"`{label}`" for label in recipe.task.labels)
     return _CARD.format(
         name=recipe.name,
-        origin="scratch" if recipe.model.init_from is None else "the weights of another model",
+        pipeline="text-classification" if spec.classes else "text-generation",
+        kind=f"A decoder-only classifier of documents ({labels})" if spec.classes else "A decoder-only language model",
+        use=_CLASSIFY if spec.classes else _GENERATE,
+        limits=_CLASSIFY_LIMITS if spec.classes else _GENERATE_LIMITS,
+        origin="the weights of another model" if pretrained else "scratch",
         table="\n".join(f"| {name} | {value} |" for name, value in rows if value),
         sources="\n".join(f"- {_source(source.model_dump(mode='json'))}" for source in recipe.data.sources),
         split=f"Split by a hash of each document: {split.train:g} to train on, {split.validation:g} to validate on, "

@@ -12,38 +12,63 @@ from tokenizers import Tokenizer
 
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.model import hf
-from trainwright.model.decoder import Decoder
+from trainwright.model.bundle import load_bundle
+from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.export.card import model_card
+from trainwright.stages.export.exporter import Logits
 
 
-def write(directory: Path, model: Decoder, *, recipe: Recipe, trained: Artifact, dtype: torch.dtype) -> None:
-    """Write weights, configuration, tokenizer, generation settings and a model card.
+class HuggingFace:
+    """The exporter ``huggingface``."""
 
-    Raises:
-        RecipeError: the shape has no form there.
-        MachineError: the disk is full.
-    """
-    tokenizer = (trained.path / "tokenizer.json").read_bytes()
-    end = recipe.data.tokenizer.end_of_text
-    end_id = Tokenizer.from_buffer(tokenizer).token_to_id(end)
-    ends = {"bos_token_id": end_id, "eos_token_id": end_id}
-    hf.write(directory, model.spec, dict(model.named_parameters()), dtype=dtype, extra=ends)
-    write_atomically(directory / "tokenizer.json", tokenizer)
-    _write_json(
-        directory / "tokenizer_config.json",
-        {
-            "bos_token": end,
-            "clean_up_tokenization_spaces": False,
-            "eos_token": end,
-            "model_max_length": model.spec.context_tokens,
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "unk_token": None,
-        },
-    )
-    _write_json(directory / "generation_config.json", ends)
-    card = model_card(recipe, model.spec, summary=trained.summary, dtype=recipe.export.dtype)
-    write_atomically(directory / "README.md", card.encode())
+    def write(
+        self, directory: Path, network: Network, *, recipe: Recipe, trained: Artifact, dtype: torch.dtype
+    ) -> None:
+        """Write weights, configuration, tokenizer, generation settings and a model card.
+
+        Raises:
+            RecipeError: the shape has no form there.
+            MachineError: the disk is full.
+        """
+        tokenizer = (trained.path / "tokenizer.json").read_bytes()
+        end = recipe.data.tokenizer.end_of_text
+        end_id = Tokenizer.from_buffer(tokenizer).token_to_id(end)
+        ends = {"bos_token_id": end_id, "eos_token_id": end_id}
+        extra: dict[str, Any] = dict(ends)
+        if network.spec.classes:
+            # The padding token says to Hugging Face which token of a padded text is the last.
+            names = dict(enumerate(recipe.task.labels))
+            extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}, "pad_token_id": end_id}
+        hf.write(directory, network.spec, dict(network.named_parameters()), dtype=dtype, extra=extra)
+        write_atomically(directory / "tokenizer.json", tokenizer)
+        _write_json(
+            directory / "tokenizer_config.json",
+            {
+                "bos_token": end,
+                "clean_up_tokenization_spaces": False,
+                "eos_token": end,
+                "model_max_length": network.spec.context_tokens,
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "unk_token": None,
+            }
+            | ({"pad_token": end} if network.spec.classes else {}),
+        )
+        if network.spec.makes_logits:
+            _write_json(directory / "generation_config.json", ends)
+        card = model_card(
+            recipe,
+            network.spec,
+            summary=trained.summary,
+            pretrained="base" in trained.manifest.inputs or recipe.model.init_from is not None,
+            dtype=recipe.export.dtype,
+        )
+        write_atomically(directory / "README.md", card.encode())
+
+    def read(self, directory: Path) -> Logits:
+        """Returns the logits of the network that the directory holds."""
+        network, _ = load_bundle(directory)
+        return lambda tokens: network.logits(network(tokens))
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

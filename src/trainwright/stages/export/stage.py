@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from trainwright.artifact.events import Events
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact
+from trainwright.artifact.stage import Context, StageResult
 from trainwright.core.errors import TrainwrightError
+from trainwright.core.plug_in import blaming, instance
 from trainwright.model.bundle import load_bundle
-from trainwright.model.decoder import Decoder
+from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
-from trainwright.spec.recipe import Recipe
-from trainwright.stages.export import huggingface
-
-FORMATS: Mapping[str, Callable[..., None]] = {"huggingface": huggingface.write}
-"""Writers by the format's name: ``write(directory, model, recipe=, trained=, dtype=)``."""
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.export import EXPORTER
+from trainwright.stages.export.exporter import Exporter
 
 TOLERANCE = 1e-4
 """Largest difference of a logit that reading back may show (fp32)."""
@@ -28,7 +22,7 @@ TOLERANCE = 1e-4
 CHECKED_TOKENS = 256
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
+def run(context: Context) -> StageResult:
     """Write the bundles that ``export.formats`` names, each in its folder.
 
     Raises:
@@ -37,7 +31,7 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         MachineError: the disk is full.
         TrainwrightError: a bundle computes something else when it is read back.
     """
-    trained = inputs["train"]
+    recipe, trained = context.recipe, context.input("checkpoint")
     trained.verify({"model.json", "model.safetensors", "tokenizer.json"})
     model, _ = load_bundle(trained.path)
     dtype = DTYPES[recipe.export.dtype]
@@ -45,18 +39,25 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     stored = _rounded(model, dtype)
     rounded = check_logits(stored)
     differences = []
-    for name in recipe.export.formats:
-        directory = out / name
+    for number, name in enumerate(recipe.export.formats):
+        directory = context.out / name.replace(":", ".")
         directory.mkdir(exist_ok=True)
-        events.message(f"writing {name} in {recipe.export.dtype} and reading it back")
-        FORMATS[name](directory, stored, recipe=recipe, trained=trained, dtype=dtype)
-        difference = float((check_logits(load_bundle(directory)[0]) - rounded).abs().max())
+        context.events.message(f"writing {name} in {recipe.export.dtype} and reading it back")
+        make = EXPORTER.load(name)
+        with blaming(name, where=f"export.formats.{number}"):
+            exporter = instance(make(), Exporter)  # type: ignore[type-abstract]  # a protocol
+            exporter.write(directory, stored, recipe=recipe, trained=trained, dtype=dtype)
+            with torch.inference_mode():
+                difference = float((exporter.read(directory)(check_tokens(model.spec)) - rounded).abs().max())
         if difference > TOLERANCE:
             raise TrainwrightError(
-                f"the {name} bundle computes other logits than the model it was made from", where=directory,
-                seen=f"a difference of {difference:.3g}", expected=f"{TOLERANCE:g} at most",
+                "the {name} bundle computes other logits than the model it was made from",
+                where=directory,
+                seen=f"a difference of {difference:.3g}",
+                expected=f"{TOLERANCE:g} at most",
                 fix="the disk or the memory may be faulty: run the same command again",
-            )  # fmt: skip
+                name=name,
+            )
         differences.append(difference)
     return StageResult(
         summary={
@@ -69,17 +70,20 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
     )
 
 
-def check_logits(model: Decoder) -> Float[Tensor, "batch seq vocabulary"]:
+def check_logits(model: Network) -> Float[Tensor, "batch seq vocabulary"]:
     """The logits of a fixed sequence of random tokens, as long as the context allows."""
-    spec = model.spec
-    shape = (1, min(spec.context_tokens, CHECKED_TOKENS))
-    tokens = torch.randint(0, spec.vocabulary, shape, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        return model.logits(model(tokens))
+        return model.logits(model(check_tokens(model.spec)))
+
+
+def check_tokens(spec: ModelSpec) -> Int[Tensor, "batch seq"]:
+    """A fixed sequence of random tokens, as long as the context allows."""
+    shape = (1, min(spec.context_tokens, CHECKED_TOKENS))
+    return torch.randint(0, spec.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
-def _rounded(model: Decoder, dtype: torch.dtype) -> Decoder:
+def _rounded(model: Network, dtype: torch.dtype) -> Network:
     """The model with its weights rounded to the stored precision, still computing in fp32."""
     for parameter in model.parameters():
         parameter.copy_(parameter.to(dtype))

@@ -2,184 +2,189 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import parse_duration
-from trainwright.hardware.catalogue import device as catalogue_device
-from trainwright.hardware.prices import price_list
-from trainwright.hardware.record import Machine
-from trainwright.planner.estimate import estimate
-from trainwright.planner.experience import Case, Learnt, calibrated, learn, room
-from trainwright.planner.layout import Device, Layout, choose, evaluate, micro_batches
-from trainwright.planner.local import COMPILE_WORTH_S, Local, local
-from trainwright.planner.money import rental
-from trainwright.planner.parameters import parameter_counts, total_parameters
-from trainwright.planner.published.finished import Ledger
+from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.devices import device as catalogue_device
+from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.hardware.machine.record import Machine
+from trainwright.hardware.prices.price_list import price_list
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.evidence.finished import Ledger
+from trainwright.planner.evidence.own_runs import own_runs
+from trainwright.planner.forecast.forecast import forecast, step_s
+from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.layout import best, mesh
+from trainwright.planner.plan.machine import (
+    COMPILE_WORTH_S,
+    SAME_SPEED,
+    Here,
+    numbers_here,
+    range_of,
+    settings_here,
+    this_machine,
+)
+from trainwright.planner.plan.rental import rental
+from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.workload import assumptions as dataset_assumptions
+from trainwright.planner.plan.workload import resolve
+from trainwright.planner.rates.learnt import machine_priors
+from trainwright.planner.rates.probed import Probed
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import Assumption, Plan, Rejected
+from trainwright.spec.plan import Estimate, Plan, Rejected
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import ParallelPlan, Precision, Workload
-
-DEFAULT_VALIDATION_TOKENS = 100_000
-"""Taken where the recipe validates on a whole split whose size is not known yet."""
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
 
 
-def build_plan(recipe: Recipe, machine: Machine, ledger: Ledger | None = None) -> Plan:
-    """The plan that the trainer executes, with what the ledger's runs of this machine say about its time and memory.
+def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:
+    """Returns the plan that the trainer executes, corrected by the ledger's runs of this machine.
 
     What runs say scales the estimate; precision and compilation are chosen without them, so that what is trained does
     not depend on what was trained before.
+
+    Args:
+        recipe: the run.
+        machine: the doctor's record.
+        facts: of the dataset, counted or estimated.
+        ledger: finished runs; None: there are none.
 
     Raises:
         RecipeError: an impossible workload, an unknown device to price, or a length that depends on the dataset.
         MachineError: CUDA is asked for and not there.
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
-    model = recipe.model.spec(vocabulary=recipe.data.tokenizer.vocabulary)
-    how = recipe.train.exec
-    compiled = how.compile is True
-    here = _local(recipe, machine, model, compiled=compiled)
-    precision = _precision(recipe, model, here)
-    workload = _workload(recipe, model, precision=precision)
+    model = recipe.model_spec(vocabulary=facts.vocabulary)
+    here = this_machine(machine, wanted=recipe.train.exec.device)
+    workload = resolve(recipe, facts, precision=_precision(recipe, facts, model, here))
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
-    layout, rejected = _layout(recipe, model, workload, here.device)
-    if how.compile == "auto" and here.can_compile and workload.steps * layout.phases.total_s > COMPILE_WORTH_S:
-        compiled = True
-        here = _local(recipe, machine, model, compiled=True)
-        layout, rejected = _layout(recipe, model, workload, here.device)
-    case = _case(recipe, machine, here, model, workload)
-    learnt, layout, rejected = _learnt(recipe, ledger or Ledger(), case, layout, rejected)
-    found, workload = estimate(
-        model, workload, layout, here.device, replace(here.surroundings, checkpoint_every_s=how.checkpoint_every),
-        peak_flops_per_s=here.peak_flops_per_s[precision], assumptions=(*here.assumptions,
-        *_recipe_assumptions(recipe, model)),
-    )  # fmt: skip
-    found = calibrated(found, learnt, available_bytes=here.device.memory_available_bytes)
-    if not found.fits:
-        rejected = (*rejected, _smallest_change(recipe, model, workload, room(here.device, learnt)))
+    run = _run(model, workload, here)
+    threads = here.threads if recipe.train.exec.threads == "auto" else recipe.train.exec.threads
+    compiled = _compiles(recipe, run, here)
+    own = own_runs(ledger or Ledger(), run, here.source, torch=machine.facts.torch, threads=threads)
+    scenario = Scenario(
+        run=run,
+        layout={},
+        recompute=workload.recompute,
+        price=None,
+        settings=settings_here(checkpoint_every_s=recipe.train.exec.checkpoint_every),
+        assumptions=(*here.assumptions(run, compiled=compiled), *dataset_assumptions(recipe, facts)),
+        references=own.references,
+        references_from=own.text,
+        left_out=own.left_out,
+        priors=machine_priors(here.source.spread(run)),
+        source=here.source,
+        numbers=numbers_here(model.layers, compiled=compiled),
+    )
+    plan = _fitting(recipe, scenario, micro_batches(recipe, workload), compiled=compiled)
+    if not plan.estimate.fits:
+        plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices = price_list()
-    return Plan(
-        model=model,
-        parameters=parameter_counts(model),
-        workload=workload,
-        cluster=here.cluster,
-        parallel=ParallelPlan(micro_batch_sequences=layout.batch.sequences, compile=compiled, threads=case.threads),
-        estimate=found,
-        rejected=rejected,
+    return replace(
+        plan,
+        parallel=replace(plan.parallel, threads=threads),
+        estimate=_with_range(plan.estimate, learnt=bool(own.references)),
         rentals=tuple(rental(model, workload, device, prices) for device in rented),
     )
 
 
-def _local(recipe: Recipe, machine: Machine, model: ModelSpec, *, compiled: bool) -> Local:
-    tokens = recipe.train.sequence_tokens
-    return local(machine, model, wanted=recipe.train.exec.device, tokens=tokens, compiled=compiled)
+def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:
+    """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide the batch."""
+    wanted, whole = recipe.train.exec.micro_batch, workload.batch_sequences
+    if wanted != "auto":
+        return (min(wanted, whole),)
+    return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
 
 
-def _case(recipe: Recipe, machine: Machine, here: Local, model: ModelSpec, workload: Workload) -> Case:
-    """What finished runs are asked about."""
-
-    def remake(other: ModelSpec, tokens: int, compiled: bool) -> Local:
-        return local(machine, other, wanted=recipe.train.exec.device, tokens=tokens, compiled=compiled)
-
-    threads = here.threads if recipe.train.exec.threads == "auto" else recipe.train.exec.threads
-    return Case(facts=machine.facts, here=here, model=model, workload=workload, threads=threads, remake=remake)
+def _run(model: ModelSpec, workload: Workload, here: Here) -> RunSpec:
+    return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS))
 
 
-def _learnt(
-    recipe: Recipe, ledger: Ledger, case: Case, layout: Layout, rejected: tuple[Rejected, ...]
-) -> tuple[Learnt, Layout, tuple[Rejected, ...]]:
-    """What runs say of the layout; where they needed so much more memory that it does not fit, of a smaller one."""
-    learnt = learn(ledger, case, layout)
-    smaller = room(case.here.device, learnt)
-    if layout.fits and layout.memory.total_bytes > smaller.memory_available_bytes:
-        layout, rejected = _layout(recipe, case.model, case.workload, smaller)
-        learnt = learn(ledger, case, layout)
-    return learnt, layout, rejected
+def _layouts(workload: Workload, sizes: Sequence[int], *, compiled: bool) -> Layouts:
+    plans = [ParallelPlan(micro_batch_sequences=size, compile=compiled) for size in sizes]
+    return Layouts.of(plans, [workload.recompute] * len(plans), workload)
 
 
-def _precision(recipe: Recipe, model: ModelSpec, here: Local) -> Precision:
+def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
+    """Whether the recipe asks for torch.compile, or the run is long enough to be worth it."""
+    wanted = recipe.train.exec.compile
+    if wanted != "auto":
+        return wanted
+    if not here.can_compile:
+        return False
+    layouts = _layouts(run.workload, micro_batches(recipe, run.workload), compiled=False)
+    every = forecast(run, layouts, here.source)
+    # A machine that was busy when it was measured counts at its fast end: a moment decides nothing for good.
+    doubtful = isinstance(here.source, Probed) and here.source.probes.doubtful
+    seconds = every.low_s if doubtful else every.step_s
+    step = np.min(np.where(every.fits, seconds, np.inf)) if every.fits.any() else seconds[-1]
+    return bool(run.workload.steps * step > COMPILE_WORTH_S)
+
+
+def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compiled: bool) -> Plan:
+    """The plan of the best micro batch; of a smaller one where finished runs needed too much memory for it."""
+    layouts = _layouts(scenario.run.workload, sizes, compiled=compiled)
+    plan = planned(scenario, best(scenario, layouts, same_speed=SAME_SPEED)).plan
+    smaller = [size for size in sizes if size < plan.parallel.micro_batch_sequences]
+    if plan.estimate.fits or not smaller:
+        return plan
+    need, have = plan.estimate.memory.total_bytes, plan.estimate.memory_available_bytes
+    reason = f"does not fit: needs {format_bytes(need)} of {format_bytes(have)}"
+    over = Rejected(name=mesh(plan.parallel, scenario.run.workload.recompute), reason=reason)
+    less = _fitting(recipe, scenario, smaller, compiled=compiled)
+    return replace(less, rejected=(over, *less.rejected))
+
+
+def _with_range(estimate: Estimate, *, learnt: bool) -> Estimate:
+    """The estimate with the range of its time among what it rests on."""
+    low, high = (end / estimate.seconds.mid for end in (estimate.seconds.low, estimate.seconds.high))
+    source = "what finished runs leave open, and differ by among themselves" if learnt else "docs/en/planner.md"
+    note = range_of(low, high, "ledger" if learnt else "default", source)
+    return replace(estimate, assumptions=(*estimate.assumptions, note))
+
+
+def _precision(recipe: Recipe, facts: DatasetFacts, model: ModelSpec, here: Here) -> Precision:
     """The recipe's, or the one whose step is predicted to be faster."""
     if recipe.train.precision != "auto":
         return recipe.train.precision
-    known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.peak_flops_per_s]
+    known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.cluster.device.flops_per_s]
     if not known:
         return "fp32"
 
-    def step_s(precision: Precision) -> float:
-        workload = _workload(recipe, model, precision=precision)
-        return evaluate(model, workload, here.device, sequences=1).phases.total_s
+    def seconds(precision: Precision) -> float:
+        workload = resolve(recipe, facts, precision=precision)
+        return float(step_s(_run(model, workload, here), _layouts(workload, [1], compiled=False), here.source)[0])
 
-    return min(known, key=step_s)
-
-
-def _workload(recipe: Recipe, model: ModelSpec, *, precision: Precision) -> Workload:
-    section = recipe.train
-    tokens = parse_duration(section.duration).tokens(
-        batch_tokens=section.batch_tokens, parameters=total_parameters(model)
-    )
-    steps = round(tokens / section.batch_tokens)
-    if steps < 1:
-        raise RecipeError(
-            "the run is shorter than one update", where="train.duration", seen=f"{tokens} tokens",
-            expected=f"at least train.batch_tokens ({section.batch_tokens})",
-        )  # fmt: skip
-    validates = recipe.data.split.validation > 0
-    return Workload(
-        sequence_tokens=section.sequence_tokens, batch_tokens=section.batch_tokens, steps=steps, precision=precision,
-        optimizer=section.optimizer.name, recompute=section.recompute, document_masking=section.document_masking,
-        validation_tokens=section.validation.tokens or DEFAULT_VALIDATION_TOKENS,
-        validations=-(-steps // section.validation.every_steps) if validates else 0,
-    )  # fmt: skip
+    return min(known, key=seconds)
 
 
-def _layout(
-    recipe: Recipe, model: ModelSpec, workload: Workload, device: Device
-) -> tuple[Layout, tuple[Rejected, ...]]:
-    wanted = recipe.train.exec.micro_batch
-    sizes = micro_batches(workload) if wanted == "auto" else (min(wanted, workload.batch_sequences),)
-    return choose(model, workload, device, sequences=sizes)
-
-
-def _smallest_change(recipe: Recipe, model: ModelSpec, workload: Workload, device: Device) -> Rejected:
+def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
     """The first change, from the mildest on, that makes it fit."""
-    section = recipe.train
+    section, run = recipe.train, scenario.run
+    model, workload = run.transformer, run.workload
+    full = replace(workload, recompute="full")
     changes: list[tuple[str, ModelSpec, Workload]] = [
         ("train.exec.micro_batch=1", model, workload),
-        ("train.recompute=full", model, replace(workload, recompute="full")),
-        (
-            "train.optimizer.name=muon train.recompute=full",
-            model,
-            replace(workload, recompute="full", optimizer="muon"),
-        ),
+        ("train.recompute=full", model, full),
+        ("train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")),
     ]
     for halvings in (2, 4, 8):
         tokens = section.sequence_tokens // halvings
         if tokens >= 1 and section.batch_tokens % tokens == 0:
-            shorter = replace(workload, sequence_tokens=tokens, recompute="full")
-            changes.append((f"train.sequence_tokens={tokens} train.recompute=full", model, shorter))
+            name = f"train.sequence_tokens={tokens} train.recompute=full"
+            changes.append((name, model, replace(full, sequence_tokens=tokens)))
     smaller = model
     while smaller.layers > 1:
         smaller = replace(smaller, layers=smaller.layers // 2)
-        changes.append(
-            (f"model.layers={smaller.layers} train.recompute=full", smaller, replace(workload, recompute="full"))
-        )
+        changes.append((f"model.layers={smaller.layers} train.recompute=full", smaller, full))
     for name, shape, work in changes:
-        if evaluate(shape, work, device, sequences=1).fits:
+        changed = replace(scenario, run=replace(run, model=shape, workload=work))
+        if planned(changed, best(changed, _layouts(work, [1], compiled=False))).plan.estimate.fits:
             return Rejected(name="smallest change that fits", reason=name)
     return Rejected(name="smallest change that fits", reason="none: lower model.width, or use a larger device")
-
-
-def _recipe_assumptions(recipe: Recipe, model: ModelSpec) -> tuple[Assumption, ...]:
-    given = recipe.train.validation.tokens
-    return (
-        Assumption(
-            name="tokens of a validation", value=float(given or DEFAULT_VALIDATION_TOKENS), unit="tokens",
-            origin="recipe" if given else "default", source="" if given else "the split's size is not known yet",
-        ),
-        Assumption(
-            name="vocabulary", value=float(model.vocabulary), unit="entries", origin="recipe", source="data.tokenizer"
-        ),
-    )  # fmt: skip

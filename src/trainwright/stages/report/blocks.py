@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,9 @@ Tone = Literal["", "good", "warn", "bad", "dim"]
 
 FULL_PX, HALF_PX, NARROW_PX = 1060, 512, 330
 """Widths that charts are drawn for: across the page, half of it, and a phone."""
+
+PHONE_CHARACTERS, WRAPPED_CHARACTERS = 44, 14
+"""Characters of all columns that fit beside each other on a phone, and of the first column where it wraps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,18 +28,29 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Columns are names; those in ``right`` hold numbers."""
+    """Columns are names; those in ``right`` hold numbers; ``headings`` stand above the rows of these numbers.
+
+    On a phone a table that is wider than the screen becomes a list: each value beside the name of its column.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     right: Sequence[int] = ()
+    headings: Mapping[int, str] = field(default_factory=dict)
     note: str = ""
     wide: bool = False
     kind: str = "table"
 
+    @property
+    def is_list_on_a_phone(self) -> bool:
+        """Whether its columns do not fit beside each other there; the first one may wrap."""
+        texts = [[cell.text for cell, _, _ in row] for row in self.cells()]
+        widths = [max(map(len, column)) for column in zip(self.columns, *texts, strict=True)]
+        return min(widths[0], WRAPPED_CHARACTERS) + sum(widths[1:]) > PHONE_CHARACTERS
+
     def cells(self) -> list[list[tuple[Cell, bool, str]]]:
-        """Each row's cells, whether they stand right, and their column."""
+        """Returns each row's cells, whether they stand right, and their column."""
         return [
             [
                 (cell if isinstance(cell, Cell) else Cell(text=cell), index in self.right, self.columns[index])
@@ -67,11 +81,11 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """The first view's title."""
+        """The title of the first view."""
         return self.views[0][1].title
 
     def drawings(self) -> list[tuple[str, str, str, str]]:
-        """``(view, wide svg, narrow svg, description)`` of each view."""
+        """Returns ``(view, wide svg, narrow svg, description)`` of each view."""
         width = FULL_PX if self.wide else HALF_PX
         return [(name, draw(chart, width), draw(chart, NARROW_PX), describe(chart)) for name, chart in self.views]
 
@@ -88,9 +102,8 @@ class Sample:
     kind: str = "sample"
 
     def parts(self) -> tuple[str, str, str]:
-        """The completion before, in and after its overlap."""
-        before, found, after = self.completion.partition(self.overlap) if self.overlap else (self.completion, "", "")
-        return before, found, after
+        """Returns the completion before, in and after its overlap."""
+        return self.completion.partition(self.overlap) if self.overlap else (self.completion, "", "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """Charts as SVG text, drawn here so that the page needs no library and prints as it looks.
 
-Each chart is drawn for a given width in pixels; the page holds a wide and a narrow drawing and shows the one that
+Each chart is drawn for a width in pixels; the page holds a wide and a narrow drawing and shows the one that
 fits, so that letters keep their size on a phone. Colours are CSS classes: ``t0`` to ``t9`` are tones that differ in
 lightness as well as in hue, ``ghost`` is the hollow form of a tone that stands for a prediction.
 """
@@ -39,7 +39,7 @@ class Series:
     form: Form = "line"
 
     def points(self) -> list[tuple[float, float]]:
-        """The points with finite coordinates, in order."""
+        """Returns the points with finite coordinates, in order."""
         return [(x, y) for x, y in zip(self.xs, self.ys, strict=True) if math.isfinite(x) and math.isfinite(y)]
 
 
@@ -100,12 +100,12 @@ Chart = Lines | Bars
 
 
 def draw(chart: Chart, width: int) -> str:
-    """The chart as an ``<svg>`` element of that width in pixels."""
+    """Returns the chart as an ``<svg>`` element of that width in pixels."""
     return _lines(chart, width) if isinstance(chart, Lines) else _bars(chart, width)
 
 
 def describe(chart: Chart) -> str:
-    """What the chart shows, in words, for whoever does not see it."""
+    """Returns what the chart shows, in words, for readers who do not see it."""
     if isinstance(chart, Lines):
         parts = []
         for series in (s for s in chart.series if s.form != "faint"):
@@ -192,7 +192,7 @@ def _marks(series: Series, x: Axis, y: Axis) -> Iterator[str]:
 
 
 def _hover(chart: Lines, x: Axis) -> str:
-    """What the pointer is told: pixel, x, and each series' value there."""
+    """Returns what a tooltip shows: pixel, x, and each series' value there."""
     columns: dict[float, dict[str, str]] = {}
     for series in chart.series:
         for place, value in series.points():
@@ -271,12 +271,12 @@ def _bar(bar: Bar, x: Axis, y: float, chart: Bars) -> Iterator[str]:
 
 
 def _legend(entries: Sequence[tuple[str, int, bool]], width: int) -> tuple[str, int]:
-    """The legend and its height; it wraps where the width ends, and one line alone needs none."""
+    """Returns the legend and its height; it wraps where the width ends, and one line alone needs none."""
     if len(entries) < 2:
         return "", 0
     marks, x, y = [], 0.0, 0
     for name, tone, ghost in entries:
-        wide = 20 + len(name) * CHARACTER_PX + 12
+        wide = 20 + len(name) * CHARACTER_PX + 18
         if x and x + wide > width:
             x, y = 0.0, y + 19
         kind = f"fill t{tone}{' ghost' if ghost else ''}"

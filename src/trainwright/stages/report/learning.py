@@ -1,25 +1,34 @@
-"""Sections about the model: how it learned, what it is worth, what it writes."""
+"""Sections about the model: how it learned, what it writes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.core.units import format_bytes, format_seconds
+from trainwright.core.units import format_seconds
 from trainwright.stages.report import say, scale
-from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Sample, Section, Table
-from trainwright.stages.report.charts import Bar, Bars, Lines, Segment, Series
+from trainwright.stages.report.blocks import Block, Figure, Missing, Sample, Section
+from trainwright.stages.report.charts import Lines, Series
 from trainwright.stages.report.run_record import RunRecord
 from trainwright.stages.report.series import Curve, smooth, thin
 
 TRAIN, VALIDATION, MODEL, PLAIN = 0, 1, 0, 7
 """Tones: blue, vermilion, blue, grey."""
 
+LANGUAGE_METRICS = {"validation/loss", "validation/bits_per_byte", "validation/perplexity"}
+"""What the loss curve shows already: the loss itself, and functions of it."""
+
+RATES = {
+    "train/lr": "AdamW",
+    "train/muon_lr": "Muon, the blocks' matrices",
+    "train/embedding_lr": "AdamW, embeddings",
+}
+"""Learning rates by metric; training logs those that its optimizer has."""
+
 
 def learning(run: RunRecord) -> Section:
     """Curves over the tokens seen."""
-    lead = "Loss in nats per token, smoothed, with every reported value behind it; held-out text in its own colour."
+    lead = "Loss, smoothed, with every reported value behind it; validation in its own colour."
     if not run.curves:
         return Section(
             key="learning", title="Learning", lead="", blocks=(_missing("Nothing was trained yet.", "train"),)
@@ -30,13 +39,13 @@ def learning(run: RunRecord) -> Section:
 def _curves(run: RunRecord) -> Iterator[Block]:
     done = run.training
     per_step = run.recipe.train.batch_tokens if done is None else done["tokens"] / done["steps"]
-    found = run.curves
+    metrics = run.curves
 
     def series(name: str, curve: Curve, tone: int, form: Any = "line") -> Series:
         shown = thin(curve)
         return Series(name=name, xs=[step * per_step for step in shown.steps], ys=shown.values, tone=tone, form=form)
 
-    train, validation = found.get("train/loss", Curve()), found.get("validation/loss", Curve())
+    train, validation = metrics.get("train/loss", Curve()), metrics.get("validation/loss", Curve())
     lines = []
     if train:
         lines += [series("each report", train, TRAIN, "faint"), series("training", smooth(train), TRAIN)]
@@ -49,7 +58,7 @@ def _curves(run: RunRecord) -> Iterator[Block]:
                 Lines(
                     title="Loss",
                     x_title="tokens",
-                    y_title="nats per token",
+                    y_title=(train or validation).unit.replace("/", " per "),
                     series=lines,
                     log=log,
                     log_x=log,
@@ -59,99 +68,34 @@ def _curves(run: RunRecord) -> Iterator[Block]:
             for view, log in (("linear", False), ("logarithmic", True))
         ]
         yield Figure(views=views, wide=True)
+    others = [name for name in metrics if name.startswith("validation/") and name not in LANGUAGE_METRICS]
+    if others:
+        measured = [
+            series(say.title(name.removeprefix("validation/")), metrics[name], tone, "dots")
+            for tone, name in enumerate(others)
+        ]
+        chart = Lines(title="Validation", x_title="tokens", y_title="", series=measured, zero=True, height=220)
+        yield Figure(views=[("", chart)])
+    rates = [
+        series(label, metrics[name], tone) for tone, (name, label) in enumerate(RATES.items()) if metrics.get(name)
+    ]
+    if rates:
+        chart = Lines(
+            title="Learning rate", x_title="tokens", y_title="per update", series=rates, zero=True, height=220
+        )
+        yield Figure(views=[("", chart)])
     for name, title, unit, form in (
-        ("train/lr", "Learning rate", "peak of AdamW, per update", scale.short),
         ("train/grad_norm", "Gradient norm", "before clipping", scale.short),
         ("train/tokens_per_s", "Throughput", "tokens per second", scale.short),
         ("train/mfu", "Model FLOPs utilisation", "share of the measured matmul peak", say.percent),
     ):
-        if found.get(name):
-            line = series(title, found[name], TRAIN)
+        if metrics.get(name):
+            line = series(title, metrics[name], TRAIN)
             zero = name != "train/grad_norm"
             chart = Lines(
                 title=title, x_title="tokens", y_title=unit, series=[line], y_format=form, zero=zero, height=220
             )
             yield Figure(views=[("", chart)])
-
-
-def quality(run: RunRecord) -> Section:
-    """Bits per byte beside what needs no network."""
-    if run.evaluation is None:
-        return Section(
-            key="quality", title="Quality", lead="", blocks=(_missing("Nothing was measured yet.", "evaluate"),)
-        )
-    lead = (
-        "Bits needed to code one byte of held-out text: fewer is better, and no tokenizer can flatter. Compressors "
-        "take each document by itself; n-grams have counted the training split."
-    )
-    splits: Mapping[str, Any] = run.evaluation["splits"]
-    blocks: list[Block] = [Figure(views=[("", _against_baselines(name, split))]) for name, split in splits.items()]
-    rows = [_measured_row(name, split) for name, split in splits.items()]
-    columns = ["split", "bits per byte", "loss (nats/token)", "perplexity", "tokens", "documents", "text", "speed"]
-    window = run.evaluation["sequence_tokens"]
-    note = (
-        f"Windows of {window:,} tokens that do not overlap; every token is predicted once, except the first of a "
-        "split. Ends of documents are predicted too."
-    )
-    blocks.append(Table(title="Measured", columns=columns, rows=rows, right=range(1, 8), note=note, wide=True))
-    blocks += _where_loss_comes_from(splits)
-    return Section(key="quality", title="Quality", lead=lead, blocks=blocks)
-
-
-def _measured_row(name: str, split: Mapping[str, Any]) -> list[Cell | str]:
-    return [
-        name,
-        f"{split['bits_per_byte']:.4f}",
-        f"{split['loss']:.4f}",
-        _perplexity(split["perplexity"]),
-        f"{split['tokens']:,}",
-        f"{split['documents']:,}",
-        format_bytes(split["text_bytes"]),
-        say.value("tokens_per_s", split["tokens_per_s"]),
-    ]
-
-
-def _against_baselines(name: str, split: Mapping[str, Any]) -> Bars:
-    bars = [("this model", split["bits_per_byte"], MODEL)]
-    bars += [(entry["name"], entry["bits_per_byte"], PLAIN) for entry in split.get("baselines", ())]
-    groups = [
-        (label, [Bar(segments=[Segment(name=label, value=bits, tone=tone)], text=f"{bits:.3f}")])
-        for label, bits, tone in sorted(bars, key=lambda item: item[1])
-    ]
-    return Bars(title=f"Bits per byte, {name} split", x_title="bits per byte", groups=groups)
-
-
-def _where_loss_comes_from(splits: Mapping[str, Any]) -> Iterator[Block]:
-    by_context = [
-        Series(
-            name=name,
-            xs=[math.sqrt(row["from_tokens"] * row["to_tokens"]) for row in split["by_context"]],
-            ys=[row["loss"] for row in split["by_context"]],
-            tone=tone,
-            form="dots",
-        )
-        for tone, (name, split) in enumerate(splits.items())
-        if split.get("by_context")
-    ]
-    if by_context:
-        chart = Lines(
-            title="What context is worth", x_title="tokens seen before in the window", y_title="nats per token",
-            series=by_context, log_x=True, height=220,
-        )  # fmt: skip
-        yield Figure(views=[("", chart)])
-    rows = []
-    for name, split in splits.items():
-        for row in split.get("by_document_size", ()):
-            low, high = format_bytes(row["from_bytes"]), row["to_bytes"]
-            size = f"{low} and more" if high is None else f"{low} to {format_bytes(high)}"
-            rows.append([name, size, f"{row['bits_per_byte']:.3f}", f"{row['documents']:,}"])
-    if rows:
-        yield Table(
-            title="By size of document",
-            columns=["split", "size", "bits per byte", "documents"],
-            rows=rows,
-            right=(2, 3),
-        )
 
 
 def samples(run: RunRecord) -> Section:
@@ -188,10 +132,6 @@ def _answer(answer: Mapping[str, Any] | None) -> Iterator[Sample]:
 
 def _finish(reason: str) -> str:
     return {"stop": "the end of the text", "length": "the token limit"}.get(reason, reason)
-
-
-def _perplexity(value: float | None) -> str:
-    return say.UNKNOWN if value is None else f"{value:.4g}"
 
 
 def _missing(text: str, command: str) -> Missing:

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainwright.core.units import format_bytes, format_seconds
-from trainwright.hardware.probes import Probes
-from trainwright.hardware.record import Machine
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.hardware.machine.probes import Probes
+from trainwright.hardware.machine.record import Machine
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, Section, Table
 from trainwright.stages.report.charts import Bar, Bars, Segment
+from trainwright.stages.report.model_facts import model_facts
 from trainwright.stages.report.run_record import RunRecord
 
 STAGES = ("doctor", "plan", "data", "train", "evaluate", "audit", "export", "serve")
@@ -80,17 +82,15 @@ def machine(run: RunRecord) -> Section:
         missing = Missing(text="This machine was not looked at yet.", command="trainwright doctor")
         return Section(key="machine", title="Machine", lead="", blocks=(missing,))
     return Section(
-        key="machine", title="Machine", lead="Facts from the operating system, and speeds measured here.",
+        key="machine",
+        title="Machine",
+        lead="Facts from the operating system, and speeds measured here.",
         blocks=tuple(_machine(run.machine)),
-    )  # fmt: skip
+    )
 
 
 def _machine(record: Machine) -> Iterator[Block]:
-    facts = asdict(record.facts)
-    gpus = facts.pop("gpus")
-    shown = [(say.title(name), say.value(name, item)) for name, item in facts.items() if name != "disk_path"]
-    shown.append(("GPUs", ", ".join(f"{gpu['name']} ({format_bytes(gpu['memory_bytes'])})" for gpu in gpus) or "none"))
-    yield Facts(title="Facts", facts=shown)
+    yield Facts(title="Facts", facts=_machine_facts(record.facts))
     if record.probes is not None:
         numbers = [(say.title(name), say.number(name, item)) for name, item in record.probes.flat().items()]
         yield Facts(title=f"Probes ({record.probes.threads} threads)", facts=numbers)
@@ -98,6 +98,16 @@ def _machine(record: Machine) -> Iterator[Block]:
             yield _products(record.probes)
     if record.findings:
         yield _findings(record)
+
+
+def _machine_facts(facts: MachineFacts) -> list[tuple[str, str]]:
+    """Returns the facts by name: what is absent is none, which is known."""
+    values = asdict(facts) | {
+        "torch": facts.torch or "not installed",
+        "compiler": facts.compiler or "none on the path",
+        "gpus": ", ".join(f"{gpu.name} ({format_bytes(gpu.memory_bytes)})" for gpu in facts.gpus) or "none",
+    }
+    return [(say.title(name), say.value(name, item)) for name, item in values.items() if name != "disk_path"]
 
 
 def _products(probes: Probes) -> Figure:
@@ -138,9 +148,9 @@ def provenance(run: RunRecord) -> Section:
         axis = scale.seconds_unit(max(seconds for _, seconds in timed))
         chart = Bars(title=title, x_title="time", groups=groups, format=format_seconds, axis=axis)
         blocks.append(Figure(views=[("", chart)]))
-    model = _model(run)
-    if model is not None:
-        blocks.append(model)
+    if run.model is not None:
+        parameters = (run.training or {}).get("parameters")
+        blocks.append(Facts(title="Model", facts=model_facts(run.model, parameters)))
     rows = [_artifact_row(run, name) for name in STAGES]
     columns = ["stage", "fingerprint", "made", "files", "size", "command"]
     blocks.append(Table(title="Artefacts", columns=columns, rows=rows, right=(3, 4), wide=True))
@@ -148,17 +158,6 @@ def provenance(run: RunRecord) -> Section:
     blocks.append(Code(title="Recipe with every default, as JSON (a recipe file may be JSON)", text=recipe))
     lead = "Equal recipe, equal inputs: equal fingerprints. What was there already was not made again."
     return Section(key="provenance", title="Provenance", lead=lead, blocks=blocks)
-
-
-def _model(run: RunRecord) -> Facts | None:
-    record = run.read("train", "model.json") or (None if run.plan is None else asdict(run.plan.model))
-    if record is None:
-        return None
-    facts = [(say.title(name), say.value(name, item)) for name, item in record.items()]
-    parameters = (run.training or {}).get("parameters")
-    if parameters is not None:
-        facts.insert(1, ("parameters", f"{parameters:,}"))
-    return Facts(title="Model", facts=facts)
 
 
 def _artifact_row(run: RunRecord, name: str) -> list[Cell | str]:

@@ -7,12 +7,12 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import trainwright
-from trainwright.stages.report import learning, origins, predictions, verdict
+from trainwright.stages.report import learning, origins, predictions, quality, verdict
 from trainwright.stages.report.run_record import RunRecord
 
 SECTIONS = (
     learning.learning,
-    learning.quality,
+    quality.quality,
     learning.samples,
     predictions.prediction,
     predictions.elsewhere,
@@ -24,12 +24,15 @@ SECTIONS = (
 
 
 def render(run: RunRecord) -> str:
-    """The page as HTML: one file, no request to anywhere, every text from outside escaped."""
+    """Returns the page as HTML: one file, no request to anywhere, every text from outside escaped."""
     folder = files("trainwright.stages.report") / "template"
     environment = Environment(
-        loader=PackageLoader("trainwright.stages.report", "template"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("trainwright.stages.report", "template"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return environment.get_template("page.html.j2").render(
         name=run.recipe.name,
         version=trainwright.__version__,

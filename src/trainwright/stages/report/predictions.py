@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainwright.core.units import format_bytes, format_seconds
+from trainwright.planner.evidence.audit import Audit
+from trainwright.render.pictures.bars import PHASE_TONES
+from trainwright.render.results.audit import AuditLine, groups, verdict
 from trainwright.spec.plan import Assumption, Plan, Rental
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Section, Table, Tone
@@ -13,11 +16,17 @@ from trainwright.stages.report.charts import Bar, Bars, Segment
 from trainwright.stages.report.run_record import RunRecord
 from trainwright.stages.report.say import title
 
-PHASE_TONES = {
-    "forward": 0, "backward": 1, "update": 2, "communicate": 3, "data_wait": 4, "preprocess": 5,
-    "host_to_device": 6, "checkpoint": 8, "evaluate": 9, "other": 7,
-}  # fmt: skip
+PROCESS, TEMPORARIES = "process before training", "temporaries and allocator"
+"""The two parts of workspace that can be told apart."""
 
+PROCESS_ASSUMPTION = "process before the model"
+"""The name under which the planner says how large it takes the process to be."""
+
+WORKSPACE = (
+    "The process before training is Python, torch and the libraries that it loads. Temporaries and allocator is what "
+    "the peak holds beyond all other classes: temporary tensors of a pass or an update, gradients that exist twice for "
+    "a moment, and freed memory that malloc keeps; these cannot be measured apart."
+)
 
 LEAST_SHOWN = 0.003
 """Share of a bar that is about a pixel wide."""
@@ -44,13 +53,13 @@ def _phases(plan: Plan, training: Mapping[str, Any] | None) -> Iterator[Figure]:
     for name, predicted, key in pairs:
         measured = (training or {}).get(key)
         shown = [("predicted", predicted, True)] + ([("measured", measured, False)] if measured else [])
-        groups = [(label, [_stack(parts, ghost=ghost)]) for label, parts, ghost in shown]
+        rows = [(label, [_stack(parts, ghost=ghost)]) for label, parts, ghost in shown]
         # A phase too thin to be seen needs no entry in the legend; the audit has its number.
         present = [p for p in PHASE_TONES if any(s.get(p, 0.0) > LEAST_SHOWN * sum(s.values()) for _, s, _ in shown)]
         chart = Bars(
             title=f"{name}, by phase",
             x_title="time",
-            groups=groups,
+            groups=rows,
             format=format_seconds,
             axis=scale.seconds_unit(max(sum(parts.values()) for _, parts, _ in shown)),
             legend=[(title(phase), PHASE_TONES[phase], False) for phase in present],
@@ -70,28 +79,45 @@ def _stack(parts: Mapping[str, float], *, ghost: bool) -> Bar:
 
 
 def _memory(plan: Plan, training: Mapping[str, Any] | None) -> Figure:
-    predicted = plan.estimate.memory.as_dict()
-    measured = (training or {}).get("memory") or {}
-    classes = [name for name in predicted if predicted[name] > 0 or measured.get(name, 0) > 0]
-    unit = scale.bytes_unit(max([*predicted.values(), *measured.values()], default=1.0))
-    groups = []
-    for name in [*classes, "total"]:
+    predicted = _classes(plan.estimate.memory.as_dict(), _predicted_process_bytes(plan))
+    measured = _classes((training or {}).get("memory") or {}, (training or {}).get("process_bytes") or 0)
+    if measured and PROCESS not in measured:
+        # Nothing measured the process by itself (a GPU, an earlier version): then workspace stays whole on both sides.
+        predicted = plan.estimate.memory.as_dict()
+    names = [name for name in predicted if predicted[name] > 0 or measured.get(name, 0) > 0]
+    rows = []
+    for name in [*names, "total"]:
         values = [(sum(side.values()) if name == "total" else side.get(name, 0.0)) for side in (predicted, measured)]
         bars = [_memory_bar("predicted", values[0], ghost=True)]
         if measured:
             bars.append(_memory_bar("measured", values[1], ghost=False))
-        groups.append((title(name), bars))
-    legend = [("predicted", 0, True), ("measured", 0, False)] if measured else []
+        rows.append((title(name), bars))
     chart = Bars(
         title="Memory at the peak, by class",
         x_title="memory",
-        groups=groups,
+        groups=rows,
         format=format_bytes,
-        axis=unit,
-        legend=legend,
+        axis=scale.bytes_unit(max([*predicted.values(), *measured.values()], default=1.0)),
+        legend=[("predicted", 0, True), ("measured", 0, False)] if measured else [],
     )
-    note = f"Available: {format_bytes(plan.estimate.memory_available_bytes)}."
+    note = f"Available: {format_bytes(plan.estimate.memory_available_bytes)}. {WORKSPACE}"
     return Figure(views=[("", chart)], note=note, wide=True)
+
+
+def _classes(memory: Mapping[str, float], process_bytes: float) -> dict[str, float]:
+    """Returns bytes by class, workspace split into the process before training and the rest where that is known."""
+    parts = dict(memory)
+    if parts and process_bytes > 0:
+        workspace = parts.pop("workspace", 0.0)
+        parts[PROCESS] = min(process_bytes, workspace)
+        parts[TEMPORARIES] = workspace - parts[PROCESS]
+    return parts
+
+
+def _predicted_process_bytes(plan: Plan) -> float:
+    """Returns the size that the plan assumes of the process before training; 0 where it assumes none."""
+    sizes = (item.value for item in plan.estimate.assumptions if item.name == PROCESS_ASSUMPTION)
+    return next((size for size in sizes if isinstance(size, float)), 0.0)
 
 
 def _memory_bar(label: str, value: float, *, ghost: bool) -> Bar:
@@ -99,28 +125,28 @@ def _memory_bar(label: str, value: float, *, ghost: bool) -> Bar:
     return Bar(segments=[segment], text=format_bytes(value), label=label)
 
 
-def _audit(audit: Mapping[str, Any] | None) -> Iterator[Table]:
+def _audit(audit: Audit | None) -> Iterator[Table]:
     if audit is None:
         return
-    columns = ["of", "quantity", "predicted", "measured", "measured / predicted", "verdict"]
-    note = "No ratio stands where a part is too small to matter; a verdict only where the plan gave a range."
-    rows = [_audit_row(row) for row in audit["rows"]]
-    yield Table(title="Audit", columns=columns, rows=rows, right=(2, 3, 4), note=note, wide=True)
+    rows: list[Sequence[Cell | str]] = []
+    headings: dict[int, str] = {}
+    for group in groups(audit):
+        headings[len(rows)] = group.title
+        rows += [_audit_row(line) for line in group.lines]
+    yield Table(
+        title="Audit",
+        columns=["quantity", "predicted", "measured", "difference"],
+        rows=rows,
+        right=(1, 2, 3),
+        headings=headings,
+        note=f"{verdict(audit)} Parts too small for a ratio to mean anything share the last line of their group.",
+        wide=True,
+    )
 
 
-def _audit_row(row: Mapping[str, Any]) -> list[Cell | str]:
-    name, within = str(row["quantity"]), row["within"]
-    key = {"s": "_s", "bytes": "_bytes", "tokens/s": "tokens_per_s"}.get(row["unit"], name.lower())
-    tone: Tone = "dim" if within is None else "good" if within else "bad"
-    words = {None: "", True: "within the range", False: "outside the range"}
-    return [
-        Cell(text=str(row["group"]), tone="dim"),
-        title(name),
-        say.value(key, row["predicted"]),
-        say.value(key, row["measured"]),
-        "" if row["ratio"] is None else say.ratio(row["ratio"]),
-        Cell(text=words[within], tone=tone),
-    ]
+def _audit_row(line: AuditLine) -> list[Cell | str]:
+    tones: dict[bool | None, Tone] = {None: "dim", True: "good", False: "warn"}
+    return [line.quantity, line.predicted, line.measured, Cell(text=line.difference, tone=tones[line.close])]
 
 
 def _assumptions(plan: Plan) -> Table:
@@ -171,6 +197,7 @@ def _rental_row(rental: Rental) -> list[Cell | str]:
         f"{format_seconds(rental.seconds_low)} to {format_seconds(rental.seconds_high)}" if rental.seconds_high else ""
     )
     hour = rental.usd_per_device_hour
+    offer = " ".join(part for part in (rental.provider, rental.price_kind.replace("_", " ")) if part)
     return [
         rental.device,
         Cell(text="yes" if rental.fits else "no", tone="good" if rental.fits else "bad"),
@@ -178,8 +205,6 @@ def _rental_row(rental: Rental) -> list[Cell | str]:
         Cell(text=spread, tone="dim"),
         say.UNKNOWN if hour is None else f"${hour:.2f}",
         say.value("usd", rental.usd) if rental.fits else "",
-        Cell(
-            text=" ".join(part for part in (rental.provider, rental.price_kind.replace("_", " ")) if part), tone="dim"
-        ),
+        Cell(text=offer or (rental.reason if rental.fits else ""), tone="dim"),
         Cell(text=f"{rental.source}@{rental.as_of}" if rental.source else "", tone="dim"),
     ]

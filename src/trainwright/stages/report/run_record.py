@@ -1,4 +1,4 @@
-"""What a run left behind, read once: each stage's files as plain values, or None where the stage has not run."""
+"""The artefacts of a run, read once: each stage's files as values, or None where the stage has not run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from trainwright.artifact.events import read_events
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json
-from trainwright.hardware.record import FILE as MACHINE
-from trainwright.hardware.record import Machine, read_machine
+from trainwright.hardware.machine.record import FILE as MACHINE
+from trainwright.hardware.machine.record import Machine, read_machine
+from trainwright.planner.evidence.audit import Audit
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.report.series import Curve, curves
@@ -61,9 +63,19 @@ class RunRecord:
         return self.read("evaluate", "evaluation.json")
 
     @cached_property
-    def audit(self) -> dict[str, Any] | None:
+    def audit(self) -> Audit | None:
         """Predicted against measured."""
-        return self.read("audit", "audit.json")
+        record = self.read("audit", "audit.json")
+        return None if record is None else from_json(Audit, record, where="audit.json")
+
+    @cached_property
+    def model(self) -> ModelSpec | None:
+        """The transformer that was trained, else the one that was planned."""
+        record = self.read("train", "model.json")
+        if record is not None:
+            return from_json(ModelSpec, record, where="model.json")
+        planned = None if self.plan is None else self.plan.model
+        return planned if isinstance(planned, ModelSpec) else None
 
     @cached_property
     def answer(self) -> dict[str, Any] | None:
@@ -71,13 +83,13 @@ class RunRecord:
         return self.read("serve", "answer.json")
 
     def seconds(self, stage: str) -> float | None:
-        """How long a stage worked, over all interruptions."""
+        """Returns how long a stage worked, over all interruptions."""
         artifact = self.artifacts.get(stage)
         seconds = None if artifact is None else artifact.manifest.execution.get("seconds")
         return None if seconds is None else float(seconds)
 
     def read(self, stage: str, name: str) -> dict[str, Any] | None:
-        """A JSON object of a stage; None where the stage did not run or has no such file.
+        """Returns a JSON object of a stage; None where the stage did not run or has no such file.
 
         Raises:
             DataError: the file is there and holds no JSON object.

@@ -1,4 +1,4 @@
-"""Values as a reader wants them; the unit stands in the name, as everywhere in the project."""
+"""Values as text: a field's name says its unit, as everywhere in the project."""
 
 from __future__ import annotations
 
@@ -12,14 +12,32 @@ UNKNOWN = "unknown"
 
 _RATES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _WORDS = {
-    "usd": "price", "lr": "learning rate", "mfu": "model FLOPs utilisation", "tokens_per_s": "speed", "cpu": "CPU",
-    "gpus": "GPUs", "os": "OS", "ffn": "feed-forward", "kv": "key/value", "id": "id", "url": "URL", "norm": "norm",
-    "mlp": "MLP", "dp": "data-parallel", "muon": "Muon", "adamw": "AdamW", "python": "Python", "bf16": "bf16",
-}  # fmt: skip
+    "usd": "price",
+    "lr": "learning rate",
+    "mfu": "model FLOPs utilisation",
+    "tokens_per_s": "speed",
+    "cpu": "CPU",
+    "gpus": "GPUs",
+    "os": "OS",
+    "ffn": "feed-forward",
+    "kv": "key/value",
+    "url": "URL",
+    "mlp": "MLP",
+    "dp": "data-parallel",
+    "muon": "Muon",
+    "adamw": "AdamW",
+    "python": "Python",
+    "macro_f1": "macro F1",
+    "memory_bytes_per_s": "memory bandwidth",
+    "launch_s": "start of one operation",
+    "clock_max_hz": "highest clock",
+    "virtual": "virtual machine",
+    "baseline_bytes": "process with torch loaded",
+}
 
 
 def value(name: str, item: Any) -> str:
-    """``item`` with the unit that the end of ``name`` gives it; unknown is said as unknown."""
+    """Returns ``item`` with the unit that the end of ``name`` says; None is ``unknown``."""
     if item is None or item == "":
         return UNKNOWN
     if isinstance(item, bool):
@@ -32,11 +50,13 @@ def value(name: str, item: Any) -> str:
 
 
 def number(name: str, item: float) -> str:
-    """A number with the unit of its name."""
+    """Returns a number with the unit of its name."""
     if not math.isfinite(item):
         return UNKNOWN if math.isinf(item) else "not a number"
     if name.endswith("flops_per_s"):
         return rate(item, "FLOP/s")
+    if name.endswith("_hz"):
+        return rate(item, "Hz")
     if name.endswith("bytes_per_s"):
         return rate(item, "B/s")
     if name.endswith("tokens_per_s"):
@@ -53,7 +73,7 @@ def number(name: str, item: float) -> str:
 
 
 def rate(item: float, unit: str) -> str:
-    """``1.23 TFLOP/s``."""
+    """Returns ``1.23 TFLOP/s``."""
     for scale, prefix in _RATES:
         if abs(item) >= scale:
             return f"{item / scale:.3g} {prefix}{unit}"
@@ -61,27 +81,27 @@ def rate(item: float, unit: str) -> str:
 
 
 def count(item: float) -> str:
-    """``4,096``, ``1.5M``, ``0.0314``."""
+    """Returns ``4,096``, ``1.5M``, ``0.0314``."""
     if abs(item) >= 1000 and not float(item).is_integer():
         item = round(item)
     return format_count(item)
 
 
 def percent(share: float) -> str:
-    """``42.3 %``."""
+    """Returns ``42.3 %``."""
     return f"{100 * share:.3g} %"
 
 
 def ratio(item: float | None) -> str:
-    """``0.97x``."""
+    """Returns ``0.97×``; ``unknown`` where there is no finite ratio."""
     return UNKNOWN if item is None or not math.isfinite(item) else f"{item:.3g}×"
 
 
 def title(name: str) -> str:
-    """A field's name as words, without its unit: ``disk_free_bytes`` is ``disk free``."""
+    """Returns a field's name as words, without its unit: ``disk_free_bytes`` is ``disk free``."""
     if name in _WORDS:
         return _WORDS[name]
-    for suffix in ("_flops_per_s", "_bytes_per_s", "_bytes", "_s", "_usd"):
+    for suffix in ("_flops_per_s", "_bytes_per_s", "_bytes", "_hz", "_s", "_usd"):
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)
             break

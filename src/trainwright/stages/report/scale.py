@@ -22,7 +22,7 @@ class Axis:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of ``value``."""
+        """Returns the pixel of ``value``."""
         low, high, place = (
             (math.log10(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         )
@@ -32,7 +32,7 @@ class Axis:
 def linear(
     values: Iterable[float], *, start_px: float, end_px: float, ticks: int = 5, zero: bool = False, unit: float = 1.0
 ) -> Axis:
-    """An axis over the finite values, widened to ticks that are round in ``unit``; from 0 where ``zero``."""
+    """Returns an axis over the finite values, widened to ticks that are round in ``unit``; from 0 where ``zero``."""
     known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(known), max(known)
     if zero:
@@ -46,7 +46,7 @@ def linear(
 
 
 def logarithmic(values: Iterable[float], *, start_px: float, end_px: float, ticks: int = 6) -> Axis:
-    """An axis over the positive finite values with ticks at 1, 2 and 5 times powers of ten, or at powers alone."""
+    """Returns an axis over the positive finite values, with ticks at round multiples of powers of ten."""
     known = [value for value in values if math.isfinite(value) and value > 0] or [1.0, 10.0]
     low, high = min(known), max(known)
     if low == high:
@@ -69,7 +69,7 @@ def _round_step(rough: float) -> float:
 
 
 def short(value: float) -> str:
-    """``1.5M``, ``20k``, ``0.25``, ``3e-4``: at most about five characters, for an axis."""
+    """Returns ``1.5M``, ``20k``, ``0.25``, ``3e-4``: at most about five characters, for an axis."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else "?"
     for scale, suffix in _PREFIXES:
@@ -89,7 +89,7 @@ class Unit:
     size: float
 
     def __call__(self, value: float) -> str:
-        """``210 MiB``."""
+        """Returns ``210 MiB``."""
         return f"{value / self.size:.4g} {self.name}"
 
 
@@ -98,12 +98,12 @@ _SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)
 
 
 def bytes_unit(largest: float) -> Unit:
-    """The binary unit in which ``largest`` bytes reads best."""
+    """Returns the binary unit in which ``largest`` bytes reads best."""
     return _best(_BYTES, largest)
 
 
 def seconds_unit(largest: float) -> Unit:
-    """The unit of time in which ``largest`` seconds reads best."""
+    """Returns the unit of time in which ``largest`` seconds reads best."""
     return _best(_SECONDS, largest / 2)
 
 

@@ -37,21 +37,21 @@ class _Points:
 
 
 def curves(events: Iterable[Event]) -> dict[str, Curve]:
-    """Every metric with a step, by name."""
-    found: dict[str, _Points] = {}
+    """Returns every metric with a step, by name."""
+    points_by_name: dict[str, _Points] = {}
     for event in events:
         if event.kind == "metric" and event.step is not None and event.rank == 0:
-            points = found.setdefault(event.name, _Points())
+            points = points_by_name.setdefault(event.name, _Points())
             points.unit = event.unit or points.unit
             points.by_step[event.step] = event.value
     return {
         name: Curve(steps=sorted(p.by_step), values=[p.by_step[step] for step in sorted(p.by_step)], unit=p.unit)
-        for name, p in found.items()
+        for name, p in points_by_name.items()
     }
 
 
 def thin(curve: Curve, points: int = POINTS) -> Curve:
-    """At most ``points`` points, each the mean of its neighbours; the first and the last stay as they are."""
+    """Returns at most ``points`` points, each the mean of its neighbours; the first and the last stay as they are."""
     size = len(curve.steps)
     if size <= points:
         return curve
@@ -66,7 +66,7 @@ def thin(curve: Curve, points: int = POINTS) -> Curve:
 
 
 def smooth(curve: Curve, *, share: float = 0.04) -> Curve:
-    """The mean over about ``share`` of the curve around each point; the window narrows towards both ends.
+    """Returns the mean over about ``share`` of the curve around each point; the window narrows towards both ends.
 
     It is symmetric everywhere, so that a falling curve is not shown late. A value that is not finite stays a gap and is
     left out of its neighbours' means.

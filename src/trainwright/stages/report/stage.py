@@ -1,26 +1,22 @@
-"""The stage: gather what the run left behind, render the page."""
+"""The stage: reads the artefacts of a run and writes the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
-from trainwright.artifact.events import Events
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact, write_atomically
-from trainwright.spec.recipe import Recipe
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically
 from trainwright.stages.report.page import render
 from trainwright.stages.report.run_record import RunRecord
 
 FILE = "report.html"
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
-    """Write the page; an input that is not there leaves a section that says how to make it.
+def run(context: Context) -> StageResult:
+    """Writes the page; where an input is missing, its section says how to make it.
 
     Raises:
         DataError: an artefact that is there cannot be read.
     """
-    page = render(RunRecord(recipe=recipe, artifacts=inputs)).encode()
-    write_atomically(out / FILE, page)
-    return StageResult(summary={"file": FILE, "size_bytes": len(page), "stages": sorted(inputs)})
+    artifacts = {artifact.manifest.stage: artifact for artifact in context.inputs.values()}
+    page = render(RunRecord(recipe=context.recipe, artifacts=artifacts)).encode()
+    write_atomically(context.out / FILE, page)
+    return StageResult(summary={"file": FILE, "size_bytes": len(page), "stages": sorted(artifacts)})

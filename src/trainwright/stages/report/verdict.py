@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_seconds
+from trainwright.render.results.audit import AIMS, difference
 from trainwright.stages.report import say
 from trainwright.stages.report.blocks import Tile, Tone
 from trainwright.stages.report.run_record import RunRecord
 
 GZIP = "gzip -9"
 
-AIMS = {"time": 0.15, "memory": 0.10}
-"""How far off a prediction may be and still be called right."""
-
 
 def tiles(run: RunRecord) -> tuple[Tile, ...]:
-    """One tile per question that the artefacts can answer."""
+    """Returns one tile per question that the artefacts can answer."""
     return tuple(tile for make in (_fits, _time, _quality, _audit, _cost) for tile in make(run))
 
 
 def sentence(run: RunRecord) -> str:
-    """The run in one sentence."""
+    """Returns the run in one sentence."""
     training = run.training
     if training is None:
         return "This run has not been trained yet."
@@ -48,11 +47,11 @@ def _fits(run: RunRecord) -> Iterator[Tile]:
     estimate = run.plan.estimate
     measured = (run.training or {}).get("memory")
     used = sum(measured.values()) if measured else estimate.memory.total_bytes
-    said = "measured" if measured else "predicted"
+    origin = "measured" if measured else "predicted"
     yield Tile(
         question="Does it fit?",
         answer="yes" if estimate.fits else "no",
-        detail=f"{format_bytes(used)} {said} of {format_bytes(estimate.memory_available_bytes)}",
+        detail=f"{format_bytes(used)} {origin} of {format_bytes(estimate.memory_available_bytes)}",
         tone="good" if estimate.fits else "bad",
     )
 
@@ -76,35 +75,54 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
     splits = (run.evaluation or {}).get("splits") or {}
     name = next((name for name in ("test", "validation", "train") if name in splits), None)
     if name is None:
-        validation = (run.training or {}).get("validation")
-        if validation:
-            yield Tile(
-                question="What is it worth?",
-                answer=f"{validation['bits_per_byte']:.3f}",
-                detail="bits per byte, validation",
-            )
-        return
-    bits = splits[name]["bits_per_byte"]
-    baselines = {entry["name"]: entry["bits_per_byte"] for entry in splits[name].get("baselines", ())}
+        measured = (run.training or {}).get("validation")
+        if measured:
+            yield _worth("validation", measured)
+    elif "bits_per_byte" in splits[name]:
+        yield _against_baselines(name, splits[name])
+    else:
+        yield _worth(name, splits[name])
+
+
+def _worth(name: str, measured: Mapping[str, Any]) -> Tile:
+    """The first of these metrics that the task has."""
+    question = "What is it worth?"
+    if "bits_per_byte" in measured:
+        return Tile(question=question, answer=f"{measured['bits_per_byte']:.3f}", detail=f"bits per byte, {name}")
+    if "accuracy" not in measured:
+        return Tile(question=question, answer=f"{measured['loss']:.3f}", detail=f"loss, {name} split")
+    commonest, accuracy = measured.get("commonest_class_accuracy"), measured["accuracy"]
+    detail = f"accuracy, {name} split"
+    if commonest is None:
+        return Tile(question=question, answer=say.percent(accuracy), detail=detail)
+    detail += f"; always the commonest class {say.percent(commonest)}"
+    return Tile(
+        question=question, answer=say.percent(accuracy), detail=detail, tone="good" if accuracy > commonest else "bad"
+    )
+
+
+def _against_baselines(name: str, split: Mapping[str, Any]) -> Tile:
+    bits = split["bits_per_byte"]
+    baselines = {entry["name"]: entry["bits_per_byte"] for entry in split.get("baselines", ())}
     beaten = sum(bits < other for other in baselines.values())
     detail = f"bits per byte, {name} split"
     if GZIP in baselines:
         detail += f"; {GZIP} {baselines[GZIP]:.3f}"
-    grams = [(value, key) for key, value in baselines.items() if key.endswith("-gram")]
+    grams = [value for key, value in baselines.items() if key.endswith("-gram")]
     if grams:
-        detail += f", best n-gram {min(grams)[0]:.3f}"
+        detail += f", best n-gram {min(grams):.3f}"
     tone: Tone = "" if not baselines else "good" if beaten == len(baselines) else "warn" if beaten else "bad"
-    yield Tile(question="What is it worth?", answer=f"{bits:.3f}", detail=detail, tone=tone)
+    return Tile(question="What is it worth?", answer=f"{bits:.3f}", detail=detail, tone=tone)
 
 
 def _audit(run: RunRecord) -> Iterator[Tile]:
     if run.audit is not None:
-        off = {"time": run.audit["seconds_ratio"] - 1, "memory": run.audit["memory_ratio"] - 1}
-        close = all(abs(off[name]) <= AIMS[name] for name in AIMS)
+        time, memory = run.audit.seconds_ratio, run.audit.memory_ratio
+        close = abs(time - 1) <= AIMS["s"] and abs(memory - 1) <= AIMS["bytes"]
         yield Tile(
             question="Was the plan right?",
-            answer=f"{off['time']:+.0%}, {off['memory']:+.0%}",
-            detail="time and peak memory, measured against predicted",
+            answer=f"{difference(time)} time",
+            detail=f"and {difference(memory)} peak memory, measured against predicted",
             tone="good" if close else "warn",
         )
 

@@ -22,11 +22,13 @@ class Usage:
     completion_tokens: int
 
     def body(self) -> dict[str, int]:
-        """As OpenAI writes it."""
+        """Returns the ``usage`` object."""
         total = self.prompt_tokens + self.completion_tokens
         return {
-            "prompt_tokens": self.prompt_tokens, "completion_tokens": self.completion_tokens, "total_tokens": total
-        }  # fmt: skip
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": total,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,31 +41,31 @@ class Answer:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, choices: list[tuple[str, str]], usage: Usage) -> dict[str, Any]:
-        """The answer in one piece; ``choices`` are texts and why each ended."""
-        written = []
+        """Returns the whole answer; ``choices`` are texts and the reasons why they ended."""
+        entries = []
         for index, (text, finish) in enumerate(choices):
-            said: dict[str, Any] = {"text": text}
+            content: dict[str, Any] = {"text": text}
             if self.kind == "chat":
-                said = {"message": {"role": "assistant", "content": text, "refusal": None}}
-            written.append({"index": index, **said, "logprobs": None, "finish_reason": finish})
-        return self._frame("chat.completion", written) | {"usage": usage.body()}
+                content = {"message": {"role": "assistant", "content": text, "refusal": None}}
+            entries.append({"index": index, **content, "logprobs": None, "finish_reason": finish})
+        return self._frame("chat.completion", entries) | {"usage": usage.body()}
 
     def opening(self, index: int) -> dict[str, Any] | None:
-        """The first chunk of a choice: a chat says who speaks, a completion says nothing yet."""
+        """Returns the first chunk of a choice: a chat names the role; None for a completion."""
         if self.kind == "completion":
             return None
         delta = {"role": "assistant", "content": ""}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 
     def part(self, index: int, text: str, finish: str | None) -> dict[str, Any]:
-        """A chunk with some text, or with the reason why the choice ended."""
-        said: dict[str, Any] = {"text": text}
+        """Returns a chunk with some text, or with the reason why the choice ended."""
+        content: dict[str, Any] = {"text": text}
         if self.kind == "chat":
-            said = {"delta": {"content": text} if text else {}}
-        return self._chunk({"index": index, **said, "logprobs": None, "finish_reason": finish})
+            content = {"delta": {"content": text} if text else {}}
+        return self._chunk({"index": index, **content, "logprobs": None, "finish_reason": finish})
 
     def closing(self, usage: Usage) -> dict[str, Any]:
-        """The chunk with the token counts."""
+        """Returns the chunk with the token counts."""
         return self._frame("chat.completion.chunk", []) | {"usage": usage.body()}
 
     def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
@@ -81,5 +83,5 @@ class Answer:
 
 
 def sse(value: Mapping[str, Any]) -> str:
-    """A server-sent event."""
+    """Returns a server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n"

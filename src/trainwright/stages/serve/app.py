@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import AsyncIterator
 from typing import Any, TypeAlias
 
@@ -15,15 +14,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainwright.model.generate import Piece
+from trainwright.model.generation.texts import Piece
 from trainwright.stages.serve.answers import DONE, Answer, Kind, Usage, sse
+from trainwright.stages.serve.callers import AllowedHosts, Authenticated, Guarded
+from trainwright.stages.serve.intake import Intake
 from trainwright.stages.serve.metrics import CONTENT_TYPE, Metrics
 from trainwright.stages.serve.problems import ApiError
-from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, parse
+from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, R, parse, short
 from trainwright.stages.serve.service import Order, Service
 from trainwright.stages.serve.worker import Busy, Deliver, Job, Lost, Stopped
 
-MAX_BODY_BYTES = 8 << 20
+SMALL_BODY_BYTES = 64 << 10
+"""Up to here a body is parsed in less time than a change of threads costs others."""
+
 CLIENT_GONE = 499
 """Status that servers note when the client hung up before the answer."""
 
@@ -47,9 +50,10 @@ class Generation:
 
             return deliver
 
-        settings = zip(order.prompts, order.samplings, strict=True)
+        # An order for no tokens asks the engine nothing.
+        answers = zip(order.prompts, order.samplings, strict=True) if order.max_tokens else ()
         self._jobs: list[Job] = self._worker.submit(
-            [(prompt, sampling, deliver_to(index)) for index, (prompt, sampling) in enumerate(settings)]
+            [(prompt, sampling, deliver_to(index)) for index, (prompt, sampling) in enumerate(answers)]
         )
         self._watch = asyncio.create_task(self._watch_client(request))
 
@@ -72,13 +76,16 @@ class Generation:
         """
         running = len(self._jobs)
         try:
+            if not self.order.max_tokens:
+                for index in range(len(self.order.echoes)):
+                    yield index, Piece(key=index, text="", finish="length")
             while running:
                 arrival = await self._arrivals.get()
                 if arrival is None:
                     raise ClientDisconnect
                 index, piece = arrival
                 if isinstance(piece, Lost):
-                    raise ApiError(503, piece.reason, code="server_unavailable", kind="server_error")
+                    raise _lost(piece)
                 self.completion_tokens += 1
                 running -= piece.finish is not None
                 yield index, piece
@@ -89,6 +96,13 @@ class Generation:
     def usage(self) -> Usage:
         """Token counts so far."""
         return Usage(prompt_tokens=self.order.prompt_tokens, completion_tokens=self.completion_tokens)
+
+
+def _lost(lost: Lost) -> ApiError:
+    if lost.status == 400:
+        return ApiError(400, lost.reason, param="prompt", code="invalid_value")
+    code = "server_unavailable" if lost.status == 503 else "generation_failed"
+    return ApiError(lost.status, lost.reason, code=code, kind="server_error")
 
 
 async def _whole(generation: Generation, answer: Answer) -> Response:
@@ -123,7 +137,7 @@ async def _streamed(generation: Generation, answer: Answer, *, with_usage: bool)
     yield DONE
 
 
-async def _answer(service: Service, order: Order, request: Request, kind: Kind, wanted: Any) -> Response:
+async def _answer(service: Service, order: Order, request: Request, kind: Kind, asked: Any) -> Response:
     try:
         generation = Generation(service, order, request)
     except Busy as error:
@@ -132,31 +146,28 @@ async def _answer(service: Service, order: Order, request: Request, kind: Kind, 
     except Stopped as error:
         raise ApiError(503, str(error), code="server_unavailable", kind="server_error") from error
     answer = Answer(kind=kind, model=service.model_name)
-    if wanted.stream:
-        chunks = _streamed(generation, answer, with_usage=wanted.with_usage)
+    if asked.stream:
+        chunks = _streamed(generation, answer, with_usage=asked.with_usage)
         return StreamingResponse(chunks, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
     return await _whole(generation, answer)
 
 
-async def _body(request: Request) -> bytes:
-    found = b""
-    async for chunk in request.stream():
-        found += chunk
-        if len(found) > MAX_BODY_BYTES:
-            raise ApiError(413, f"the body is larger than {MAX_BODY_BYTES} bytes", code="request_too_large")
-    return found
+async def _parsed(cls: type[R], body: bytes) -> R:
+    """The request in a body; a large one is read in another thread."""
+    return parse(cls, body) if len(body) <= SMALL_BODY_BYTES else await asyncio.to_thread(parse, cls, body)
 
 
-def build_app(service: Service) -> Starlette:
+def build_app(service: Service, hosts: AllowedHosts) -> Starlette:
     """The application; it starts the service's worker and stops it at shutdown."""
+    intake = Intake()
 
     async def completions(request: Request) -> Response:
-        wanted = parse(CompletionRequest, await _body(request))
-        return await _answer(service, await service.completion(wanted), request, "completion", wanted)
+        asked = await _parsed(CompletionRequest, await intake.body(request))
+        return await _answer(service, await service.completion(asked), request, "completion", asked)
 
     async def chat_completions(request: Request) -> Response:
-        wanted = parse(ChatRequest, await _body(request))
-        return await _answer(service, await service.chat(wanted), request, "chat", wanted)
+        asked = await _parsed(ChatRequest, await intake.body(request))
+        return await _answer(service, await service.chat(asked), request, "chat", asked)
 
     async def models(request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [_model(service)]})
@@ -164,7 +175,7 @@ def build_app(service: Service) -> Starlette:
     async def model(request: Request) -> Response:
         name = request.path_params["name"]
         if name != service.model_name:
-            raise ApiError(404, f"the model {name!r} does not exist", param="model", code="model_not_found")
+            raise ApiError(404, f"the model {short(name)} does not exist", param="model", code="model_not_found")
         return JSONResponse(_model(service))
 
     async def health(request: Request) -> Response:
@@ -201,15 +212,19 @@ def build_app(service: Service) -> Starlette:
         },
     )
     app.add_middleware(Authenticated, api_key=service.api_key)
+    app.add_middleware(Guarded, hosts=hosts)
     app.add_middleware(Counted, metrics=service.metrics, routes=frozenset(route.path for route in routes))
     return app
 
 
 def _model(service: Service) -> dict[str, Any]:
     return {
-        "id": service.model_name, "object": "model", "created": service.created, "owned_by": "trainwright",
+        "id": service.model_name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "trainwright",
         "context_tokens": service.context_tokens,
-    }  # fmt: skip
+    }
 
 
 async def _api_error(request: Request, error: Exception) -> Response:
@@ -237,23 +252,6 @@ async def _client_gone(request: Request, error: Exception) -> Response:
 async def _defect(request: Request, error: Exception) -> Response:
     """Our own mistake: the client gets an answer, the log gets the traceback (Starlette raises it again)."""
     return ApiError(500, "a defect in the server; its log says more", code="defect", kind="server_error").response()
-
-
-class Authenticated:
-    """Asks for ``Authorization: Bearer <key>`` on everything but ``/health``, where a key is set."""
-
-    def __init__(self, app: ASGIApp, api_key: str | None) -> None:
-        self._app, self._expected = app, None if api_key is None else f"Bearer {api_key}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        if scope["type"] == "http" and self._expected is not None and scope["path"] != "/health":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
-                error = ApiError(401, "a valid API key is required: Authorization: Bearer KEY", code="invalid_api_key")
-                await error.response()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 class Counted:

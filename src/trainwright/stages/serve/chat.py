@@ -27,13 +27,13 @@ Render = Callable[[Sequence[Message]], str]
 
 
 def plain(messages: Sequence[Message]) -> str:
-    """The prompt in the plain form."""
+    """Returns the prompt in the plain form."""
     turns = [f"{_ROLES[message.role]}: {message.content}\n\n" for message in messages]
     return "".join(turns) + "Assistant:"
 
 
 def templated(template: str, special_tokens: Mapping[str, str]) -> Render:
-    """A function that renders conversations by a Hugging Face chat template, in Jinja's sandbox.
+    """Returns a function that renders conversations by a Hugging Face chat template, in Jinja's sandbox.
 
     Raises:
         DataError: the template is no valid Jinja.

@@ -1,4 +1,4 @@
-"""Numbers about the server, in Prometheus' text format (exposition format 0.0.4)."""
+"""The server's numbers, in Prometheus' text format (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Counter:
         self._lock = threading.Lock()
 
     def add(self, amount: float = 1.0, **labels: str) -> None:
-        """Count ``amount`` more."""
+        """Adds ``amount``."""
         key = tuple(labels[name] for name in self._labels)
         with self._lock:
             self._values[key] = self._values.get(key, 0.0) + amount
 
     def value(self, **labels: str) -> float:
-        """What has been counted."""
+        """Returns the sum of what was added."""
         return self._values.get(tuple(labels[name] for name in self._labels), 0.0)
 
     def samples(self) -> list[tuple[str, Mapping[str, str], float]]:
@@ -52,7 +52,7 @@ class Gauge:
 
 
 class Histogram:
-    """How often a duration in seconds fell below each bound."""
+    """Counts of durations in seconds below each bound."""
 
     kind = "histogram"
 
@@ -63,14 +63,14 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one duration."""
+        """Counts one duration."""
         with self._lock:
             self._counts[bisect.bisect_left(self._bounds, value)] += 1
             self.sum += value
 
     @property
     def count(self) -> int:
-        """Durations seen."""
+        """Number of durations counted."""
         return sum(self._counts)
 
     def samples(self) -> list[tuple[str, Mapping[str, str], float]]:
@@ -89,7 +89,7 @@ Metric = Counter | Gauge | Histogram
 
 
 class Metrics:
-    """The server's own numbers; gauges are added by whoever knows them."""
+    """All numbers of the server; ``add`` takes further ones."""
 
     def __init__(self) -> None:
         self.requests = Counter(("route", "status"))
@@ -108,11 +108,11 @@ class Metrics:
         }
 
     def add(self, name: str, text: str, metric: Metric) -> None:
-        """Show one more number."""
+        """Shows one more number."""
         self._all[name] = (text, metric)
 
     def render(self) -> str:
-        """All numbers as text."""
+        """Returns all numbers as text."""
         lines = []
         for name, (text, metric) in self._all.items():
             full = f"trainwright_{name}"

@@ -1,4 +1,4 @@
-"""What a client did wrong, in the JSON form that OpenAI's clients turn into exceptions."""
+"""Errors of clients, in the JSON form that OpenAI's libraries turn into exceptions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ class ApiError(Exception):
         self.status, self.message, self.param, self.code, self.kind = status, message, param, code, kind
 
     def response(self) -> JSONResponse:
-        """The HTTP answer."""
-        headers = {"Retry-After": "1"} if self.status in {429, 503} else None
+        """Returns the HTTP answer."""
+        headers = {"Retry-After": "1"} if self.status in {429, 503} else {}
+        if self.status == 408:
+            headers["Connection"] = "close"
         return JSONResponse({"error": self.body()}, status_code=self.status, headers=headers)
 
     def body(self) -> dict[str, str | None]:
-        """The ``error`` object."""
+        """Returns the ``error`` object."""
         return {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}

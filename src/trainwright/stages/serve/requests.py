@@ -1,23 +1,25 @@
-"""The requests: OpenAI's arguments, checked. What would change the answer and is not supported is refused."""
+"""The requests: OpenAI's arguments, checked. An unsupported argument that would change the answer is refused."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic_core import from_json
 
-from trainwright.core.registry import did_you_mean
+from trainwright.core.spelling import did_you_mean
 from trainwright.stages.serve.problems import ApiError
 
 MAX_STOPS = 4
 MAX_CHOICES = 128
+MAX_PROBLEMS = 1000
+"""Above this number, wrong values are counted and not described."""
 
-WITHOUT_EFFECT = frozenset(
-    ("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store", "user")
-)  # fmt: skip
-"""Arguments that say nothing about the answer."""
+WITHOUT_EFFECT = frozenset(("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store", "user"))
+"""Arguments that do not change the answer."""
 
 ONLY_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
@@ -44,7 +46,7 @@ ONLY_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 
 def _prompts(value: Any) -> list[str | list[int]]:
-    """One prompt or several, each a text or its tokens."""
+    """Returns one prompt or several, each a text or its tokens."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
@@ -71,7 +73,7 @@ def _stops(value: Any) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    """A message's content: a text, or parts of type text."""
+    """Returns a message's content: a text, or the joined parts of type text."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(
@@ -91,7 +93,7 @@ class StreamOptions(BaseModel):
 
 
 class _Request(BaseModel):
-    """What both kinds of request have in common."""
+    """The arguments that both kinds of request have."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -100,7 +102,7 @@ class _Request(BaseModel):
     top_p: float = Field(1.0, ge=0, le=1)
     n: int = Field(1, ge=1, le=MAX_CHOICES)
     stop: Annotated[tuple[str, ...], BeforeValidator(_stops)] = ()
-    seed: int | None = None
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stream: bool = False
     stream_options: StreamOptions | None = None
 
@@ -120,7 +122,7 @@ class CompletionRequest(_Request):
     """``POST /v1/completions``."""
 
     prompt: Annotated[list[str | list[int]], BeforeValidator(_prompts)]
-    max_tokens: int = Field(16, ge=1)
+    max_tokens: int = Field(16, ge=0)
     echo: bool = False
 
 
@@ -138,7 +140,7 @@ class Message(BaseModel):
 class ChatRequest(_Request):
     """``POST /v1/chat/completions``; without ``max_completion_tokens`` the answer may fill the context."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: Annotated[list[Message], FailFast()] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
 
@@ -152,7 +154,7 @@ R = TypeVar("R", bound=_Request)
 
 
 def parse(cls: type[R], body: bytes) -> R:
-    """The request in a body.
+    """Returns the request in a body.
 
     Raises:
         ApiError: it is no JSON object, or an argument is unknown, unsupported, missing or wrong; names the first.
@@ -161,12 +163,13 @@ def parse(cls: type[R], body: bytes) -> R:
     for key in [key for key in arguments if key in ONLY_NEUTRAL]:
         value = arguments.pop(key)
         if value not in ONLY_NEUTRAL[key]:
-            raise ApiError(400, f"{key}={_short(value)} is not supported", param=key, code="unsupported_parameter")
+            raise ApiError(400, f"{key}={short(value)} is not supported", param=key, code="unsupported_parameter")
     for key in arguments:
         if key not in cls.model_fields:
-            hint = did_you_mean(key, list(cls.model_fields))
-            message = f"Unrecognized request argument supplied: {key}" + (f"; {hint}" if hint else "")
-            raise ApiError(400, message, param=key, code="unknown_parameter")
+            name = key[:80]
+            hint = did_you_mean(name, list(cls.model_fields))
+            message = f"Unrecognized request argument supplied: {name}" + (f"; {hint}" if hint else "")
+            raise ApiError(400, message, param=name, code="unknown_parameter")
     try:
         return cls.model_validate(arguments)
     except ValidationError as error:
@@ -175,28 +178,38 @@ def parse(cls: type[R], body: bytes) -> R:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(value, dict):
-        raise ApiError(400, f"the body is not a JSON object, but {_short(value)}", code="invalid_json")
+        raise ApiError(400, f"the body is not a JSON object, but {short(value)}", code="invalid_json")
     return value
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
 def _problem(error: ValidationError) -> ApiError:
+    if error.error_count() > MAX_PROBLEMS:
+        return ApiError(400, f"{error.error_count()} values are wrong", code="invalid_value")
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "missing":
         return ApiError(400, f"you must provide {where}", param=where, code="missing_required_parameter")
-    said = f"{where}: {message} (seen {_short(first['input'])})" if where else message
-    return ApiError(400, said, param=where or None, code="invalid_value")
+    line = f"{where}: {message} (seen {short(first['input'])})" if where else message
+    return ApiError(400, line, param=where or None, code="invalid_value")
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+def short(value: Any) -> str:
+    """Returns the beginning of a value as JSON, for an error line."""
+    text = json.dumps(_clipped(value), ensure_ascii=False, default=str)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _clipped(value: Any) -> Any:
+    """Returns the first members of a value: enough to show, however large it is."""
+    if isinstance(value, str):
+        return value[:80]
+    if isinstance(value, list):
+        return [_clipped(item) for item in value[:40]]
+    if isinstance(value, dict):
+        return {key[:80]: _clipped(item) for key, item in itertools.islice(value.items(), 10)}
+    return value

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,8 @@ import uvicorn
 
 from trainwright.core.errors import MachineError
 from trainwright.stages.serve.app import build_app
+from trainwright.stages.serve.callers import AllowedHosts
+from trainwright.stages.serve.intake import TimedProtocol
 from trainwright.stages.serve.service import Service
 
 GRACE_S = 10.0
@@ -39,17 +42,30 @@ class Server:
     Args:
         service: what answers.
         bound: of ``listen``; closed when the server ends.
+        allowed_hosts: names that requests may be addressed to, beside the bound address; ``*`` allows all.
         grace_s: how long unfinished answers may go on at shutdown.
     """
 
-    def __init__(self, service: Service, bound: socket.socket, *, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self,
+        service: Service,
+        bound: socket.socket,
+        *,
+        allowed_hosts: Iterable[str] = (),
+        grace_s: float = GRACE_S,
+    ) -> None:
         self._socket = bound
         host, self.port = bound.getsockname()[:2]
         self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         config = uvicorn.Config(
-            build_app(service), log_level="warning", access_log=False, lifespan="on", ws="none",
+            build_app(service, AllowedHosts(host, allowed_hosts)),
+            http=TimedProtocol,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            ws="none",
             timeout_graceful_shutdown=int(grace_s) + 5,
-        )  # fmt: skip
+        )
         self._uvicorn = _Uvicorn(config, service, grace_s)
         self._thread = threading.Thread(target=self.run, name="trainwright-http", daemon=True)
 

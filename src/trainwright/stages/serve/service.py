@@ -1,43 +1,45 @@
-"""What the routes share: the model's name, tokenizer and limits, the worker, the metrics."""
+"""The state that all routes share: the model's name, tokenizer and limits, the worker, the metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
-import torch
-from tokenizers import Tokenizer
 
 from trainwright import __version__
-from trainwright.model.bundle import load_bundle
-from trainwright.model.conventions import Conventions, read_conventions
-from trainwright.model.generate import Engine
-from trainwright.model.sampling import Sampling
-from trainwright.model.text_stream import TokenBytes
-from trainwright.runtime.device import choose
+from trainwright.model.conventions import Conventions, read_conventions, read_tokenizer
+from trainwright.model.generation.prompts import PromptEncoder
+from trainwright.model.generation.text_stream import TokenBytes
+from trainwright.model.generation.texts import TextGenerator
+from trainwright.spec.generation import Sampling
 from trainwright.stages.serve import chat
+from trainwright.stages.serve.engines import open_engine
 from trainwright.stages.serve.metrics import Gauge, Metrics
 from trainwright.stages.serve.problems import ApiError
-from trainwright.stages.serve.requests import ChatRequest, CompletionRequest
+from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, short
 from trainwright.stages.serve.worker import Worker
+
+SHORT_TEXT = 1024
+"""Characters that are encoded in less time than a change of threads costs others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
     """A checked request, ready for the worker: prompts and settings of each choice, and what to answer with them.
 
-    ``echoes`` are texts that the choices begin with; ``prompt_tokens`` counts each prompt once.
+    ``echoes`` are texts that the choices begin with; ``prompt_tokens`` counts each prompt once; ``max_tokens`` 0 asks
+    for no more than the echoes.
     """
 
     prompts: Sequence[Sequence[int]]
     samplings: Sequence[Sampling]
     echoes: Sequence[str]
     prompt_tokens: int
+    max_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +50,7 @@ class Service:
     created: int
     context_tokens: int
     vocabulary: int
-    tokenizer: Tokenizer
+    encoder: PromptEncoder
     token_bytes: TokenBytes
     conventions: Conventions
     render: chat.Render
@@ -56,125 +58,162 @@ class Service:
     worker: Worker
     metrics: Metrics
     api_key: str | None
+    long_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """One long text is encoded at a time: each needs over a hundred times its size in memory."""
 
     async def completion(self, request: CompletionRequest) -> Order:
-        """The order behind ``/v1/completions``: every prompt ``n`` times.
+        """Returns the order of a ``/v1/completions`` request: every prompt ``n`` times.
 
         Raises:
             ApiError: another model is asked for, or a prompt cannot be completed.
         """
         self._check_model(request.model)
-        tokens = [
-            await self._encode(prompt) if isinstance(prompt, str) else self._checked_tokens(prompt)
-            for prompt in request.prompt
-        ]
-        tokens = [self._checked_length(part, "prompt") for part in tokens]
-        echoes = [
-            "" if not request.echo else prompt if isinstance(prompt, str) else self.token_bytes.text(prompt)
-            for prompt in request.prompt
-        ]
+        self._check_places(len(request.prompt), request.n)
+        longest = self.context_tokens - min(request.max_tokens, 1)
+        tokens = [await self._prompt(prompt, longest) for prompt in request.prompt]
+        echoes = [self._echo(prompt) if request.echo else "" for prompt in request.prompt]
         return Order(
             prompts=[part for part in tokens for _ in range(request.n)],
             samplings=_samplings(request, request.max_tokens, prompts=len(tokens)),
             echoes=[echo for echo in echoes for _ in range(request.n)],
             prompt_tokens=sum(map(len, tokens)),
+            max_tokens=request.max_tokens,
         )
 
     async def chat(self, request: ChatRequest) -> Order:
-        """The order behind ``/v1/chat/completions``.
+        """Returns the order of a ``/v1/chat/completions`` request.
 
         Raises:
             ApiError: another model is asked for, or the messages cannot be answered.
         """
         self._check_model(request.model)
+        self._check_places(1, request.n)
         prompt = await asyncio.to_thread(self.render, request.messages)
         # A chat template writes the special tokens itself.
-        tokens = self._checked_length(await self._encode(prompt, special=False), "messages")
+        tokens = await self._encode(prompt, self.context_tokens - 1, param="messages", special=False)
         longest = request.longest_answer or self.context_tokens - len(tokens)
         return Order(
             prompts=[tokens] * request.n,
             samplings=_samplings(request, longest, prompts=1, stops=self.stops),
             echoes=[""] * request.n,
             prompt_tokens=len(tokens),
+            max_tokens=longest,
         )
 
-    async def _encode(self, text: str, *, special: bool = True) -> list[int]:
-        # Off the event loop: a long text takes a while.
-        encoding = await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=special)
-        tokens: list[int] = encoding.ids
+    async def _prompt(self, prompt: str | list[int], longest: int) -> list[int]:
+        """Returns the tokens of one prompt of ``/v1/completions``."""
+        if isinstance(prompt, str):
+            return await self._encode(prompt, longest, param="prompt")
+        self._check_length(len(prompt), longest, param="prompt")
+        if max(prompt) >= self.vocabulary:
+            message = f"token {max(prompt)} does not exist: the vocabulary has {self.vocabulary} tokens"
+            raise ApiError(400, message, param="prompt", code="invalid_value")
+        return prompt
+
+    def _echo(self, prompt: str | list[int]) -> str:
+        return prompt if isinstance(prompt, str) else self.token_bytes.text(prompt)
+
+    async def _encode(self, text: str, longest: int, *, param: str, special: bool = True) -> list[int]:
+        """Returns the tokens of a text; refuses a text that can never fit by its length, before any work."""
+        self._check_length(self.encoder.fewest_tokens(text), longest, param=param, at_least=True)
+        if len(text) <= SHORT_TEXT:
+            tokens = self.encoder.encode(text, special=special)
+        else:
+            async with self.long_texts:
+                tokens = await asyncio.to_thread(self.encoder.encode, text, special=special)
         start = self.conventions.start_id
-        return tokens if tokens or start is None else [start]
+        tokens = tokens if tokens or start is None else [start]
+        if not tokens:
+            raise ApiError(400, "the prompt is empty, and this model has no token to start from", param=param)
+        self._check_length(len(tokens), longest, param=param)
+        return tokens
+
+    def _check_places(self, prompts: int, choices: int) -> None:
+        if prompts * choices > self.worker.capacity:
+            message = (
+                f"{prompts * choices} answers in one request can never have a place: this server has "
+                f"{self.worker.capacity} (serve.max_concurrent and serve.max_waiting together)"
+            )
+            param = "n" if choices > 1 else "prompt"
+            raise ApiError(400, message, param=param, code="too_many_answers")
 
     def _check_model(self, name: str) -> None:
         if name != self.model_name:
-            message = f"the model {name!r} does not exist; this server has {self.model_name!r}"
+            message = f"the model {short(name)} does not exist; this server has {self.model_name!r}"
             raise ApiError(404, message, param="model", code="model_not_found")
 
-    def _checked_tokens(self, tokens: list[int]) -> list[int]:
-        if max(tokens) >= self.vocabulary:
-            message = f"token {max(tokens)} does not exist: the vocabulary has {self.vocabulary} tokens"
-            raise ApiError(400, message, param="prompt", code="invalid_value")
-        return tokens
-
-    def _checked_length(self, tokens: list[int], param: str) -> list[int]:
-        if not tokens:
-            raise ApiError(400, "the prompt is empty, and this model has no token to start from", param=param)
-        if len(tokens) >= self.context_tokens:
+    def _check_length(self, tokens: int, longest: int, *, param: str, at_least: bool = False) -> None:
+        if tokens > longest:
             message = (
-                f"this model's context is {self.context_tokens} tokens, prompt and answer together; "
-                f"the prompt has {len(tokens)}, at most {self.context_tokens - 1} leave room for an answer"
+                f"this model's context is {self.context_tokens} tokens, prompt and answer together; the prompt has "
+                f"{'at least ' if at_least else ''}{tokens}, at most {longest} leave room for an answer"
             )
             raise ApiError(400, message, param=param, code="context_length_exceeded")
-        return tokens
 
 
 def _samplings(
     request: CompletionRequest | ChatRequest, max_tokens: int, *, prompts: int, stops: tuple[str, ...] = ()
 ) -> list[Sampling]:
-    """The settings of each choice. Without a seed each request draws its own."""
+    """Returns the settings of each choice; a request without a seed gets a random one."""
     seed = secrets.randbits(63) if request.seed is None else request.seed
     return [
         Sampling(
-            max_tokens=max_tokens, temperature=request.temperature, top_p=request.top_p,
-            seed=seed, choice=choice, stop=(*request.stop, *stops),
+            max_tokens=max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            seed=seed,
+            choice=choice,
+            stop=(*request.stop, *stops),
         )
         for _ in range(prompts)
         for choice in range(request.n)
-    ]  # fmt: skip
+    ]
 
 
 def load_service(
-    directory: Path, *, model_name: str, max_concurrent: int, max_waiting: int, api_key: str | None = None
+    directory: Path,
+    *,
+    model_name: str,
+    max_concurrent: int,
+    max_waiting: int,
+    engine: str = "torch",
+    api_key: str | None = None,
 ) -> Service:
-    """Load a model from a trained artefact or a Hugging Face directory; its worker is not started yet.
+    """Loads a model from a trained artefact or a Hugging Face directory; does not start its worker.
 
     Raises:
         DataError: a file is missing or damaged.
-        RecipeError: the model asks for something that is not supported.
+        RecipeError: no such engine, or the model asks for something that it does not support.
     """
-    device = choose().torch_device
-    # On a CPU a lone sequence decodes faster in fp32 than in bf16 (benchmarks/serve.py).
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    model, tokenizer = load_bundle(directory, device=device, dtype=dtype)
+    generator = open_engine(engine, directory, places=max_concurrent)
+    tokenizer = read_tokenizer(directory)
     conventions = read_conventions(directory, tokenizer)
     token_bytes = TokenBytes(tokenizer)
     metrics = Metrics()
-    engine = Engine(model, token_bytes, end_ids=conventions.end_ids, slots=max_concurrent)
-    worker = Worker(engine, slots=max_concurrent, max_waiting=max_waiting, metrics=metrics)
-    _add_gauges(metrics, model_name)
+    _add_gauges(metrics, model=model_name, engine=generator.name)
+    texts = TextGenerator(generator, token_bytes, end_ids=conventions.end_ids)
     render: chat.Render = chat.plain
     stops: tuple[str, ...] = chat.PLAIN_STOP
     if conventions.chat_template is not None:
         render, stops = chat.templated(conventions.chat_template, conventions.special_tokens), ()
     return Service(
-        model_name=model_name, created=int(directory.stat().st_mtime), context_tokens=engine.max_tokens,
-        vocabulary=model.spec.vocabulary, tokenizer=tokenizer, token_bytes=token_bytes, conventions=conventions,
-        render=render, stops=stops, worker=worker, metrics=metrics, api_key=api_key,
-    )  # fmt: skip
+        model_name=model_name,
+        created=int(directory.stat().st_mtime),
+        context_tokens=generator.context_tokens,
+        vocabulary=generator.vocabulary,
+        encoder=PromptEncoder(tokenizer),
+        token_bytes=token_bytes,
+        conventions=conventions,
+        render=render,
+        stops=stops,
+        worker=Worker(texts, places=generator.places, max_waiting=max_waiting, metrics=metrics),
+        metrics=metrics,
+        api_key=api_key,
+    )
 
 
-def _add_gauges(metrics: Metrics, model_name: str) -> None:
+def _add_gauges(metrics: Metrics, *, model: str, engine: str) -> None:
     process = psutil.Process()
     metrics.add("resident_memory_bytes", "memory of this process", Gauge(lambda: process.memory_info().rss))
-    labels: dict[str, Any] = {"version": __version__, "torch": torch.__version__, "model": model_name}
+    labels = {"version": __version__, "engine": engine, "model": model}
     metrics.add("build_info", "what is running; always 1", Gauge(lambda: 1.0, **labels))

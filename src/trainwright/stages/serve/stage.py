@@ -1,4 +1,4 @@
-"""The stage: serve the exported model for a moment and ask it the recipe's question as any client would."""
+"""The stage: serves the exported model for a moment and asks it the recipe's question as any client would."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import http.client
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.events import Events
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact, write_atomically
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import MachineError
-from trainwright.spec.recipe import Recipe, ServeDemo
+from trainwright.spec.sections.serve import ServeDemo
 from trainwright.stages.serve.server import Server, listen
 from trainwright.stages.serve.service import load_service
 
@@ -23,52 +21,53 @@ START_S = 60.0
 ANSWER_S = 600.0
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
+def run(context: Context) -> StageResult:
     """Start the server on a free port of the loopback, check it, ask ``serve.demo``, and stop it.
 
     Raises:
         DataError: the bundle is damaged.
         MachineError: the server does not answer.
     """
-    export = inputs["export"]
-    export.verify()
+    recipe, bundle, events = context.recipe, context.input("bundle"), context.events
+    bundle.verify()
     section = recipe.serve
     service = load_service(
-        export.path / BUNDLE,
+        bundle.path / BUNDLE,
         model_name=section.model_name or recipe.name,
         max_concurrent=section.max_concurrent,
         max_waiting=section.max_waiting,
+        engine=section.engine,
     )
     with Server(service, listen(HOST, 0)) as server:
         events.message(f"serving {service.model_name} at {server.url}")
         health = wait_until_healthy(server.port)
         models = _call(server.port, "GET", "/v1/models")
         answer = None if section.demo is None else _ask(server.port, service.model_name, section.demo)
-    record: dict[str, Any] = {"health": health, "models": models} | (answer or {})
+    transcript: dict[str, Any] = {"health": health, "models": models} | (answer or {})
     if answer is None:
         summary: dict[str, Any] = {"model": service.model_name, "answers": True}
     else:
-        record["time_to_first_token_s"] = service.metrics.time_to_first_token.sum
+        transcript["time_to_first_token_s"] = service.metrics.time_to_first_token.sum
         summary = {
             "model": service.model_name,
             "tokens_per_s": answer["tokens_per_s"],
-            "time_to_first_token_s": record["time_to_first_token_s"],
+            "time_to_first_token_s": transcript["time_to_first_token_s"],
             "completion_tokens": answer["response"]["usage"]["completion_tokens"],
             "finish_reason": answer["response"]["choices"][0]["finish_reason"],
             "prompt": answer["request"]["body"]["prompt"],
             "answer": answer["response"]["choices"][0]["text"],
         }
         events.metric("serve/tokens_per_s", answer["tokens_per_s"], unit="tokens/s")
-        events.metric("serve/time_to_first_token", record["time_to_first_token_s"], unit="s")
-    write_atomically(out / "answer.json", json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+        events.metric("serve/time_to_first_token", transcript["time_to_first_token_s"], unit="s")
+    write_atomically(context.out / "answer.json", json.dumps(transcript, indent=1, ensure_ascii=False).encode() + b"\n")
     return StageResult(summary=summary)
 
 
 def wait_until_healthy(port: int) -> dict[str, Any]:
-    """What ``/health`` says, once it answers.
+    """Returns the answer of ``/health`` as soon as there is one.
 
     Raises:
-        MachineError: it does not within ``START_S``.
+        MachineError: there is none within ``START_S``.
     """
     deadline = time.monotonic() + START_S
     while True:
@@ -77,16 +76,22 @@ def wait_until_healthy(port: int) -> dict[str, Any]:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise MachineError(
-                    f"the server does not answer within {START_S:g} s", where=f"{HOST}:{port}", seen=str(error)
+                    "the server does not answer within {seconds:g} s",
+                    where=f"{HOST}:{port}",
+                    seen=str(error),
+                    seconds=START_S,
                 ) from error
         time.sleep(0.02)
 
 
 def _ask(port: int, model: str, demo: ServeDemo) -> dict[str, Any]:
     body = {
-        "model": model, "prompt": demo.prompt, "max_tokens": demo.max_tokens,
-        "temperature": demo.temperature, "seed": demo.seed,
-    }  # fmt: skip
+        "model": model,
+        "prompt": demo.prompt,
+        "max_tokens": demo.max_tokens,
+        "temperature": demo.temperature,
+        "seed": demo.seed,
+    }
     started = time.perf_counter()
     response = _call(port, "POST", "/v1/completions", body)
     seconds = time.perf_counter() - started
@@ -111,5 +116,5 @@ def _call(port: int, method: str, path: str, body: Mapping[str, Any] | None = No
         raise MachineError(
             "the server refused the recipe's question", where=f"{method} {path}", seen=f"{answer.status} {content}"
         )
-    found: dict[str, Any] = json.loads(content)
-    return found
+    document: dict[str, Any] = json.loads(content)
+    return document

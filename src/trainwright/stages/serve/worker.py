@@ -1,4 +1,4 @@
-"""The thread that generates: it alone touches the engine, and hands pieces of text to whoever asked for them."""
+"""The thread that generates: it alone calls the engine, and delivers pieces of text to the requests' callbacks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainwright.model.generate import Engine, Piece
-from trainwright.model.sampling import Sampling
+from trainwright.core.errors import RecipeError
+from trainwright.model.generation.texts import Piece, TextGenerator
+from trainwright.spec.generation import Failure, Sampling
 from trainwright.stages.serve.metrics import Gauge, Metrics
 
 
 class Busy(Exception):
-    """As many requests wait as may."""
+    """No place is free and the line is full."""
 
 
 class Stopped(Exception):
@@ -23,9 +24,10 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lost:
-    """Delivered in place of a piece when generation broke down or the server stops: there will be no more."""
+    """Delivered in place of a piece when a request ends without an answer; ``status`` is the HTTP answer's."""
 
     reason: str
+    status: int = 503
 
 
 Deliver = Callable[[Piece | Lost], None]
@@ -48,14 +50,16 @@ class Worker:
     """Runs an engine in a thread of its own. All methods may be called from any thread.
 
     Args:
-        engine: nobody else may use it.
-        slots: requests generated at once; as many as the engine has.
+        generator: the engine behind its text; nobody else may use it.
+        places: requests that the engine generates at once.
         max_waiting: requests in line beyond those; more are refused.
         metrics: where tokens and latencies are counted.
     """
 
-    def __init__(self, engine: Engine, *, slots: int, max_waiting: int, metrics: Metrics) -> None:
-        self._engine, self._slots, self._room = engine, slots, slots + max_waiting
+    def __init__(self, generator: TextGenerator, *, places: int, max_waiting: int, metrics: Metrics) -> None:
+        self._generator, self._places = generator, places
+        self.capacity = places + max_waiting
+        """Requests under way and in line at most."""
         self._metrics = metrics
         self._new: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._jobs: dict[int, Job] = {}
@@ -70,26 +74,26 @@ class Worker:
 
     @property
     def active(self) -> int:
-        """Answers being generated."""
-        return min(self._unfinished, self._slots)
+        """Number of answers being generated."""
+        return min(self._unfinished, self._places)
 
     @property
     def waiting(self) -> int:
-        """Answers waiting in line."""
-        return max(0, self._unfinished - self._slots)
+        """Number of answers waiting in line."""
+        return max(0, self._unfinished - self._places)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Starts the thread."""
         self._thread.start()
 
     def submit(self, requests: Sequence[tuple[Sequence[int], Sampling, Deliver]]) -> list[Job]:
-        """Put requests in line, all of them or none: prompt, settings, and what is called in the worker's thread.
+        """Puts requests in line, all of them or none: prompt, settings, and a callback for the worker's thread.
 
         Returns:
-            What ``cancel`` takes.
+            The jobs, which ``cancel`` takes.
 
         Raises:
-            Busy: they are more than may wait.
+            Busy: the line has no room for all of them.
             Stopped: the worker is closed or broken.
         """
         now = time.perf_counter()
@@ -100,7 +104,7 @@ class Worker:
         with self._lock:
             if self._closed:
                 raise Stopped(self.failure or "the server is stopping")
-            if self._unfinished + len(jobs) > self._room:
+            if self._unfinished + len(jobs) > self.capacity:
                 raise Busy
             self._unfinished += len(jobs)
             for job in jobs:
@@ -108,33 +112,33 @@ class Worker:
         return jobs
 
     def cancel(self, jobs: Sequence[Job]) -> None:
-        """Forget requests; their slots are free from the next step on. Finished ones are no matter."""
+        """Cancels requests; their places are free from the next step on. Finished ones stay as they are."""
         for job in jobs:
             job.cancelled = True
 
     def stop(self) -> None:
-        """Take no more requests and stop after the present step; unfinished ones are told. Returns at once."""
+        """Refuses new requests and stops after the present step; unfinished ones get ``Lost``. Returns at once."""
         with self._lock:
             self._closed = True
         self._new.put(None)
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
+        """Waits until the thread has ended."""
         self._thread.join()
 
     def _run(self) -> None:
         try:
             while self._take_new():
                 self._drop_cancelled()
-                self._hand_out(self._engine.step())
+                self._deliver(self._generator.step())
         except Exception as error:
             self.failure = f"generation broke down: {type(error).__name__}: {error}"
             raise
         finally:
-            self._tell_all_lost()
+            self._lose_all()
 
     def _take_new(self) -> bool:
-        """Give new requests to the engine, waiting for one where there is nothing else to do; False to stop."""
+        """Passes new requests to the engine, and waits for one if it has none; returns False to stop."""
         block = not self._jobs
         while True:
             try:
@@ -144,20 +148,33 @@ class Worker:
             if job is None:
                 return False
             block = False
-            job.key = self._engine.add(job.prompt, job.sampling)
-            self._jobs[job.key] = job
-            self._metrics.prompt_tokens.add(len(job.prompt))
+            self._add(job)
+
+    def _add(self, job: Job) -> None:
+        try:
+            job.key = self._generator.add(job.prompt, job.sampling)
+        except RecipeError as error:
+            with self._lock:
+                self._unfinished -= 1
+            job.deliver(Lost(reason=str(error), status=400))
+            return
+        self._jobs[job.key] = job
+        self._metrics.prompt_tokens.add(len(job.prompt))
 
     def _drop_cancelled(self) -> None:
         for key in [key for key, job in self._jobs.items() if job.cancelled]:
-            self._engine.cancel(key)
+            self._generator.cancel(key)
             self._metrics.cancelled.add()
             self._finish(key)
 
-    def _hand_out(self, pieces: list[Piece]) -> None:
+    def _deliver(self, pieces: list[Piece | Failure]) -> None:
         now = time.perf_counter()
         for piece in pieces:
             job = self._jobs[piece.key]
+            if isinstance(piece, Failure):
+                self._finish(piece.key)
+                job.deliver(Lost(reason=f"generation failed: {piece.reason}", status=500))
+                continue
             latency = self._metrics.time_per_token if job.begun else self._metrics.time_to_first_token
             latency.observe(now - job.since_s)
             job.since_s, job.begun = now, True
@@ -171,8 +188,8 @@ class Worker:
         with self._lock:
             self._unfinished -= 1
 
-    def _tell_all_lost(self) -> None:
-        """The last act of the thread: nobody waits for an answer that will not come."""
+    def _lose_all(self) -> None:
+        """Delivers ``Lost`` to every unfinished request, so that no client waits for ever."""
         with self._lock:
             self._closed = True
             lost = list(self._jobs.values())

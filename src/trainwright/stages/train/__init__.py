@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from trainwright.stages.train.stage import run
+from typing import Any
 
-__all__ = ["run"]
+from trainwright.core.registry import load
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run":  # on demand: the check beside it is made without torch
+        return load("trainwright.stages.train.stage:run", kind="stage")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

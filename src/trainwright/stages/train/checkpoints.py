@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file
@@ -20,7 +21,7 @@ from trainwright.artifact.store import verify_file, write_atomically, writing
 from trainwright.core.errors import DataError, TrainingError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.records import from_json, to_json
-from trainwright.model.decoder import Decoder
+from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.manifest import FileEntry
 from trainwright.spec.measures import PhaseTimes
@@ -42,8 +43,39 @@ class Progress:
         return replace(self, phases={name: self.phases.get(name, 0.0) + part for name, part in times.as_dict().items()})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """All that a run goes on from."""
+
+    network: Network
+    optimizers: Optimizers
+    progress: Progress
+
+
+class Pending(Protocol):
+    """A checkpoint that is being written; the state may change again as soon as ``save`` has returned."""
+
+    def wait(self) -> Path:
+        """Returns the folder once it is complete.
+
+        Raises:
+            MachineError: it could not be written.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint that is complete already."""
+
+    path: Path
+
+    def wait(self) -> Path:
+        """Returns the folder."""
+        return self.path
+
+
 class Checkpoints:
-    """The checkpoints of one run, newest last."""
+    """The checkpoints of one run, newest last; one is complete before the next is begun."""
 
     def __init__(self, root: Path, *, keep: int, tokenizer: Path, events: Events) -> None:
         self.root = root
@@ -56,21 +88,21 @@ class Checkpoints:
         """Complete checkpoints, oldest first."""
         return sorted(path.parent for path in self.root.glob(f"step-*/{INDEX}"))
 
-    def save(self, model: Decoder, optimizers: Optimizers, progress: Progress) -> Path:
+    def save(self, state: State) -> Pending:
         """Write a checkpoint, then drop the oldest beyond ``keep``.
 
         Raises:
             MachineError: the disk is full or cannot be written; earlier checkpoints stay.
         """
-        final = self.root / f"step-{progress.step:08d}"
+        final = self.root / f"step-{state.progress.step:08d}"
         partial = self.root / f".{final.name}"
         for path in (partial, final):
             shutil.rmtree(path, ignore_errors=True)
         with writing(partial):
             partial.mkdir()
-            write_bundle(partial, model, self._tokenizer)
-            save_weights(partial / "optimizer.safetensors", dict(optimizers.tensors()))
-            write_atomically(partial / "state.json", json.dumps(asdict(progress)).encode())
+            write_bundle(partial, state.network, self._tokenizer)
+            save_weights(partial / "optimizer.safetensors", dict(state.optimizers.tensors()))
+            write_atomically(partial / "state.json", json.dumps(asdict(state.progress)).encode())
             entries = [
                 FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))
                 for path in sorted(partial.iterdir())
@@ -79,9 +111,9 @@ class Checkpoints:
             partial.rename(final)
         for old in self.paths()[: -self._keep]:
             shutil.rmtree(old)
-        return final
+        return Written(final)
 
-    def restore(self, model: Decoder, optimizers: Optimizers) -> Progress | None:
+    def restore(self, model: Network, optimizers: Optimizers) -> Progress | None:
         """Load the newest undamaged checkpoint, or None where there is none.
 
         A damaged one is named in a message and passed over: it is never trained on.
@@ -100,13 +132,15 @@ class Checkpoints:
             return load(path, model, optimizers)
         if damage:
             raise TrainingError(
-                "every checkpoint of this run is damaged", where=damage[0].where, seen=damage[0].what,
+                "every checkpoint of this run is damaged",
+                where=damage[0].where,
+                seen=damage[0].what,
                 fix=f"delete {self.root.parent} to train from the start",
-            )  # fmt: skip
+            )
         return None
 
 
-def write_bundle(directory: Path, model: Decoder, tokenizer: Path) -> None:
+def write_bundle(directory: Path, model: Network, tokenizer: Path) -> None:
     """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
     weights = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
     write_atomically(directory / "model.json", json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
@@ -128,28 +162,30 @@ def verify(path: Path) -> None:
         verify_file(path, from_json(FileEntry, entry, where=str(path / INDEX)))
 
 
-def load(path: Path, model: Decoder, optimizers: Optimizers) -> Progress:
+def load(path: Path, model: Network, optimizers: Optimizers) -> Progress:
     """Take over weights, optimizer state and progress of a verified checkpoint."""
     load_weights(model, load_file(path / "model.safetensors"))
     optimizers.load(load_file(path / "optimizer.safetensors"))
     return from_json(Progress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
 
 
-def load_weights(model: Decoder, weights: Mapping[str, torch.Tensor]) -> None:
+def load_weights(model: Network, weights: Mapping[str, torch.Tensor]) -> None:
     """Copy weights into the model by name.
 
     Raises:
         TrainingError: a name or a shape does not match; names it.
     """
-    own = dict(model.named_parameters())
-    odd = sorted(own.keys() ^ weights.keys())
+    parameters = dict(model.named_parameters())
+    odd = sorted(parameters.keys() ^ weights.keys())
     if odd:
         raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             if parameter.shape != weights[name].shape:
                 raise TrainingError(
-                    f"the weight {name!r} does not belong to this model",
-                    seen=str(tuple(weights[name].shape)), expected=str(tuple(parameter.shape)),
-                )  # fmt: skip
+                    "the weight {name!r} does not belong to this model",
+                    seen=str(tuple(weights[name].shape)),
+                    expected=str(tuple(parameter.shape)),
+                    name=name,
+                )
             parameter.copy_(weights[name])

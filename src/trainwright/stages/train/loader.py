@@ -1,72 +1,19 @@
-"""Batches of token windows in a counter-based random order; the whole state is the step number.
-
-Shape legend: ``batch`` (sequences), ``seq`` (tokens of one sequence).
-"""
+"""Batches one step ahead of training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
-from trainwright.artifact.shards import TokenSplit
-from trainwright.core.errors import DataError
-from trainwright.runtime.rng import derive, permute
+from trainwright.model.tasks.task import Batch, Batches
 
 
-class Windows:
-    """Every batch of a run as a function of its step.
-
-    Each epoch cuts the split into windows of ``sequence_tokens`` from an offset of its own and visits them in a
-    pseudo-random order of its own; a window carries one token more, the last target.
-
-    Raises:
-        DataError: the split is shorter than one sequence.
-    """
-
-    def __init__(self, split: TokenSplit, *, sequence_tokens: int, batch_sequences: int, seed: int) -> None:
-        if split.tokens <= sequence_tokens:
-            raise DataError(
-                f"the {split.name} split is shorter than one sequence",
-                seen=f"{split.tokens} tokens",
-                expected=f"at least {sequence_tokens + 1}",
-                fix="give more data, or lower train.sequence_tokens",
-            )
-        self.split = split
-        self.sequence_tokens = sequence_tokens
-        self.batch_sequences = batch_sequences
-        self.seed = seed
-        self.windows_per_epoch = max(1, split.tokens // sequence_tokens - 1)
-
-    def starts(self, step: int) -> list[int]:
-        """First token of each sequence of a step's batch."""
-        samples = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
-        epochs, ranks = np.divmod(samples, self.windows_per_epoch)
-        starts = np.empty_like(samples)
-        slack = self.split.tokens - 1 - self.windows_per_epoch * self.sequence_tokens
-        for epoch in np.unique(epochs):
-            here = epochs == epoch
-            key = derive(self.seed, int(epoch))
-            order = permute(ranks[here], self.windows_per_epoch, key)
-            starts[here] = order * self.sequence_tokens + derive(key, 0) % (slack + 1)
-        return [int(start) for start in starts]
-
-    def batch(self, step: int) -> Int[Tensor, "batch seq_plus_one"]:
-        """The tokens of a step: inputs are all but the last column, targets all but the first."""
-        span = self.sequence_tokens + 1
-        rows = [self.split.read(start, start + span) for start in self.starts(step)]
-        return torch.from_numpy(np.stack(rows).astype(np.int64))
-
-    def batches(self, first: int, last: int) -> Iterator[Int[Tensor, "batch seq_plus_one"]]:
-        """Batches of the steps in [first, last), each read while the one before is in use."""
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-            coming = pool.submit(self.batch, first)
-            for step in range(first, last):
-                ready = coming.result()
-                if step + 1 < last:
-                    coming = pool.submit(self.batch, step + 1)
-                yield ready
+def prefetched(batches: Batches, first: int, last: int) -> Iterator[Batch]:
+    """The batches of the steps in [first, last), each read while the one before is in use."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+        coming = pool.submit(batches.batch, first)
+        for step in range(first, last):
+            ready = coming.result()
+            if step + 1 < last:
+                coming = pool.submit(batches.batch, step + 1)
+            yield ready

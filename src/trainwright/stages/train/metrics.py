@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from trainwright.artifact.events import Events
+from trainwright.planner.counts.utilisation import utilisation
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.step import Update
 
@@ -28,14 +29,22 @@ class Metrics:
     """Gathers updates and reports their mean every so many steps."""
 
     def __init__(
-        self, events: Events, board: Board | None, *, steps: int, batch_tokens: int, flops_per_token: float,
+        self,
+        events: Events,
+        board: Board | None,
+        *,
+        unit: str,
+        steps: int,
+        batch_tokens: int,
+        flops_per_token: float,
         peak_flops_per_s: float | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Report to these.
 
         Args:
             events: where to report.
             board: where to report as well, or None.
+            unit: what losses are averaged over.
             steps: updates of the whole run.
             batch_tokens: tokens of one update.
             flops_per_token: model FLOPs of training on one token, forward and backward.
@@ -44,22 +53,24 @@ class Metrics:
         self._events, self._board = events, board
         self._steps, self._batch_tokens = steps, batch_tokens
         self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
+        self._unit = unit
         self._updates: list[Update] = []
+        self._warned_of_peak = peak_flops_per_s is None
 
     def add(self, update: Update) -> None:
         """Take in one update; its tensors are not read yet, so that nothing waits for the device."""
         self._updates.append(update)
 
-    def report(self, step: int, rate: float, times: PhaseTimes) -> float:
+    def report(self, step: int, rates: Mapping[str, float], times: PhaseTimes) -> float:
         """Report the updates since the last report and forget them.
 
         Args:
             step: updates done so far.
-            rate: the learning rate of the last one.
+            rates: the learning rates of the last one, by metric.
             times: seconds since the last report, by phase.
 
         Returns:
-            The mean loss in nats per token; NaN or infinity where an update or its gradient was.
+            The mean loss in nats per unit; NaN or infinity where an update or its gradient was.
         """
         count = len(self._updates)
         targets = sum(int(update.targets) for update in self._updates)
@@ -68,18 +79,30 @@ class Metrics:
         self._updates.clear()
         train_s = times.total_s - times.evaluate - times.checkpoint
         speed = count * self._batch_tokens / train_s
-        self.metric("train/loss", loss, step=step, unit="nats/token")
-        self.metric("train/lr", rate, step=step)
+        self.metric("train/loss", loss, step=step, unit=f"nats/{self._unit}")
+        for name, rate in rates.items():
+            self.metric(name, rate, step=step)
         self.metric("train/grad_norm", norm, step=step)
         self.metric("train/tokens_per_s", speed, step=step, unit="tokens/s")
         self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")
-        if self._peak is not None:
-            self.metric("train/mfu", speed * self._flops_per_token / self._peak, step=step)
+        self._report_utilisation(speed, step=step)
         self.metric("train/eta_s", (self._steps - step) * train_s / count, step=step, unit="s")
         for name, seconds in times.as_dict().items():
             if name not in ("evaluate", "checkpoint"):
                 self._events.emit("phase", name, seconds / count, unit="s", step=step)
         return loss if math.isfinite(norm) else norm
+
+    def _report_utilisation(self, tokens_per_s: float, *, step: int) -> None:
+        flops_per_s = tokens_per_s * self._flops_per_token
+        share = utilisation(flops_per_s, self._peak)
+        if share is not None:
+            self.metric("train/mfu", share, step=step)
+        elif self._peak and not self._warned_of_peak:
+            self._events.message(
+                f"MFU is unknown: training computes {flops_per_s / 1e9:,.0f} GFLOP/s, more than the measured peak of "
+                f"{self._peak / 1e9:,.0f}; measure again on a quiet machine: trainwright doctor --fresh"
+            )
+            self._warned_of_peak = True
 
     def metric(self, name: str, value: float, *, step: int, unit: str = "") -> None:
         """Report one number everywhere."""
@@ -99,20 +122,3 @@ def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events
         return None
     board: Board = import_module("torch.utils.tensorboard").SummaryWriter(str(directory), purge_step=first_step)
     return board
-
-
-def forget_after(path: Path, step: int) -> None:
-    """Drop events of later steps, which a resumed run makes again, and a torn last line."""
-    if not path.is_file():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if (record.get("step") or 0) <= step:
-            kept.append(line + "\n")
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    temporary.replace(path)

@@ -1,52 +1,111 @@
-"""AdamW on everything, or Muon on the blocks' matrices and AdamW on the rest."""
+"""The update rules, and how their state goes into a checkpoint.
+
+An optimizer is a function of the network and the recipe's section that gives torch optimizers over disjoint parameters;
+each group has its peak learning rate in ``peak_lr`` and may say in ``rate`` under which name it is logged. From outside
+the project it is ``package.module:function`` in the recipe; ``testing.contract_optimizer`` says what it keeps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from trainwright.core.errors import RecipeError
+from trainwright.core.plug_in import blaming, instance
 from trainwright.model.muon import Muon
-from trainwright.spec.recipe import OptimizerSection
+from trainwright.model.network import Network
+from trainwright.spec.sections.train import OPTIMIZER, OptimizerSection
 
-EMBEDDINGS = ("embedding", "positions")
-"""Parameters that are looked up by row: most rows get no gradient in a step, so they bear a higher rate."""
+KEY = "train.optimizer.name"
+
+OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
+
+
+def adamw(network: Network, section: OptimizerSection) -> list[Optimizer]:
+    """AdamW on everything (Loshchilov and Hutter, 2019); only matrices decay."""
+    return [_adamw(network, section, list(dict(network.named_parameters())))]
+
+
+def muon(network: Network, section: OptimizerSection) -> list[Optimizer]:
+    """Muon on the network's matrices (Jordan et al., 2024), AdamW on the rest."""
+    matrices = network.matrices()
+    rest = _adamw(network, section, [name for name, _ in network.named_parameters() if name not in matrices])
+    if not matrices:
+        return [rest]
+    group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
+    decay, momentum = section.muon_weight_decay, section.muon_momentum
+    return [rest, Muon([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
+
+
+def _adamw(network: Network, section: OptimizerSection, names: Sequence[str]) -> AdamW:
+    parameters = dict(network.named_parameters())
+    # Most rows of a table get no gradient in a step, so that it may have a higher rate of its own.
+    tables = network.tables() if section.embedding_lr is not None else {}
+    groups: dict[tuple[str, float], list[nn.Parameter]] = {}
+    for name in names:
+        rate = "train/embedding_lr" if name in tables else "train/lr"
+        decay = section.weight_decay if parameters[name].ndim == 2 else 0.0
+        groups.setdefault((rate, decay), []).append(parameters[name])
+    peaks = {"train/lr": section.lr, "train/embedding_lr": section.embedding_lr or section.lr}
+    members = [
+        {"params": params, "peak_lr": peaks[rate], "rate": rate, "weight_decay": decay}
+        for (rate, decay), params in groups.items()
+    ]
+    return AdamW(members, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True)
 
 
 class Optimizers:
-    """One or two torch optimizers that step together and whose state has stable names.
+    """Torch optimizers that step together and whose state has stable names.
 
     State is exposed as flat tensors, ``<parameter name>.<state name>``, so that a checkpoint is a safetensors file.
+
+    Raises:
+        RecipeError: the optimizer cannot be imported, fails, or leaves a parameter out or takes one twice; names it.
     """
 
-    def __init__(self, model: nn.Module, section: OptimizerSection) -> None:
-        self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        matrices: list[nn.Parameter] = []
-        for name, parameter in model.named_parameters():
-            if section.name == "muon" and parameter.ndim == 2 and name.startswith("blocks."):
-                matrices.append(parameter)
-                continue
-            lr = section.lr if section.embedding_lr is None or name not in EMBEDDINGS else section.embedding_lr
-            decay = section.weight_decay if parameter.ndim == 2 else 0.0
-            groups.setdefault((lr, decay), []).append(parameter)
-        rest = [{"params": params, "peak_lr": lr, "weight_decay": decay} for (lr, decay), params in groups.items()]
-        self.members: list[Optimizer] = [
-            AdamW(rest, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True)
-        ]
-        if matrices:
-            chosen = [{"params": matrices, "peak_lr": section.muon_lr}]
-            decay, momentum = section.muon_weight_decay, section.muon_momentum
-            self.members.append(Muon(chosen, lr=section.muon_lr, weight_decay=decay, momentum=momentum))
+    def __init__(self, network: Network, section: OptimizerSection) -> None:
+        self._names: dict[Tensor, str] = {parameter: name for name, parameter in network.named_parameters()}
+        make: OptimizerFunction = OPTIMIZER.load(section.name)
+        with blaming(section.name, where=KEY):
+            self.members = [instance(member, Optimizer) for member in make(network, section)]
+        self._name = section.name
+        if any(parameter not in self._names for group in self._groups() for parameter in group["params"]):
+            raise RecipeError("this optimizer updates another tensor too", where=KEY, seen=section.name)
+        times = Counter(self._names[parameter] for group in self._groups() for parameter in group["params"])
+        for name in self._names.values():
+            if times[name] != 1:
+                raise RecipeError(
+                    "this optimizer updates {name!r} {times} times a step",
+                    where=KEY,
+                    seen=section.name,
+                    expected="every parameter once",
+                    name=name,
+                    times=times[name],
+                )
+        for group in self._groups():
+            group.setdefault("peak_lr", group["lr"])
+            group.setdefault("rate", "train/lr")
+
+    def _groups(self) -> Iterator[dict[str, Any]]:
+        return (group for optimizer in self.members for group in optimizer.param_groups)
+
+    @property
+    def peak_rates(self) -> Mapping[str, float]:
+        """The peak learning rate of each kind of parameters, by the name of the metric that follows it."""
+        return {group["rate"]: group["peak_lr"] for group in self._groups()}
 
     def step(self, share: float) -> None:
         """Update every parameter with ``share`` of its group's peak learning rate."""
         for optimizer in self.members:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * share
-            optimizer.step()
+            with blaming(self._name, where=KEY):
+                optimizer.step()
 
     def zero_grad(self) -> None:
         """Drop every gradient."""
@@ -61,22 +120,24 @@ class Optimizers:
                     yield f"{self._names[parameter]}.{key}", value
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Take over state tensors by name.
+        """Take over state tensors by name; an optimizer without any, such as plain SGD, keeps none.
 
         Raises:
-            KeyError: a parameter has no state in ``tensors``; names it.
+            KeyError: a parameter has no state in ``tensors``, while another of its optimizer has; names it.
         """
-        by_parameter: dict[str, dict[str, Tensor]] = {}
+        states: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            parameter, _, key = name.rpartition(".")
-            by_parameter.setdefault(parameter, {})[key] = tensor
+            parameter_name, _, key = name.rpartition(".")
+            states.setdefault(parameter_name, {})[key] = tensor
         for optimizer in self.members:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    found = by_parameter[self._names[parameter]]
-                    optimizer.state[parameter] = {
-                        key: value if key == "step" else value.to(parameter.device) for key, value in found.items()
-                    }
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            if not any(self._names[parameter] in states for parameter in parameters):
+                continue
+            for parameter in parameters:
+                state = states[self._names[parameter]]
+                optimizer.state[parameter] = {
+                    key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
+                }
 
 
 def clip(parameters: list[nn.Parameter], largest: float | None) -> Tensor:

@@ -1,37 +1,66 @@
-"""Learning rate as a share of its peak: a pure function of the step."""
+"""Learning rate as a share of its peak: a pure function of the step.
+
+A schedule is a function of how much of the run behind the warm-up is done, in [0, 1), and of the recipe's section; it
+gives the share of the peak rate. From outside the project it is ``package.module:function`` in the recipe.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from trainwright.spec.recipe import ScheduleSection
+from trainwright.core.plug_in import blaming
+from trainwright.core.registry import is_reference
+from trainwright.spec.sections.train import SCHEDULE, ScheduleSection
+
+Schedule = Callable[[float, ScheduleSection], float]
 
 
-def _cosine(done: float, section: ScheduleSection) -> float:
+def cosine(done: float, section: ScheduleSection) -> float:
+    """Half a cosine from 1 to ``final_ratio``."""
     return section.final_ratio + (1 - section.final_ratio) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def _linear(done: float, section: ScheduleSection) -> float:
+def linear(done: float, section: ScheduleSection) -> float:
+    """A line from 1 to ``final_ratio``."""
     return 1 - (1 - section.final_ratio) * done
 
 
-def _wsd(done: float, section: ScheduleSection) -> float:
+def wsd(done: float, section: ScheduleSection) -> float:
     """Stable, then linear decay over the last ``decay_fraction`` (Hu et al., 2024, MiniCPM)."""
-    return _linear(max(0.0, 1 - (1 - done) / section.decay_fraction), section)
+    return linear(max(0.0, 1 - (1 - done) / section.decay_fraction), section)
 
 
-SCHEDULES: dict[str, Callable[[float, ScheduleSection], float]] = {
-    "cosine": _cosine,
-    "linear": _linear,
-    "wsd": _wsd,
-    "constant": lambda done, section: 1.0,
-}
+def constant(done: float, section: ScheduleSection) -> float:
+    """The peak all the way."""
+    return 1.0
 
 
-def rate(step: int, *, steps: int, warmup_steps: int, section: ScheduleSection) -> float:
+def load_schedule(section: ScheduleSection) -> Schedule:
+    """Returns the schedule that a recipe names.
+
+    Raises:
+        RecipeError: it cannot be imported, or is none; a plug-in's raises one too where it gives no number.
+    """
+    schedule: Schedule = SCHEDULE.load(section.name)
+    return _blamed(section.name, schedule) if is_reference(section.name) else schedule
+
+
+def _blamed(name: str, schedule: Schedule) -> Schedule:
+    """A plug-in's schedule whose exceptions and wrong answers are one line that names it."""
+
+    def share(done: float, section: ScheduleSection) -> float:
+        with blaming(name, where="train.schedule.name"):
+            value: object = schedule(done, section)
+            if isinstance(value, (int, float)) and math.isfinite(value):
+                return value
+            raise TypeError(f"a schedule returns a share of the peak rate, not {value!r}")
+
+    return share
+
+
+def rate(schedule: Schedule, step: int, *, steps: int, warmup_steps: int, section: ScheduleSection) -> float:
     """Share of the peak learning rate at a step (counted from 0) of a run of ``steps``."""
     if step < warmup_steps:
         return (step + 1) / warmup_steps
-    done = (step - warmup_steps) / max(1, steps - warmup_steps)
-    return SCHEDULES[section.name](done, section)
+    return schedule((step - warmup_steps) / max(1, steps - warmup_steps), section)

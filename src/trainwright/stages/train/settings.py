@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class Settings:
     dtype: torch.dtype
     compiled: bool
     threads: int | None
+    deterministic: bool
     device: torch.device
     peak_flops_per_s: float | None
 
@@ -42,13 +44,18 @@ switches: Any = torch.utils.deterministic
 
 @contextmanager
 def torch_settings(settings: Settings) -> Iterator[None]:
-    """Deterministic algorithms and the planned threads, which are put back afterwards; a heap that is kept."""
+    """Deterministic algorithms and the planned threads, which are put back afterwards; a heap that is kept.
+
+    On CUDA, products are deterministic only in a cuBLAS workspace of a fixed size; torch refuses them otherwise.
+    """
     if settings.device.type == "cpu":
         keep_freed_memory()
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(settings.deterministic)
+    if settings.deterministic and settings.device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # Filling new memory with NaN is for finding bugs; it would cost a pass over every tensor.
     fill, switches.fill_uninitialized_memory = switches.fill_uninitialized_memory, False
     try:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
-from trainwright.artifact.stage import StageResult
-from trainwright.artifact.store import Artifact, write_atomically
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import RecipeError
-from trainwright.core.records import from_json
-from trainwright.core.units import parse_duration
+from trainwright.core.paths import local_path
+from trainwright.core.records import from_json, to_json
+from trainwright.model.build import build_network
 from trainwright.model.bundle import load_bundle
-from trainwright.model.decoder import Decoder
-from trainwright.planner.parameters import total_parameters
-from trainwright.runtime.device import DTYPES, choose
-from trainwright.spec.model import ModelSpec
+from trainwright.model.network import Network
+from trainwright.model.tasks.task import load_task
+from trainwright.planner.plan.workload import resolve as resolve_workload
+from trainwright.planner.plan.workload import steps_in
+from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.summary import TrainSummary
+from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, write_bundle
-from trainwright.stages.train.metrics import forget_after
+from trainwright.stages.train.layout import refusals
 from trainwright.stages.train.settings import Settings, torch_settings
 from trainwright.stages.train.trainer import Trainer
 
 
-def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Events) -> StageResult:
+def run(context: Context) -> StageResult:
     """Train as the recipe says, from the start or from the last checkpoint in ``out``.
 
     Raises:
@@ -36,14 +41,16 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         TrainingError: the loss is no longer a number, or no checkpoint can be used.
         Interrupted: a signal asked to stop; the last step is in a checkpoint.
     """
-    inputs["plan"].verify()
-    plan = from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where=str(inputs["plan"].path))
-    inputs["data"].verify()
-    dataset = TokenDataset.open(inputs["data"].path)
+    recipe, out, events = context.recipe, context.out, context.events
+    planned, prepared = context.input("plan"), context.input("dataset")
+    planned.verify()
+    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    prepared.verify()
+    dataset = TokenDataset.open(prepared.path)
     settings = resolve(recipe, plan, dataset)
     with torch_settings(settings):
-        model = build_model(recipe, settings.model, dataset.tokenizer_path)
-        model.to(settings.device)
+        network, new_head = make_network(recipe, settings, dataset.tokenizer_path, base=_base(context))
+        network = network.to(settings.device)
         checkpoints = Checkpoints(
             out / "checkpoints",
             keep=recipe.train.exec.keep_checkpoints,
@@ -52,95 +59,143 @@ def run(recipe: Recipe, inputs: Mapping[str, Artifact], out: Path, events: Event
         )
         with Events(None, run=recipe.name) as silent:
             silent.listeners = events.listeners
-            trainer = Trainer(model, dataset, checkpoints, settings, recipe=recipe, out=out, events=silent)
-            forget_after(out / "events.jsonl", trainer.progress.step)
-            with Events(out / "events.jsonl", run=recipe.name, listeners=events.listeners) as own:
-                summary = trainer.run(own)
-    write_bundle(out, model, dataset.tokenizer_path)
-    write_atomically(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False).encode() + b"\n")
-    return StageResult(summary=_headline(summary), execution=summary["execution"])
+            task = load_task(recipe, dataset)
+            trainer = Trainer(task, network, dataset, checkpoints, settings, recipe=recipe, out=out, events=silent)
+            log = out / "events.jsonl"
+            interrupted = log.is_file()
+            with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
+                if interrupted:
+                    recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
+                elif new_head:
+                    recorded.message(f"a new head for {new_head}")
+                summary = trainer.run(recorded)
+    write_bundle(out, network, dataset.tokenizer_path)
+    record = to_json(summary)
+    write_atomically(out / "summary.json", json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
+    return StageResult(summary=_headline(summary), execution=record["execution"])
 
 
 def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
-    """What is computed and how, with every ``auto`` replaced by the plan's choice.
+    """What is computed and how: the recipe's mathematics, laid out as the plan says.
+
+    ``train.exec`` asked the plan for a micro batch, threads, compilation and a device; what the plan answered is
+    executed, so that it runs as it was predicted.
 
     Raises:
-        RecipeError: the run is shorter than one update.
+        RecipeError: the run is shorter than one update, or the plan's layout or device is not executed here.
+        MachineError: the plan is for a CUDA device, and torch sees none.
     """
     section, how = recipe.train, recipe.train.exec
-    model = recipe.model.spec(vocabulary=dataset.vocabulary)
-    tokens = parse_duration(section.duration).tokens(
-        batch_tokens=section.batch_tokens,
-        parameters=total_parameters(model),
-        epoch_tokens=dataset.splits["train"].tokens,
-    )
-    steps = round(tokens / section.batch_tokens)
-    if steps < 1:
-        raise RecipeError(
-            "the run is shorter than one update", where="train.duration", seen=f"{tokens} tokens",
-            expected=f"at least train.batch_tokens ({section.batch_tokens})",
-        )  # fmt: skip
-    warmup = parse_duration(section.schedule.warmup).tokens(
-        batch_tokens=section.batch_tokens,
-        parameters=total_parameters(model),
-        epoch_tokens=dataset.splits["train"].tokens,
+    refused = refusals(plan.parallel)
+    if refused:
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
+    split, validation = dataset.splits["train"], dataset.splits.get("validation")
+    facts = DatasetFacts(
+        vocabulary=dataset.vocabulary,
+        train_tokens=split.tokens,
+        train_documents=split.documents,
+        validation_tokens=None if validation is None else validation.tokens,
+        counted=True,
     )
     precision = plan.workload.precision
-    device = choose(how.device)
+    workload = resolve_workload(recipe, facts, precision=precision)
+    device = _device(plan)
     return Settings(
-        model=model,
-        steps=steps,
-        warmup_steps=min(steps, round(warmup / section.batch_tokens)),
-        sequence_tokens=section.sequence_tokens,
-        batch_sequences=section.batch_tokens // section.sequence_tokens,
-        micro_batch=plan.parallel.micro_batch_sequences if how.micro_batch == "auto" else how.micro_batch,
+        model=recipe.model_spec(vocabulary=dataset.vocabulary),
+        steps=workload.steps,
+        warmup_steps=min(workload.steps, steps_in(recipe, section.schedule.warmup, facts)),
+        sequence_tokens=workload.sequence_tokens,
+        batch_sequences=workload.batch_sequences,
+        micro_batch=plan.parallel.micro_batch_sequences,
         precision=precision,
         dtype=DTYPES[precision],
-        compiled=plan.parallel.compile if how.compile == "auto" else how.compile,
-        threads=plan.parallel.threads if how.threads == "auto" else how.threads,
+        compiled=plan.parallel.compile,
+        threads=plan.parallel.threads,
+        deterministic=device.kind == "cpu" if how.deterministic == "auto" else how.deterministic,
         device=device.torch_device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
 
 
-def build_model(recipe: Recipe, spec: ModelSpec, tokenizer: Path) -> Decoder:
-    """A freshly initialised model, or one with the weights that ``model.init_from`` names.
+def _device(plan: Plan) -> Device:
+    """Returns the device that the plan is for.
+
+    Raises:
+        RecipeError: the trainer runs on no device of this kind.
+        MachineError: it is a CUDA device, and torch sees none.
+    """
+    kind = plan.cluster.device.kind
+    if kind in ("cpu", "cuda"):
+        return choose(kind)
+    raise RecipeError("the trainer cannot execute this plan", where="plan", seen=f"a {kind}", expected="cpu or cuda")
+
+
+def _base(context: Context) -> Path | None:
+    """Returns the folder with the weights that training begins with, or None where it begins with random ones."""
+    pretrained = context.recipe.model.init_from
+    base = context.optional_input("base", kind="checkpoint")
+    if base is None:
+        return None if pretrained is None else local_path(pretrained)
+    base.verify({"model.json", "model.safetensors", "tokenizer.json"})
+    return base.path
+
+
+def make_network(
+    recipe: Recipe, settings: Settings, tokenizer: Path, *, base: Path | None
+) -> tuple[Network, str | None]:
+    """Returns a network with the weights in ``base``, or random ones, and what it has a new head for, if it has one.
+
+    Where ``base`` was made for another task its embedding and blocks are kept, and the head that this task needs is
+    initialised from the recipe's seed.
 
     Raises:
         RecipeError: those weights belong to another shape or another tokenizer.
     """
-    model = Decoder(spec)
-    if recipe.model.init_from is None:
-        model.initialise(recipe.seed)
-        return model
-    source, source_tokenizer = load_bundle(Path(recipe.model.init_from))
-    if source.spec != spec:
-        differing = [name for name in spec.__dataclass_fields__ if getattr(spec, name) != getattr(source.spec, name)]
-        name = differing[0]
-        raise RecipeError(
-            f"the pretrained model has another {name}", where="model.init_from", seen=getattr(source.spec, name),
-            expected=str(getattr(spec, name)), fix="write the pretrained model's shape into the recipe's model section",
-        )  # fmt: skip
+    spec = settings.model
+    network = build_network(spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full")
+    if base is None:
+        network.initialise(recipe.seed)
+        return network, None
+    source, source_tokenizer = load_bundle(base)
     if json.loads(source_tokenizer.to_str())["model"] != json.loads(tokenizer.read_text())["model"]:
         raise RecipeError(
-            "the pretrained model has another tokenizer", where="model.init_from", seen=recipe.model.init_from,
+            "the pretrained model has another tokenizer",
+            where="data.tokenizer" if recipe.model.init_from is None else "model.init_from",
+            seen=base,
             fix="set data.tokenizer.kind=pretrained and data.tokenizer.path to its tokenizer.json",
-        )  # fmt: skip
-    load_weights(model, dict(source.named_parameters()))
-    return model
+        )
+    for problem in recipe.model.differences(spec, source.spec):
+        raise problem
+    if source.spec.classes == spec.classes:
+        load_weights(network, dict(source.named_parameters()))
+        return network, None
+    network.initialise(recipe.seed)
+    return network, _take_body(network, source)
 
 
-def _headline(summary: Mapping[str, Any]) -> dict[str, Any]:
-    validation = summary["validation"] or {}
+def _take_body(network: Network, base: Network) -> str | None:
+    """Copies all weights of the base but its head's; returns what the network's own head is for, if it has one."""
+    weights: dict[str, Tensor] = dict(base.named_parameters())
+    weights.pop(base.head_name() or "", None)
+    head = network.head_name()
+    if head is not None:
+        weights[head] = network.head_weight.detach()
+    load_weights(network, weights)
+    classes = network.spec.classes
+    return None if head is None else f"{classes} labels" if classes else "the vocabulary"
+
+
+def _headline(summary: TrainSummary) -> dict[str, Any]:
+    validation = summary.validation or {}
     return {
-        "steps": summary["steps"],
-        "tokens": summary["tokens"],
-        "parameters": summary["parameters"],
-        "precision": summary["precision"],
-        "train_loss": summary["train_loss"],
+        "steps": summary.steps,
+        "tokens": summary.tokens,
+        "parameters": summary.parameters,
+        "precision": summary.precision,
+        "train_loss": summary.train_loss,
         "validation_loss": validation.get("loss"),
         "bits_per_byte": validation.get("bits_per_byte"),
-        "seconds": math.fsum(summary["phases"].values()),
-        "tokens_per_s": summary["tokens_per_s"],
-        "mfu": summary["mfu"],
+        "seconds": math.fsum(summary.phases.as_dict().values()),
+        "tokens_per_s": summary.tokens_per_s,
+        "mfu": summary.mfu,
     }

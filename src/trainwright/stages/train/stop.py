@@ -30,5 +30,8 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.requested is not None:
+            previous = self._previous.get(signal.Signals(number))
+            if callable(previous):
+                previous(number, frame)
             raise KeyboardInterrupt
         self.requested = signal.Signals(number).name

@@ -6,25 +6,26 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import Interrupted, TrainingError
-from trainwright.model.decoder import Decoder
-from trainwright.model.evaluate_loss import SplitLoss, split_loss
-from trainwright.model.losses import linear_cross_entropy
-from trainwright.planner.flops import training_flops_per_token
-from trainwright.planner.parameters import total_parameters
+from trainwright.core.errors import Interrupted, Terminated, TrainingError
+from trainwright.model.network import Network
+from trainwright.model.tasks.task import Evaluation, Task
+from trainwright.planner.counts.flops import training_flops_per_token
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.utilisation import utilisation
 from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.memory import LiveBytes, SavedBytes, measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.checkpoints import Checkpoints, Progress
-from trainwright.stages.train.loader import Windows
+from trainwright.spec.summary import TrainExecution, TrainSummary
+from trainwright.stages.train.checkpoints import Checkpoints, Progress, State
+from trainwright.stages.train.decisions import decide
+from trainwright.stages.train.loader import prefetched
 from trainwright.stages.train.metrics import Metrics, open_board
 from trainwright.stages.train.optimizer import Optimizers
-from trainwright.stages.train.schedule import rate
+from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.stop import StopRequest
@@ -34,13 +35,22 @@ class Trainer:
     """One run, from where its checkpoints say it stands."""
 
     def __init__(
-        self, model: Decoder, dataset: TokenDataset, checkpoints: Checkpoints, settings: Settings,
-        *, recipe: Recipe, out: Path, events: Events,
-    ) -> None:  # fmt: skip
+        self,
+        task: Task,
+        network: Network,
+        dataset: TokenDataset,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        *,
+        recipe: Recipe,
+        out: Path,
+        events: Events,
+    ) -> None:
         """Restore the newest good checkpoint, if there is one, and check that the data is long enough.
 
         Args:
-            model: on its device, initialised.
+            task: what is learnt.
+            network: on its device, initialised.
             dataset: its ``train`` split is trained on, its ``validation`` split validated on where it has one.
             checkpoints: of this run.
             settings: what the recipe was resolved to.
@@ -49,27 +59,29 @@ class Trainer:
             events: for messages while restoring.
         """
         reset_peak(settings.device)
-        self._baseline = resident_bytes() - tensor_bytes(model.parameters()) if settings.device.type == "cpu" else 0
-        self.model, self.dataset, self.checkpoints, self.settings = model, dataset, checkpoints, settings
+        self._process_bytes = (
+            resident_bytes() - tensor_bytes(network.parameters()) if settings.device.type == "cpu" else 0
+        )
+        self.task, self.network, self.dataset = task, network, dataset
+        self.checkpoints, self.settings = checkpoints, settings
         self.recipe, self.out = recipe, out
-        model.compute_dtype = settings.dtype
-        model.recompute = recipe.train.recompute == "full"
-        self.optimizers = Optimizers(model, recipe.train.optimizer)
-        self.windows = Windows(
-            dataset.splits["train"], sequence_tokens=settings.sequence_tokens,
-            batch_sequences=settings.batch_sequences, seed=recipe.seed,
-        )  # fmt: skip
-        restored = checkpoints.restore(model, self.optimizers)
+        self.optimizers = Optimizers(network, recipe.train.optimizer)
+        self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
+        restored = checkpoints.restore(network, self.optimizers)
         self.progress = Progress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self.resumed_from = None if restored is None else restored.step
         self.clock = PhaseClock(settings.device)
         self.step = TrainingStep(
-            model, self.optimizers, self.clock, micro_batch=settings.micro_batch,
-            end_of_text=dataset.end_of_text_id if recipe.train.document_masking else None,
-            clip_norm=recipe.train.clip_norm, compiled=settings.compiled, device=settings.device,
-        )  # fmt: skip
+            task,
+            network,
+            self.optimizers,
+            self.clock,
+            micro_batch=settings.micro_batch,
+            clip_norm=recipe.train.clip_norm,
+            compiled=settings.compiled,
+        )
 
-    def run(self, events: Events) -> dict[str, Any]:
+    def run(self, events: Events) -> TrainSummary:
         """Train to the end; returns the summary.
 
         Raises:
@@ -85,9 +97,14 @@ class Trainer:
         )
         flops_per_token = training_flops_per_token(settings.model, sequence_tokens=settings.sequence_tokens)
         metrics = Metrics(
-            events, board, steps=settings.steps, batch_tokens=settings.batch_tokens,
-            flops_per_token=flops_per_token, peak_flops_per_s=settings.peak_flops_per_s,
-        )  # fmt: skip
+            events,
+            board,
+            unit=self.task.unit,
+            steps=settings.steps,
+            batch_tokens=settings.batch_tokens,
+            flops_per_token=flops_per_token,
+            peak_flops_per_s=settings.peak_flops_per_s,
+        )
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
@@ -101,65 +118,74 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(loss, validation, memory, flops_per_token)
 
-    def _loop(self, metrics: Metrics, stop: StopRequest, events: Events) -> tuple[float, SplitLoss | None]:
-        settings, how = self.settings, self.recipe.train.exec
-        loss, validation = math.nan, None
+    def _loop(self, metrics: Metrics, stop: StopRequest, events: Events) -> tuple[float, Evaluation | None]:
+        settings, train = self.settings, self.recipe.train
+        section = train.schedule
+        schedule, loss, validation = load_schedule(section), math.nan, None
         saved_s, first = time.monotonic(), self.progress.step
-        batches = self.windows.batches(first, settings.steps)
+        batches = prefetched(self.batches, first, settings.steps)
         for step in range(first, settings.steps):
             with self.clock.phase("data_wait"):
-                tokens = next(batches)
-            share = rate(
-                step, steps=settings.steps, warmup_steps=settings.warmup_steps, section=self.recipe.train.schedule
-            )
-            metrics.add(self.step(tokens, share))
+                batch = next(batches)
+            share = rate(schedule, step, steps=settings.steps, warmup_steps=settings.warmup_steps, section=section)
+            metrics.add(self.step(batch, share))
             self.progress = replace(self.progress, step=step + 1)
-            done, last = step + 1, step + 1 == settings.steps
+            done = step + 1
             events.progress("train", done, total=settings.steps, unit="steps")
-            validate = last or done % self.recipe.train.validation.every_steps == 0
-            due = 0 < how.checkpoint_every <= time.monotonic() - saved_s
-            stopping = stop.requested is not None
-            if last or validate or due or stopping or done % how.log_every_steps == 0:
+            since_s, signal = time.monotonic() - saved_s, stop.requested
+            decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
+            if decided.report:
                 times = self.clock.stop()
                 self.progress = self.progress.spent(times)
-                loss = metrics.report(done, share * self.recipe.train.optimizer.lr, times)
+                rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
+                loss = metrics.report(done, rates, times)
                 if not math.isfinite(loss):
                     raise self._not_finite(done, loss)
-            if validate:
+            if decided.validate:
                 validation = self._validate(metrics, done)
-            if last or due or stopping:
+            if decided.checkpoint:
                 with self.clock.phase("checkpoint"):
-                    path = self.checkpoints.save(self.model, self.optimizers, self.progress)
+                    pending = self.checkpoints.save(self._state())
+                    if decided.wait:
+                        pending.wait()
                 saved_s = time.monotonic()
-                if stopping and not last:
-                    raise Interrupted(
-                        f"stopped by {stop.requested} after step {done} of {settings.steps}; saved in {path.name}",
+                if decided.stop is not None:
+                    interrupted = Terminated if decided.stop == "SIGTERM" else Interrupted
+                    raise interrupted(
+                        "stopped by {signal} after step {step} of {steps}; saved in {checkpoint}",
                         fix="run the same command to go on from there",
+                        signal=decided.stop,
+                        step=done,
+                        steps=settings.steps,
+                        checkpoint=pending.wait().name,
                     )
         self.progress = self.progress.spent(self.clock.stop())
         return loss, validation
 
-    def _validate(self, metrics: Metrics, done: int) -> SplitLoss | None:
+    def _state(self) -> State:
+        return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
+
+    def _validate(self, metrics: Metrics, done: int) -> Evaluation | None:
         split = self.dataset.splits.get("validation")
         if split is None:
             return None
-        settings = self.settings
         with self.clock.phase("evaluate"):
-            result = split_loss(
-                self.model, split, sequence_tokens=settings.sequence_tokens,
-                batch_sequences=settings.micro_batch,
-                tokens=self.recipe.train.validation.tokens, document_masking=self.recipe.train.document_masking,
-                device=settings.device,
-            )  # fmt: skip
-        metrics.metric("validation/loss", result.loss, step=done, unit="nats/token")
-        metrics.metric("validation/bits_per_byte", result.bits_per_byte, step=done, unit="bits/byte")
+            result = self.task.evaluate(
+                self.network,
+                split,
+                batch_sequences=self.settings.micro_batch,
+                tokens=self.recipe.train.validation.tokens,
+            )
+        for name, metric in result.metrics.items():
+            metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         return result
 
     def _not_finite(self, step: int, loss: float) -> TrainingError:
-        paths, optimizer = self.checkpoints.paths(), self.recipe.train.optimizer
-        lower = f"train.optimizer.lr={optimizer.lr / 3:.2g}"
-        if optimizer.name == "muon":
-            lower += f" train.optimizer.muon_lr={optimizer.muon_lr / 3:.2g}"
+        paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
+        rates = {name.removeprefix("train/"): peak for name, peak in self.optimizers.peak_rates.items()}
+        lower = " ".join(
+            f"train.optimizer.{name}={peak / 3:.2g}" for name, peak in rates.items() if hasattr(section, name)
+        )
         if paths:
             fix = (
                 f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
@@ -167,7 +193,9 @@ class Trainer:
             )
         else:
             fix = f"no checkpoint yet; try lower rates: {lower}"
-        return TrainingError(f"the loss or its gradient became {loss} by step {step}", where="train", fix=fix)
+        return TrainingError(
+            "the loss or its gradient became {loss} by step {step}", where="train", fix=fix, loss=loss, step=step
+        )
 
     def _dry_run(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted.
@@ -175,53 +203,58 @@ class Trainer:
         Returns:
             Peak bytes of the loss's temporaries, and bytes saved for the backward pass.
         """
-        tokens = self.windows.batch(self.progress.step)[: self.settings.micro_batch].to(self.settings.device)
-        saved = SavedBytes(self.model.parameters())
+        task, network = self.task, self.step.network
+        micro = next(self.step.micro_batches(self.batches.batch(self.progress.step)))
+        inputs = task.inputs(network, self.step.on_device(micro))
+        saved = SavedBytes(self.network.parameters())
         with saved.counting():
-            hidden = self.step.hidden(tokens[:, :-1])
-        part, targets = linear_cross_entropy(hidden.flatten(0, 1), self.model.head_weight, tokens[:, 1:].flatten())
-        (part / targets).backward()
-        leaf = hidden.detach().flatten(0, 1).requires_grad_()
+            hidden = task.hidden(network, inputs)
+        part, weight = task.loss(network, hidden, inputs)
+        (part / weight).backward()
+        leaf = hidden.detach().requires_grad_()
         with LiveBytes() as live:
-            linear_cross_entropy(leaf, self.model.head_weight, tokens[:, 1:].flatten())
+            task.loss(network, leaf, inputs)
         self.optimizers.zero_grad()
         return live.peak_bytes, saved.total_bytes
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
-        weights = tensor_bytes(self.model.parameters())
+        weights = tensor_bytes(self.network.parameters())
         return measured_use(
-            device=self.settings.device, baseline_bytes=self._baseline, weights=weights, gradients=weights,
+            device=self.settings.device,
+            weights=weights,
+            gradients=weights,
             optimizer=tensor_bytes(tensor for _, tensor in self.optimizers.tensors()),
-            activations=activation_bytes, logits=logits_bytes,
-        )  # fmt: skip
+            activations=activation_bytes,
+            logits=logits_bytes,
+        )
 
     def _summary(
-        self, loss: float, validation: SplitLoss | None, memory: MemoryUse, flops_per_token: float
-    ) -> dict[str, Any]:
+        self, loss: float, validation: Evaluation | None, memory: MemoryUse, flops_per_token: float
+    ) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
         steps_s = phases.total_s - phases.evaluate - phases.checkpoint
         speed = settings.steps * settings.batch_tokens / steps_s
-        peak = settings.peak_flops_per_s
-        return {
-            "steps": settings.steps,
-            "tokens": settings.steps * settings.batch_tokens,
-            "parameters": total_parameters(settings.model),
-            "precision": settings.precision,
-            "train_loss": loss,
-            "validation": validation and {
-                "loss": validation.loss, "perplexity": validation.perplexity, "bits_per_byte": validation.bits_per_byte,
-                "tokens": validation.tokens,
-            },
-            "phases": phases.as_dict(),
-            "step_phases": phases.scaled(1 / settings.steps).as_dict() | {"evaluate": 0.0, "checkpoint": 0.0},
-            "memory": memory.as_dict(),
-            "tokens_per_s": speed,
-            "flops_per_token": flops_per_token,
-            "peak_flops_per_s": peak,
-            "mfu": None if peak is None else speed * flops_per_token / peak,
-            "execution": {
-                "device": settings.device.type, "threads": settings.threads, "compiled": settings.compiled,
-                "micro_batch": settings.micro_batch, "resumes": self.progress.resumes,
-            },
-        }  # fmt: skip
+        return TrainSummary(
+            steps=settings.steps,
+            tokens=settings.steps * settings.batch_tokens,
+            parameters=total_parameters(settings.model),
+            precision=settings.precision,
+            train_loss=loss,
+            validation=None if validation is None else validation.record,
+            phases=phases,
+            step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
+            memory=memory,
+            process_bytes=self._process_bytes,
+            tokens_per_s=speed,
+            flops_per_token=flops_per_token,
+            peak_flops_per_s=settings.peak_flops_per_s,
+            mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
+            execution=TrainExecution(
+                device=settings.device.type,
+                threads=settings.threads,
+                compiled=settings.compiled,
+                micro_batch=settings.micro_batch,
+                resumes=self.progress.resumes,
+            ),
+        )

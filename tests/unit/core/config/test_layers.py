@@ -25,12 +25,17 @@ def test_overrides_set_items_and_take_any_text(read, override, paths):
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("train.weights=null", None), ("train.weights=", None), ("train.weights=0o17", 15),
+        ("train.weights=null", None),
+        ("train.weights=", None),
+        ("train.weights=0o17", 15),
         ("train.weights=[1,2]", [1, 2]),
-        ("train.micro_batch=4", 4), ("train.micro_batch=auto", "auto"),
-        ("train.optimizer={lr: 0.5, name: muon}", 0.5), ("extra.seven=7", {"seven": 7}), ("extra={a: 1}", {"a": 1}),
+        ("train.micro_batch=4", 4),
+        ("train.micro_batch=auto", "auto"),
+        ("train.optimizer={lr: 0.5, name: muon}", 0.5),
+        ("extra.seven=7", {"seven": 7}),
+        ("extra={a: 1}", {"a": 1}),
     ],
-)  # fmt: skip
+)
 def test_overrides_have_yaml_values(read, override, expected):
     value = read("name: x", override).value
     key = override.partition("=")[0]
@@ -47,8 +52,10 @@ def test_an_item_of_a_default_list_can_be_changed(read):
     loaded = read("name: x", "rent_on.1=h100", env={"TRAINWRIGHT_RENT_ON__2": "h200"})
     assert loaded.value.rent_on == ("t4", "h100", "h200")
     assert [str(loaded.origins[f"rent_on.{index}"]) for index in range(3)] == [
-        "default", "override rent_on.1", "environment variable TRAINWRIGHT_RENT_ON__2",
-    ]  # fmt: skip
+        "default",
+        "override rent_on.1",
+        "environment variable TRAINWRIGHT_RENT_ON__2",
+    ]
 
 
 def test_ten_items_are_appended_in_order(read):

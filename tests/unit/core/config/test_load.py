@@ -59,7 +59,10 @@ def test_reserved_variables_are_no_keys(read):
 def test_problems_of_all_layers_come_at_once(lines_of):
     assert lines_of(
         "name: demo\nname: again\ntrain:\n  compile: perhaps\n",
-        "train.optimizer.lr=-1", "oops", "rent_on.7=x", "train..x=1",
+        "train.optimizer.lr=-1",
+        "oops",
+        "rent_on.7=x",
+        "train..x=1",
         env={"TRAINWRIGHT_TRAIN__WAIT_S": "long", "TRAINWRIGHT_NAEM": "x"},
     ) == [
         "r.yaml:2:1: name: written twice (expected one value; the first is at r.yaml:1:1)",
@@ -73,7 +76,7 @@ def test_problems_of_all_layers_come_at_once(lines_of):
             "environment variable TRAINWRIGHT_NAEM: naem: unknown key "
             "(expected one of name, sources, rent_on, train, extra); did you mean 'name'?"
         ),
-    ]  # fmt: skip
+    ]
 
 
 def test_without_any_file_the_recipe_is_blamed(small):
@@ -113,9 +116,9 @@ def test_an_unreadable_file_says_why(tmp_path, small, monkeypatch):
     path = tmp_path / "r.yaml"
     path.write_text("name: x", encoding="utf-8")
 
-    def refuse(self):
+    def refuse(self, mode):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(RecipeErrors, match=r"r\.yaml: cannot be read \(seen Permission denied\)"):
         load(small, files=[path], environ={})

@@ -26,15 +26,11 @@ import pytest
         ("train: {compile: 2}", "r.yaml:2:9: train.compile: wrong value (seen 2, expected true or false)"),
         (
             "train: {sequence_tokens: 1.5}",
-            (
-                "r.yaml:2:9: train.sequence_tokens: wrong value (seen 1.5, expected a whole number)"
-            ),
+            ("r.yaml:2:9: train.sequence_tokens: wrong value (seen 1.5, expected a whole number)"),
         ),
         (
             "train: {optimizer: {lr: 2}}",
-            (
-                "r.yaml:2:21: train.optimizer.lr: out of range (seen 2, expected a number <= 1)"
-            ),
+            ("r.yaml:2:21: train.optimizer.lr: out of range (seen 2, expected a number <= 1)"),
         ),
         (
             "train: {optimizer: {name: adam}}",
@@ -46,9 +42,7 @@ import pytest
         ("train: {optimizer: {betas: [0.9]}}", "r.yaml:2:21: train.optimizer.betas.1: missing (expected number)"),
         (
             "train: {micro_batch: many}",
-            (
-                "r.yaml:2:9: train.micro_batch: wrong value (seen 'many', expected a whole number or 'auto')"
-            ),
+            ("r.yaml:2:9: train.micro_batch: wrong value (seen 'many', expected a whole number or 'auto')"),
         ),
         ("train: {weights: x}", "r.yaml:2:9: train.weights: wrong value (seen 'x', expected a whole number or a list)"),
         ("train: {weights: [1, x]}", "r.yaml:2:22: train.weights.1: wrong value (seen 'x', expected a whole number)"),
@@ -70,25 +64,19 @@ import pytest
         ("sources: [{paths: [a]}]", "r.yaml:2:11: sources.0.kind: missing (expected 'files' or 'jsonl')"),
         (
             "sources: [{kind: files, paths: []}]",
-            (
-                "r.yaml:2:25: sources.0.paths: out of range (seen [], expected at least 1 items)"
-            ),
+            ("r.yaml:2:25: sources.0.paths: out of range (seen [], expected at least 1 items)"),
         ),
         (
             "sources: [{kind: files, paths: [7]}]",
-            (
-                "r.yaml:2:33: sources.0.paths.0: wrong value (seen 7, expected a text)"
-            ),
+            ("r.yaml:2:33: sources.0.paths.0: wrong value (seen 7, expected a text)"),
         ),
         (
             "sources: [{kind: files}]",
-            (
-                "r.yaml:2:11: sources.0.paths: missing (expected list of text of length >= 1: files to read)"
-            ),
+            ("r.yaml:2:11: sources.0.paths: missing (expected list of text of length >= 1: files to read)"),
         ),
         ("extra: {a: b}", "r.yaml:2:9: extra.a: wrong value (seen 'b', expected a whole number)"),
     ],
-)  # fmt: skip
+)
 def test_one_mistake_gives_one_line(lines_of, text, line):
     assert lines_of(f"name: x\n{text}\n") == [line]
 

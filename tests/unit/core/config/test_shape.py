@@ -72,9 +72,16 @@ def test_values_of_mappings():
 
 def test_keys_are_spelt_as_in_files():
     assert [".".join(path) for path, _ in walk(of_model(House))] == [
-        "pets", "pets.0.kind", "pets.0.lives", "pets.0.Barks",
-        "guest", "guest.kind", "guest.lives", "guest.Barks", "rooms",
-    ]  # fmt: skip
+        "pets",
+        "pets.0.kind",
+        "pets.0.lives",
+        "pets.0.Barks",
+        "guest",
+        "guest.kind",
+        "guest.lives",
+        "guest.Barks",
+        "rooms",
+    ]
 
 
 def test_defaults_become_trees():

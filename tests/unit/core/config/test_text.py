@@ -28,14 +28,43 @@ def yaml_of(text):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("3e-4", 3e-4), ("1e21", 1e21), ("+12e03", 12000.0), ("-2E+05", -200000.0), (".5", 0.5), ("0.", 0.0),
-        ("0o17", 15), ("0x3A", 58), ("-19", -19), ("017", 17), ("12", 12), ("1_000", "1_000"), ("1:30", "1:30"),
-        ("true", True), ("FALSE", False), ("null", None), ("~", None), ("", None),
-        ("no", "no"), ("on", "on"), ("yes", "yes"), ("Off", "Off"), ("y", "y"), ("2026-08-01", "2026-08-01"),
-        ("-.INF", -math.inf), (".inf", math.inf), ("inf", "inf"), ("nan", "nan"), ("<<", "<<"), ("=", "="),
-        ("e5", "e5"), ("1e", "1e"), (".", "."), ("0b11", "0b11"), ("9" * 5000, math.inf),
+        ("3e-4", 3e-4),
+        ("1e21", 1e21),
+        ("+12e03", 12000.0),
+        ("-2E+05", -200000.0),
+        (".5", 0.5),
+        ("0.", 0.0),
+        ("0o17", 15),
+        ("0x3A", 58),
+        ("-19", -19),
+        ("017", 17),
+        ("12", 12),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("true", True),
+        ("FALSE", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("Off", "Off"),
+        ("y", "y"),
+        ("2026-08-01", "2026-08-01"),
+        ("-.INF", -math.inf),
+        (".inf", math.inf),
+        ("inf", "inf"),
+        ("nan", "nan"),
+        ("<<", "<<"),
+        ("=", "="),
+        ("e5", "e5"),
+        ("1e", "1e"),
+        (".", "."),
+        ("0b11", "0b11"),
+        ("9" * 5000, math.inf),
     ],
-)  # fmt: skip
+)
 def test_scalars_are_those_of_yaml_1_2(text, value):
     found = scalar(text)
     assert found == value
@@ -152,3 +181,9 @@ printable = st.text(
 @given(st.dictionaries(printable, st.integers() | st.booleans() | printable | st.lists(printable), min_size=1))
 def test_json_is_yaml(value):
     assert yaml_of(json.dumps(value, ensure_ascii=False)) == value
+
+
+def test_a_tab_is_one_line_because_a_line_with_it_would_not_show_it():
+    with pytest.raises(RecipeError) as caught:
+        read_yaml("model:\n\tlayers: 2\n", at, [])
+    assert str(caught.value) == "2:1: not valid YAML: a tab; indent with spaces, not tabs"

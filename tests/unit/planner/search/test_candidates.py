@@ -7,12 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.models import numbers_model
-from trainwright.hardware.nodes import cluster as catalogue_cluster
-from trainwright.hardware.stacks import read_stack
-from trainwright.planner.predict.forecast import forecast
-from trainwright.planner.predict.layouts import Layouts
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.models import numbers_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import (
     candidates,
     divisors,
@@ -21,6 +22,7 @@ from trainwright.planner.search.candidates import (
     stage_counts,
     tensor_counts,
 )
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
 STACK = read_stack("default")
@@ -33,9 +35,14 @@ MIXED = replace(
 
 def work(sequences, sequence_tokens=4096, **options):
     return Workload(
-        sequence_tokens=sequence_tokens, batch_tokens=sequences * sequence_tokens, steps=1, precision="bf16",
-        optimizer="adamw", states="mixed", **options,
-    )  # fmt: skip
+        sequence_tokens=sequence_tokens,
+        batch_tokens=sequences * sequence_tokens,
+        steps=1,
+        precision="bf16",
+        optimizer="adamw",
+        states="mixed",
+        **options,
+    )
 
 
 def every_plan(model, workload, cluster):
@@ -47,10 +54,17 @@ def every_plan(model, workload, cluster):
             continue
         for micro, zero in product(divisors(workload.batch_sequences), (0, 1, 2, 3)):
             plan = ParallelPlan(
-                tp=tp, pp=pp, cp=cp, dp_shard=shard, dp_replicate=n // (tp * pp * cp * shard), ep=ep,
-                micro_batch_sequences=micro, zero_stage=zero, virtual_stages=virtual,
+                tp=tp,
+                pp=pp,
+                cp=cp,
+                dp_shard=shard,
+                dp_replicate=n // (tp * pp * cp * shard),
+                ep=ep,
+                micro_batch_sequences=micro,
+                zero_stage=zero,
+                virtual_stages=virtual,
                 schedule="interleaved" if virtual > 1 else "1f1b",
-            )  # fmt: skip
+            )
             if runs(plan, model, workload, cluster):
                 yield plan
 
@@ -81,10 +95,10 @@ def test_nothing_that_can_run_is_faster_than_the_best_candidate(model, workload,
     plans = list(every_plan(model, workload, cluster))
     pairs = [(plan, recompute) for plan in plans for recompute in ("none", "full")]
     all_of_them = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
-    brute = forecast(model, workload, all_of_them, cluster, STACK)
+    brute = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), all_of_them, CATALOGUE)
     fastest = np.min(brute.step_s[brute.memory.fits(cluster.device)])
-    left = candidates(model, workload, [cluster.devices], cluster, STACK).layouts
-    found = forecast(model, workload, left, cluster, STACK)
+    left = candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices]).layouts
+    found = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), left, CATALOGUE)
     best = np.min(found.step_s[found.memory.fits(cluster.device)])
     assert len(left) < len(all_of_them)
     assert best <= 1.005 * fastest
@@ -106,8 +120,10 @@ def test_nothing_that_can_run_is_faster_than_the_best_candidate(model, workload,
 )
 def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_tokens, sequences):
     model, cluster, workload = (
-        catalogue_model(name), catalogue_cluster(machines), work(sequences, sequence_tokens),
-    )  # fmt: skip
+        catalogue_model(name),
+        catalogue_cluster(machines),
+        work(sequences, sequence_tokens),
+    )
     draw, plans = random.Random(name), set()
     for _ in range(20_000):
         tp, pp = draw.choice(tensor_counts(model)), draw.choice(stage_counts(model))
@@ -117,19 +133,27 @@ def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_to
         data = cluster.devices // (tp * pp * cp)
         shard = draw.choice(divisors(data))
         plan = ParallelPlan(
-            tp=tp, pp=pp, cp=cp, dp_shard=shard, dp_replicate=data // shard, virtual_stages=virtual,
-            ep=draw.choice(divisors(model.experts.count)) if model.experts else 1, zero_stage=draw.choice((0, 1, 2, 3)),
+            tp=tp,
+            pp=pp,
+            cp=cp,
+            dp_shard=shard,
+            dp_replicate=data // shard,
+            virtual_stages=virtual,
+            ep=draw.choice(divisors(model.experts.count)) if model.experts else 1,
+            zero_stage=draw.choice((0, 1, 2, 3)),
             micro_batch_sequences=draw.choice((1, 1, 2, 4, 8, 16, 32)),
             schedule="interleaved" if virtual > 1 else "1f1b",
-        )  # fmt: skip
+        )
         if runs(plan, model, workload, cluster):
             plans.add(plan)
     pairs = [(plan, recompute) for plan in sorted(plans, key=str) for recompute in ("none", "full")]
     drawn = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
-    found = forecast(model, workload, drawn, cluster, STACK)
+    found = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), drawn, CATALOGUE)
     fits = found.memory.fits(cluster.device) & ~found.memory.uncertain(cluster.device)
     left = forecast(
-        model, workload, candidates(model, workload, [cluster.devices], cluster, STACK).layouts, cluster, STACK
+        RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK),
+        candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices]).layouts,
+        CATALOGUE,
     )
     best = np.min(left.step_s[left.memory.fits(cluster.device) & ~left.memory.uncertain(cluster.device)])
     assert fits.any()
@@ -141,7 +165,9 @@ def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_to
 def test_every_candidate_can_run(model, workload, name, wasteful):
     cluster = catalogue_cluster(name)
     possible = set(every_plan(model, workload, cluster))
-    left = candidates(model, workload, [cluster.devices], cluster, STACK, wasteful=wasteful).layouts
+    left = candidates(
+        RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices], wasteful=wasteful
+    ).layouts
     found = {parallel_plan(left, place)[0] for place in range(len(left))}
     assert found
     assert found <= possible
@@ -149,8 +175,10 @@ def test_every_candidate_can_run(model, workload, name, wasteful):
 
 def test_several_numbers_of_devices_are_the_same_as_each_alone():
     cluster = catalogue_cluster("8x8xh100-sxm")
-    together = candidates(DENSE, work(64), [1, 8, 16, 64], cluster, STACK)
-    alone = [candidates(DENSE, work(64), [n], cluster, STACK) for n in (1, 8, 16, 64)]
+    together = candidates(RunSpec(model=DENSE, workload=work(64), cluster=cluster, stack=STACK), [1, 8, 16, 64])
+    alone = [
+        candidates(RunSpec(model=DENSE, workload=work(64), cluster=cluster, stack=STACK), [n]) for n in (1, 8, 16, 64)
+    ]
     assert len(together.layouts) == sum(len(each.layouts) for each in alone)
     plans = {parallel_plan(each.layouts, place) for each in alone for place in range(len(each.layouts))}
     assert {parallel_plan(together.layouts, place) for place in range(len(together.layouts))} == plans
@@ -159,7 +187,7 @@ def test_several_numbers_of_devices_are_the_same_as_each_alone():
 def test_classes_that_are_left_out_are_counted_with_a_reason():
     cluster = catalogue_cluster("2x8xh100-sxm")
     model = numbers_model("layers=8,width=2048,heads=16,vocabulary=32000,context_tokens=8192")
-    found = candidates(model, work(4), [16], cluster, STACK)
+    found = candidates(RunSpec(model=model, workload=work(4), cluster=cluster, stack=STACK), [16])
     reasons = {each.rule: each for each in found.pruned}
     assert "16 ranks leave the 8 devices that the fastest links join" in reasons["tensor parallel"].reason
     assert (
@@ -172,14 +200,18 @@ def test_classes_that_are_left_out_are_counted_with_a_reason():
 
 def test_selective_recomputation_is_tried_where_scores_are_written():
     cluster = catalogue_cluster("8xh100-sxm")
-    whole = candidates(DENSE, work(16, fused_attention=False), [8], cluster, STACK)
-    fused = candidates(DENSE, work(16), [8], cluster, STACK)
+    whole = candidates(
+        RunSpec(model=DENSE, workload=work(16, fused_attention=False), cluster=cluster, stack=STACK), [8]
+    )
+    fused = candidates(RunSpec(model=DENSE, workload=work(16), cluster=cluster, stack=STACK), [8])
     assert (whole.recomputes, fused.recomputes) == (3, 2)
     assert len(whole.layouts) == 3 * len(fused.layouts) // 2
 
 
 def test_recomputations_of_one_layout_stand_side_by_side():
-    left = candidates(DENSE, work(16), [8], catalogue_cluster("8xh100-sxm"), STACK)
+    left = candidates(
+        RunSpec(model=DENSE, workload=work(16), cluster=catalogue_cluster("8xh100-sxm"), stack=STACK), [8]
+    )
     for field in fields(left.layouts):
         column = getattr(left.layouts, field.name).reshape(-1, left.recomputes)
         assert np.all(column == column[:, :1]) != (field.name == "recompute")
@@ -187,7 +219,9 @@ def test_recomputations_of_one_layout_stand_side_by_side():
 
 def test_a_layout_goes_to_a_plan_and_back():
     workload = work(16)
-    left = candidates(DENSE, workload, [8], catalogue_cluster("8xh100-sxm"), STACK).layouts
+    left = candidates(
+        RunSpec(model=DENSE, workload=workload, cluster=catalogue_cluster("8xh100-sxm"), stack=STACK), [8]
+    ).layouts
     pairs = [parallel_plan(left, place) for place in range(len(left))]
     again = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
     for field in fields(left):
@@ -206,7 +240,9 @@ def test_deepseek_v3_is_cut_unevenly():
     assert {1, 2, 4, 8, 16, 32} <= set(stage_counts(model))
     assert 61 in stage_counts(model.deployed())
     assert {40, 48, 60} & set(stage_counts(model)) == set()
-    left = candidates(model, work(15360), [2048], catalogue_cluster("256x8xh800-sxm"), STACK).layouts
+    left = candidates(
+        RunSpec(model=model, workload=work(15360), cluster=catalogue_cluster("256x8xh800-sxm"), stack=STACK), [2048]
+    ).layouts
     assert {1, 2, 4, 8, 16} <= set(left.pp)
 
 
@@ -223,8 +259,10 @@ def test_numbers_that_divide():
 
 def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():
     workload, cluster = work(16), catalogue_cluster("8xh100-sxm")
-    with_it = candidates(DENSE, workload, [8], cluster, read_stack("torchtitan")).layouts
-    without = candidates(DENSE, workload, [8], cluster, STACK).layouts
+    with_it = candidates(
+        RunSpec(model=DENSE, workload=workload, cluster=cluster, stack=read_stack("torchtitan")), [8]
+    ).layouts
+    without = candidates(RunSpec(model=DENSE, workload=workload, cluster=cluster, stack=STACK), [8]).layouts
     filled = with_it.has("schedule", "zero_bubble")
     assert np.all(with_it.pp[filled] > 1) and np.all(with_it.virtual_stages[filled] == 1)
     plain = (without.pp > 1) & without.has("schedule", "1f1b")
@@ -235,21 +273,35 @@ def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():
 
 def test_pipelines_run_both_ways_where_the_stack_does_and_micro_batches_suffice():
     workload, cluster, model = work(64), catalogue_cluster("2x8xh800-sxm"), catalogue_model("deepseek-v2-lite")
-    found = candidates(model, workload, [16], cluster, read_stack("hai-llm")).layouts
+    found = candidates(
+        RunSpec(model=model, workload=workload, cluster=cluster, stack=read_stack("hai-llm")), [16]
+    ).layouts
     both = found.has("schedule", "dualpipe")
     assert both.any() and not found.has("schedule", "interleaved")[both].any()
     assert np.all(found.pp[both] % 2 == 0) and np.all(found.micro_batches[both] >= 2 * found.pp[both])
     plain = found.has("schedule", "1f1b") & (found.pp % 2 == 0) & (found.virtual_stages == 1)
     plain &= (found.micro_batches >= 2 * found.pp) & (found.micro_batches % 2 == 0)
     assert both.sum() == plain.sum()
-    assert not candidates(model, workload, [16], cluster, STACK).layouts.has("schedule", "dualpipe").any()
+    assert (
+        not candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [16])
+        .layouts.has("schedule", "dualpipe")
+        .any()
+    )
 
 
 def test_narrow_experts_lie_on_tensor_parallel_neighbours_too():
-    found = candidates(
-        catalogue_model("deepseek-v3"), work(64), [64], catalogue_cluster("8x8xh800-sxm"), STACK
-    ).layouts  # fmt: skip
+    cluster = catalogue_cluster("8x8xh800-sxm")
+    run = RunSpec(model=catalogue_model("deepseek-v3"), workload=work(64), cluster=cluster, stack=STACK)
+    found = candidates(run, [64]).layouts
     assert np.any(found.ep > found.dp_shard * found.cp)
     assert np.all(found.dp_shard * found.cp * found.tp % found.ep == 0)
-    wide = candidates(catalogue_model("mixtral-8x7b"), work(64), [64], catalogue_cluster("8x8xh800-sxm"), STACK).layouts
+    wide = candidates(
+        RunSpec(
+            model=catalogue_model("mixtral-8x7b"),
+            workload=work(64),
+            cluster=catalogue_cluster("8x8xh800-sxm"),
+            stack=STACK,
+        ),
+        [64],
+    ).layouts
     assert np.all(wide.dp_shard * wide.cp % wide.ep == 0)

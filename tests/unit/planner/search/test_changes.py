@@ -4,23 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.nodes import cluster as catalogue_cluster
-from trainwright.hardware.stacks import read_stack
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.search.changes import changes, larger
 from trainwright.planner.search.layouts import best_layouts
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
-)  # fmt: skip
+)
 PAIR = catalogue_cluster("2xa100-sxm-80gb")
 
 
 @pytest.fixture(scope="module")
 def found():
-    return changes(MODEL, WORK, PAIR, STACK)
+    return changes(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK))
 
 
 def named(found, name):
@@ -29,7 +30,7 @@ def named(found, name):
 
 
 def test_changes_come_by_slowdown_and_all_fit(found):
-    assert not best_layouts(MODEL, WORK, PAIR, STACK, count=1)[0].fits
+    assert not best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK), count=1)[0].fits
     order = [(each.trains_less, each.slowdown) for each in found]
     assert order == sorted(order) and any(less for less, _ in order)
     assert all(each.best.fits for each in found)
@@ -37,9 +38,11 @@ def test_changes_come_by_slowdown_and_all_fit(found):
 
 
 def test_a_change_is_the_best_layout_of_the_changed_run(found):
-    (best,) = best_layouts(MODEL, replace(WORK, moments="int8"), PAIR, STACK, count=1)
+    (best,) = best_layouts(
+        RunSpec(model=MODEL, workload=replace(WORK, moments="int8"), cluster=PAIR, stack=STACK), count=1
+    )
     assert named(found, "8-bit optimizer").best == best
-    (best,) = best_layouts(MODEL, WORK, PAIR, STACK, count=1, offload="optimizer")
+    (best,) = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK), count=1, offload="optimizer")
     assert named(found, "offload the optimizer's state").best == best
 
 
@@ -61,7 +64,11 @@ def test_offload_needs_the_hosts_memory():
     rich = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
     work = replace(WORK, sequence_tokens=2048, batch_tokens=64 * 2048)
     offloads = [
-        [each for each in changes(MODEL, work, on, STACK) if each.name.startswith("offload")]
+        [
+            each
+            for each in changes(RunSpec(model=MODEL, workload=work, cluster=on, stack=STACK))
+            if each.name.startswith("offload")
+        ]
         for on in (bare, poor, rich)
     ]
     assert offloads[0] == []
@@ -72,7 +79,14 @@ def test_offload_needs_the_hosts_memory():
 
 
 def test_shared_memory_is_not_offloaded_to():
-    names = {each.name for each in changes(MODEL, replace(WORK, precision="fp16"), catalogue_cluster("m3-max"), STACK)}
+    names = {
+        each.name
+        for each in changes(
+            RunSpec(
+                model=MODEL, workload=replace(WORK, precision="fp16"), cluster=catalogue_cluster("m3-max"), stack=STACK
+            )
+        )
+    }
     assert not any(name.startswith("offload") for name in names)
 
 
@@ -87,11 +101,13 @@ def test_two_changes_are_tried_where_one_is_not_enough():
     alone = catalogue_cluster("a100-sxm-40gb")
     alone = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
     tight = replace(alone, node=replace(alone.node, device=replace(alone.device, memory_bytes=8 * 10**9)))
-    found = changes(MODEL, work, tight, STACK, most_devices=1)
+    found = changes(RunSpec(model=MODEL, workload=work, cluster=tight, stack=STACK), most_devices=1)
     names = [each.name for each in found]
     # Of shorter sequences the longest that fit.
     assert names == [
         "offload weights, gradients and the optimizer's state, fused loss",
         "offload weights, gradients and the optimizer's state, sequences of 2,048 tokens",
     ]
-    assert changes(MODEL, work, tight, STACK, most_devices=8)[0].name == "8 devices"
+    assert (
+        changes(RunSpec(model=MODEL, workload=work, cluster=tight, stack=STACK), most_devices=8)[0].name == "8 devices"
+    )

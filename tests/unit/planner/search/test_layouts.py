@@ -6,29 +6,32 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.nodes import cluster as catalogue_cluster
-from trainwright.hardware.stacks import read_stack
-from trainwright.planner.predict.forecast import forecast
-from trainwright.planner.predict.layouts import Layouts
-from trainwright.planner.predict.memory import predict_memory, usable_bytes
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast, step_s
+from trainwright.planner.forecast.memory.table import predict_memory, usable_bytes
+from trainwright.planner.forecast.networks import TRANSFORMERS
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.layouts import UNSURE, best_layouts, compare, states_bytes, step_seconds, why_not
+from trainwright.planner.search.layouts import UNSURE, best_layouts, compare, why_not
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
-)  # fmt: skip
+)
 CLUSTER = catalogue_cluster("2x8xa100-sxm-80gb")
 
 
 def test_the_best_are_the_fastest_of_all_that_fit():
-    every = candidates(MODEL, WORK, [16], CLUSTER, STACK).layouts
-    found = forecast(MODEL, WORK, every, CLUSTER, STACK)
+    every = candidates(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), [16]).layouts
+    found = forecast(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), every, CATALOGUE)
     seconds = found.step_s * np.where(found.memory.uncertain(CLUSTER.device), UNSURE, 1.0)
     fits = found.memory.fits(CLUSTER.device)
-    best = best_layouts(MODEL, WORK, CLUSTER, STACK, count=5)
+    best = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), count=5)
     assert len(best) == 5
     assert all(each.fits and each.devices == 16 for each in best)
     ranks = [each.step_s * (UNSURE if each.unsure else 1.0) for each in best]
@@ -37,8 +40,12 @@ def test_the_best_are_the_fastest_of_all_that_fit():
 
 
 def test_a_ranked_layout_says_what_its_forecast_says():
-    (best,) = best_layouts(MODEL, WORK, CLUSTER, STACK, count=1)
-    found = forecast(MODEL, WORK, Layouts.of([best.parallel], [best.recompute], WORK), CLUSTER, STACK)
+    (best,) = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), count=1)
+    found = forecast(
+        RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK),
+        Layouts.of([best.parallel], [best.recompute], WORK),
+        CATALOGUE,
+    )
     assert best.step_s == pytest.approx(found.step_s[0])
     assert best.mfu == pytest.approx(found.mfu[0])
     assert best.memory_bytes == pytest.approx(found.memory.needed_bytes[0])
@@ -47,8 +54,8 @@ def test_a_ranked_layout_says_what_its_forecast_says():
 
 
 def test_layouts_whose_time_is_not_counted_are_never_the_fastest():
-    found = compare(MODEL, WORK, [16], CLUSTER, STACK)
-    every = step_seconds(MODEL, WORK, found.layouts, CLUSTER, STACK)
+    found = compare(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), [16])
+    every = step_s(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), found.layouts, CATALOGUE)
     counted = np.isfinite(found.step_s)
     assert np.array_equal(every[counted], found.step_s[counted])
     # Left out although they fit: the same layout with less recomputation is there, and no slower.
@@ -62,11 +69,13 @@ def test_layouts_whose_time_is_not_counted_are_never_the_fastest():
 
 def test_where_nothing_fits_the_nearest_comes_first_and_is_said_not_to():
     small = catalogue_cluster("2xa100-sxm-40gb")
-    found = best_layouts(MODEL, WORK, small, STACK, count=4)
+    found = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK), count=4)
     assert not any(each.fits for each in found)
     sizes = [each.memory_bytes for each in found]
     assert sizes == sorted(sizes)
-    reasons = {each.rule: each.reason for each in why_not(MODEL, WORK, small, STACK)}
+    reasons = {
+        each.rule: each.reason for each in why_not(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK))
+    }
     assert "weights, gradients and optimizer state alone are" in reasons["states"]
 
 
@@ -74,17 +83,25 @@ def test_a_run_that_only_fits_wastefully_is_found():
     # Two sequences on eight devices: a pipeline of more stages than micro batches, or slices of a short sequence.
     work = replace(WORK, batch_tokens=2 * 2048, sequence_tokens=2048)
     model = replace(MODEL, kv_heads=1, heads=1, head_size=4096)
-    best = best_layouts(model, work, catalogue_cluster("8xh100-sxm"), STACK, count=1)
+    best = best_layouts(
+        RunSpec(model=model, workload=work, cluster=catalogue_cluster("8xh100-sxm"), stack=STACK), count=1
+    )
     assert best
     assert best[0].fits
 
 
 def test_the_reason_for_states_names_the_least_and_the_most():
     model, small = catalogue_model("llama3-70b"), catalogue_cluster("8xa100-sxm-80gb")
-    (reason,) = [each.reason for each in why_not(model, WORK, small, STACK) if each.rule == "states"]
+    (reason,) = [
+        each.reason
+        for each in why_not(RunSpec(model=model, workload=WORK, cluster=small, stack=STACK))
+        if each.rule == "states"
+    ]
     # All that is trained shared by eight, and by none.
     both = Layouts.of([ParallelPlan(dp_shard=8), ParallelPlan(dp_replicate=8, zero_stage=0)], ["full"] * 2, WORK)
-    each = states_bytes(model, WORK, both, STACK) / usable_bytes(small.device)
+    each = TRANSFORMERS.states_bytes(
+        RunSpec(model=model, workload=WORK, cluster=small, stack=STACK), both
+    ) / usable_bytes(small.device)
     assert each[0] > 1.4
     assert f"to {each[1]:.0f}x the memory" in reason
 
@@ -93,42 +110,55 @@ def test_states_alone_are_never_more_than_the_peak():
     for name in ("llama3-8b", "mixtral-8x7b", "gpt2"):
         model = catalogue_model(name)
         work = replace(WORK, sequence_tokens=1024, batch_tokens=64 * 1024)
-        layouts = candidates(model, work, [1, 8, 16], CLUSTER, STACK, wasteful=True).layouts
-        peak = predict_memory(model, work, layouts, CLUSTER, STACK).needed_bytes
-        assert np.all(states_bytes(model, work, layouts, STACK) <= peak)
+        layouts = candidates(
+            RunSpec(model=model, workload=work, cluster=CLUSTER, stack=STACK), [1, 8, 16], wasteful=True
+        ).layouts
+        peak = predict_memory(RunSpec(model=model, workload=work, cluster=CLUSTER, stack=STACK), layouts).needed_bytes
+        assert np.all(
+            TRANSFORMERS.states_bytes(RunSpec(model=model, workload=work, cluster=CLUSTER, stack=STACK), layouts)
+            <= peak
+        )
 
 
 def test_a_memo_changes_nothing_but_the_time():
     memo = {}
     for name in ("a100-sxm-80gb", "a800-sxm-80gb", "a100-sxm-40gb", "h100-sxm"):
         cluster = catalogue_cluster(f"2x8x{name}")
-        shared = compare(MODEL, WORK, [8, 16], cluster, STACK, thorough=False, memo=memo)
-        alone = compare(MODEL, WORK, [8, 16], cluster, STACK, thorough=False)
+        shared = compare(
+            RunSpec(model=MODEL, workload=WORK, cluster=cluster, stack=STACK), [8, 16], thorough=False, memo=memo
+        )
+        alone = compare(RunSpec(model=MODEL, workload=WORK, cluster=cluster, stack=STACK), [8, 16], thorough=False)
         assert np.array_equal(shared.step_s, alone.step_s)
         assert np.array_equal(shared.memory_bytes, alone.memory_bytes)
         assert shared.pruned == alone.pruned
 
 
 def test_reasons_for_what_needs_too_much_when_it_works():
-    reasons = {each.rule: each for each in why_not(MODEL, WORK, CLUSTER, STACK)}
+    reasons = {each.rule: each for each in why_not(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK))}
     assert reasons["activations"].reason.startswith("states fit, but the peak is 1.0x")
     assert all(each.layouts > 0 for each in reasons.values())
 
 
 def test_a_batch_that_nothing_divides_gives_no_layout():
     work = replace(WORK, batch_tokens=8191, sequence_tokens=8191)
-    assert best_layouts(replace(MODEL, heads=1, kv_heads=1, layers=1), work, CLUSTER, STACK) == []
+    assert (
+        best_layouts(
+            RunSpec(model=replace(MODEL, heads=1, kv_heads=1, layers=1), workload=work, cluster=CLUSTER, stack=STACK)
+        )
+        == []
+    )
 
 
 def test_a_precision_that_the_device_has_no_rate_for():
     with pytest.raises(RecipeError, match=r"gtx-1080-ti: no bf16 rate is known \(expected one of fp32\)"):
-        compare(MODEL, WORK, [1], catalogue_cluster("gtx-1080-ti"), STACK)
+        compare(RunSpec(model=MODEL, workload=WORK, cluster=catalogue_cluster("gtx-1080-ti"), stack=STACK), [1])
 
 
 def test_offload_makes_room_and_takes_time():
     small = catalogue_cluster("2xa100-sxm-80gb")
     none, offloaded = (
-        best_layouts(MODEL, WORK, small, STACK, count=1, offload=how)[0] for how in ("none", "optimizer")
+        best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK), count=1, offload=how)[0]
+        for how in ("none", "optimizer")
     )
     assert (none.fits, offloaded.fits) == (False, True)
     assert offloaded.host_bytes > 0 == none.host_bytes
@@ -144,8 +174,12 @@ def test_a_convolutional_network_is_laid_out_by_data_parallelism():
         for zero in ((0,) if shard == 1 else (1, 2, 3))
         for power in range(7)
     ]
-    found = forecast(model, work, Layouts.of(plans, ["none"] * len(plans), work), cluster, STACK)
+    found = forecast(
+        RunSpec(model=model, workload=work, cluster=cluster, stack=STACK),
+        Layouts.of(plans, ["none"] * len(plans), work),
+        CATALOGUE,
+    )
     fastest = np.min(found.step_s[found.memory.fits(cluster.device) & ~found.memory.uncertain(cluster.device)])
-    (best,) = best_layouts(model, work, cluster, STACK, count=1)
+    (best,) = best_layouts(RunSpec(model=model, workload=work, cluster=cluster, stack=STACK), count=1)
     assert best.fits and best.recompute == "none"
     assert best.step_s == pytest.approx(fastest)

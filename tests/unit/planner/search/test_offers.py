@@ -3,30 +3,46 @@ from __future__ import annotations
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.nodes import cluster
-from trainwright.hardware.prices import checked
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.prices.price_list import checked
 from trainwright.planner.search.offers import OWN, instance_devices, offers, owned, read_pool
 
 
 def row(usd, *, provider="Nebius", kind="on_demand", instance="gpu-h100-sxm_8gpu-128vcpu-1600gb"):
     return {
-        "device": "h100-sxm", "provider": provider, "instance": instance, "kind": kind, "usd_per_device_hour": str(usd),
-        "region": "somewhere", "source": "a list", "as_of": "2026-11-01", "note": "",
-    }  # fmt: skip
+        "device": "h100-sxm",
+        "provider": provider,
+        "instance": instance,
+        "kind": kind,
+        "usd_per_device_hour": str(usd),
+        "region": "somewhere",
+        "source": "a list",
+        "as_of": "2026-11-01",
+        "note": "",
+    }
 
 
 PRICES = checked(
-    [row(3.0), row(2.5), row(1.2, kind="spot"), row(4.0, provider="RunPod", instance="1x_H100-SXM_SECURE"),
-     row(6.9, provider="AWS", instance="p5.48xlarge"), row(2.0, provider="AWS", instance="p5.48xlarge", kind="spot")]
-)  # fmt: skip
+    [
+        row(3.0),
+        row(2.5),
+        row(1.2, kind="spot"),
+        row(4.0, provider="RunPod", instance="1x_H100-SXM_SECURE"),
+        row(6.9, provider="AWS", instance="p5.48xlarge"),
+        row(2.0, provider="AWS", instance="p5.48xlarge", kind="spot"),
+    ]
+)
 
 
 def test_the_cheapest_of_each_cloud_and_kind():
     found = offers("h100-sxm", PRICES, node_devices=8)
     assert {(each.provider, each.kind): each.usd_per_device_hour for each in found} == {
-        ("Nebius", "on_demand"): 2.5, ("Nebius", "spot"): 1.2, ("RunPod", "on_demand"): 4.0, ("AWS", "on_demand"): 6.9,
+        ("Nebius", "on_demand"): 2.5,
+        ("Nebius", "spot"): 1.2,
+        ("RunPod", "on_demand"): 4.0,
+        ("AWS", "on_demand"): 6.9,
         ("AWS", "spot"): 2.0,
-    }  # fmt: skip
+    }
     assert {each.provider: each.whole for each in found} == {"Nebius": 8, "RunPod": 1, "AWS": 8}
     assert {each.spot_provider for each in found} == {None, "nebius", "aws"}
 

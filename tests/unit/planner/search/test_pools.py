@@ -4,26 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from trainwright.core.errors import RecipeError
-from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.nodes import cluster as catalogue_cluster
-from trainwright.hardware.stacks import read_stack
-from trainwright.planner.parameters import total_parameters
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.search.layouts import best_layouts
-from trainwright.planner.search.pools import judge
+from trainwright.planner.search.pools import compare_pool
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=128 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
-)  # fmt: skip
+)
 FAST, SLOW = catalogue_cluster("8xh100-sxm"), catalogue_cluster("8xa100-sxm-80gb")
+RUN = RunSpec(model=MODEL, workload=WORK, cluster=FAST, stack=STACK)
 
 
 def test_two_equal_clusters_share_a_batch_in_halves():
-    found = judge(MODEL, WORK, [FAST, FAST], STACK)
+    found = compare_pool(RUN, FAST)
     (way,) = [each for each in found.ways if each.kind == "batch"]
-    half = best_layouts(MODEL, replace(WORK, batch_tokens=WORK.batch_tokens // 2), FAST, STACK, count=1)[0]
+    half = best_layouts(replace(RUN, workload=replace(WORK, batch_tokens=WORK.batch_tokens // 2)), count=1)[0]
     assert [side.share for side in way.sides] == [0.5, 0.5]
     assert way.step_s == pytest.approx(half.step_s + way.exchange_s)
     # fp32 gradients of all parameters, at 95 % of eight devices' shares of the network.
@@ -32,7 +33,7 @@ def test_two_equal_clusters_share_a_batch_in_halves():
 
 
 def test_a_slower_second_kind_gets_the_smaller_share():
-    found = judge(MODEL, WORK, [SLOW, FAST], STACK)
+    found = compare_pool(replace(RUN, cluster=SLOW), FAST)
     alone = {way.sides[0].cluster.device.name: way.step_s for way in found.ways if way.kind == "alone"}
     ideal = alone["h100-sxm"] / sum(alone.values())
     for way in found.ways:
@@ -45,32 +46,31 @@ def test_a_slower_second_kind_gets_the_smaller_share():
 
 
 def test_a_slow_network_between_them_makes_one_better_alone():
-    thin = [replace(each, scale_out=replace(each.scale_out, bytes_per_s=1e7)) for each in (SLOW, FAST)]
-    found = judge(MODEL, WORK, thin, STACK)
+    slow, fast = (replace(each, scale_out=replace(each.scale_out, bytes_per_s=1e7)) for each in (SLOW, FAST))
+    found = compare_pool(replace(RUN, cluster=slow), fast)
     assert found.ways[0].kind == "alone"
     assert found.verdict.startswith("use 8 h100-sxm alone: both would be slower")
 
 
 def test_what_neither_can_hold_both_can():
-    model, work = catalogue_model("llama3-70b"), replace(WORK, batch_tokens=256 * 8192)
-    pool = [catalogue_cluster("4x8xa100-sxm-40gb"), catalogue_cluster("8xh200-sxm")]
-    found = judge(model, work, pool, STACK)
+    run = RunSpec(
+        model=catalogue_model("llama3-70b"),
+        workload=replace(WORK, batch_tokens=256 * 8192),
+        cluster=catalogue_cluster("4x8xa100-sxm-40gb"),
+        stack=STACK,
+    )
+    found = compare_pool(run, catalogue_cluster("8xh200-sxm"))
     assert {way.kind for way in found.ways} == {"layers"}
     assert "neither has the memory alone" in found.verdict
 
 
 def test_images_are_divided_as_a_batch_alone():
     work = Workload(sequence_tokens=1, batch_tokens=4096, steps=1, precision="bf16", optimizer="sgd")
-    found = judge(catalogue_model("resnet-50"), work, [FAST, SLOW], STACK)
+    found = compare_pool(RunSpec(model=catalogue_model("resnet-50"), workload=work, cluster=FAST, stack=STACK), SLOW)
     assert {way.kind for way in found.ways} == {"alone", "batch"}
 
 
 def test_nothing_fits():
-    found = judge(catalogue_model("llama3.1-405b"), WORK, [FAST, SLOW], STACK)
+    found = compare_pool(replace(RUN, model=catalogue_model("llama3.1-405b")), SLOW)
     assert found.ways == ()
     assert found.verdict == "neither alone nor together: the run does not fit"
-
-
-def test_three_kinds_are_not_judged():
-    with pytest.raises(RecipeError, match="two kinds"):
-        judge(MODEL, WORK, [FAST], STACK)

@@ -6,43 +6,57 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.models import model as catalogue_model
-from trainwright.hardware.nodes import cluster as catalogue_cluster
-from trainwright.hardware.prices import checked
-from trainwright.hardware.stacks import read_stack
-from trainwright.planner.predict.forecast import forecast
-from trainwright.planner.predict.layouts import Layouts
-from trainwright.planner.run import RunSettings, run_cost
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.hardware.prices.price_list import checked
+from trainwright.planner.cost.run_cost import RunSettings, run_cost
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.recommend import Goals, closest, device_counts, recommend
+from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x")
 WORK = Workload(
     sequence_tokens=8192, batch_tokens=256 * 8192, steps=10_000, precision="bf16", optimizer="adamw", states="mixed"
-)  # fmt: skip
+)
+
+RUN = RunSpec(model=MODEL, workload=WORK, cluster=catalogue_cluster("8xt4"), stack=STACK)
+"""On a cluster that is not among those looked at: it is no part of the answer."""
 
 
 def row(device, usd, *, provider="Nebius", kind="on_demand", instance="x_8gpu-y"):
     return {
-        "device": device, "provider": provider, "instance": instance, "kind": kind, "usd_per_device_hour": str(usd),
-        "region": "somewhere", "source": "a list", "as_of": "2026-11-01", "note": "",
-    }  # fmt: skip
+        "device": device,
+        "provider": provider,
+        "instance": instance,
+        "kind": kind,
+        "usd_per_device_hour": str(usd),
+        "region": "somewhere",
+        "source": "a list",
+        "as_of": "2026-11-01",
+        "note": "",
+    }
 
 
 PRICES = checked(
     [
-        row("h100-sxm", 3.0), row("h100-sxm", 1.3, kind="spot"), row("h100-sxm", 2.9, provider="AWS"),
+        row("h100-sxm", 3.0),
+        row("h100-sxm", 1.3, kind="spot"),
+        row("h100-sxm", 2.9, provider="AWS"),
         row("h100-sxm", 1.4, provider="AWS", kind="spot"),
         row("a100-sxm-80gb", 1.6, provider="RunPod", instance="1x_A100"),
     ]
-)  # fmt: skip
+)
 
 
 def found(**options):
-    return recommend(MODEL, WORK, STACK, **{"devices": DEVICES, "prices": PRICES, "most_devices": 512, **options})
+    return recommend(RUN, **{"devices": DEVICES, "prices": PRICES, "most_devices": 512, **options})
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +67,19 @@ def everything():
 def test_an_option_is_the_best_layout_of_its_cluster_at_its_price(everything):
     for option in everything.options[::7]:
         cluster = catalogue_cluster(option.cluster)
-        (best,) = best_layouts(MODEL, WORK, cluster, STACK, count=1)
+        asked = RunSpec(model=MODEL, workload=WORK, cluster=cluster, stack=STACK)
+        (best,) = best_layouts(asked, count=1)
         assert best.step_s == pytest.approx(option.step_s)
         layouts = Layouts.of([option.parallel], [option.recompute], WORK)
         usd = None if option.price is None else option.price.usd_per_device_hour
         spot = {"Nebius": "nebius", "AWS": "aws"}.get(option.provider) if option.price_kind == "spot" else None
         run = run_cost(
-            forecast(MODEL, WORK, layouts, cluster, STACK), MODEL, WORK, cluster, STACK,
-            total_tokens=WORK.total_tokens, usd_per_device_hour=usd, settings=RunSettings(spot_provider=spot),
-        )  # fmt: skip
+            forecast(asked, layouts, CATALOGUE),
+            asked,
+            total_tokens=WORK.total_tokens,
+            usd_per_device_hour=usd,
+            settings=RunSettings(spot_provider=spot),
+        )
         assert option.seconds == pytest.approx(run.seconds[0])
         assert option.usd == (None if usd is None else pytest.approx(run.usd[0]))
         assert option.devices == cluster.devices
@@ -143,8 +161,11 @@ def test_the_closest_within_one_goal_is_the_best_in_the_other(everything):
 
 def test_spot_is_cheaper_slower_and_checkpoints_more_often(everything):
     def bought(kind):
-        (one,) = [each for each in everything.options if each.cluster == "32x8xh100-sxm" and each.provider == "Nebius"
-                  and each.price_kind == kind]  # fmt: skip
+        (one,) = [
+            each
+            for each in everything.options
+            if each.cluster == "32x8xh100-sxm" and each.provider == "Nebius" and each.price_kind == kind
+        ]
         return one
 
     spot, demand = bought("spot"), bought("on_demand")
@@ -174,8 +195,9 @@ def test_what_is_left_out_has_its_reason():
     answer = found(devices=("h100-sxm", "gtx-1080-ti", "t4"), most_devices=8, clouds=["nebius", "aws"])
     reasons = {refusal.name: refusal for refusal in answer.refused}
     assert reasons["t4"].reason == "no known price in these clouds"
-    huge = recommend(catalogue_model("llama3-70b"), WORK, STACK, devices=("t4", "gtx-1080-ti"), prices=PRICES,
-                     most_devices=64)  # fmt: skip
+    huge = recommend(
+        replace(RUN, model=catalogue_model("llama3-70b")), devices=("t4", "gtx-1080-ti"), prices=PRICES, most_devices=64
+    )
     reasons = {refusal.name: refusal for refusal in huge.refused}
     assert reasons["gtx-1080-ti"].reason == "no bf16 rate is known"
     assert "alone are" in reasons["t4"].reason and reasons["t4"].kind == "device"

@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.reference_models import SMALL, build
 from trainwright.core.errors import RecipeError
-from trainwright.spec.config_reader import ConfigReader
 from trainwright.spec.families import dense
+from trainwright.spec.families.config_reader import ConfigReader
 
 WINDOWED = ["qwen2-windowed", "gemma2", "gemma3_text", "gpt_oss", "qwen3", "qwen2"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.reference_models import SMALL
 from trainwright.core.errors import RecipeError
-from trainwright.spec.config_reader import ConfigReader
 from trainwright.spec.families import encoders
+from trainwright.spec.families.config_reader import ConfigReader
 
 
 def keys_of(name, **changes):

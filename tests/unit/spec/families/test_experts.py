@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.reference_models import SMALL, build
 from trainwright.core.errors import RecipeError
-from trainwright.spec.config_reader import ConfigReader
 from trainwright.spec.families import experts
+from trainwright.spec.families.config_reader import ConfigReader
 
 
 def keys_of(name, **changes):
@@ -50,11 +50,14 @@ def test_further_predicted_tokens_are_for_training_alone(absent):
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, (2, 1, "bias")), ({"topk_method": "group_limited_greedy"}, (2, 1, "loss")),
-        ({"topk_method": "greedy"}, (1, 1, "loss")), ({"n_group": 1, "topk_group": 1}, (1, 1, "bias")),
-        ({"n_group": 2, "topk_group": 2}, (1, 1, "bias")), ({"n_group": None, "topk_group": None}, (1, 1, "bias")),
+        ({}, (2, 1, "bias")),
+        ({"topk_method": "group_limited_greedy"}, (2, 1, "loss")),
+        ({"topk_method": "greedy"}, (1, 1, "loss")),
+        ({"n_group": 1, "topk_group": 1}, (1, 1, "bias")),
+        ({"n_group": 2, "topk_group": 2}, (1, 1, "bias")),
+        ({"n_group": None, "topk_group": None}, (1, 1, "bias")),
     ],
-)  # fmt: skip
+)
 def test_groups_bound_where_tokens_go(changes, expected):
     """DeepSeek-V3's router picks its groups first; V2's two kinds and transformers' ``null`` are read too."""
     found = experts.deepseek_v3(keys_of("deepseek_v3", **changes)).experts
@@ -82,8 +85,13 @@ def test_deepseek_v2_looks_at_its_groups_where_it_says_so():
     ],
 )
 def test_what_cannot_be_read_is_named(changes, message):
-    reader, name = (experts.qwen3_moe, "qwen3_moe") if "mlp_only_layers" in changes else (
-        experts.deepseek_v3, "deepseek_v3",
-    )  # fmt: skip
+    reader, name = (
+        (experts.qwen3_moe, "qwen3_moe")
+        if "mlp_only_layers" in changes
+        else (
+            experts.deepseek_v3,
+            "deepseek_v3",
+        )
+    )
     with pytest.raises(RecipeError, match=message):
         reader(keys_of(name, **changes))

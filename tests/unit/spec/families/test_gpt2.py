@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.reference_models import SMALL
 from trainwright.core.errors import RecipeError
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.gpt2 import gpt2
 
 KEYS = SMALL["gpt2"][1]

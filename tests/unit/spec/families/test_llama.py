@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.reference_models import SMALL
 from trainwright.core.errors import RecipeError
-from trainwright.spec.config_reader import ConfigReader
+from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.llama import llama
 
 KEYS = SMALL["llama"][1]
@@ -29,6 +29,11 @@ def test_biases_stand_where_each_switch_puts_them():
     assert (spec.bias, spec.qkv_bias, spec.output_bias) == (True, None, None)
 
 
-def test_a_classifier_is_no_language_model():
+def test_a_classifier_of_sequences_has_its_classes_and_no_logits():
+    spec = read(architectures=["LlamaForSequenceClassification"], id2label={"0": "a", "1": "b", "2": "c"})
+    assert (spec.classes, spec.makes_logits) == (3, False)
+
+
+def test_a_classifier_of_tokens_is_refused():
     with pytest.raises(RecipeError, match=r"architectures='LlamaForTokenClassification'.*\.\.\.ForCausalLM"):
         read(architectures=["LlamaForTokenClassification"])

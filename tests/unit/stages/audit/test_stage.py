@@ -3,34 +3,32 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.planned_recipe import planned_recipe
+from fixtures.finished import summary_of
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError
 from trainwright.core.records import to_json
 from trainwright.stages.audit import run
-from trainwright.stages.plan import build_plan
 from trainwright.testing.artifacts import make_artifact
-from trainwright.testing.machine import fake_machine
 
 
 @pytest.fixture
 def audited(tmp_path):
-    plan = build_plan(planned_recipe(tmp_path), fake_machine())
-    found = plan.estimate
+    plan = plan_of(planned_recipe(tmp_path))
     planned = make_artifact(tmp_path, "plan", {"plan.json": json.dumps(to_json(plan)).encode()})
     out = tmp_path / "workspace" / "audit.partial"
     out.mkdir(parents=True)
 
     def call(fingerprint="abc", *, damage=lambda plan, train: None, **changes):
-        summary = {
-            "phases": found.run_phases.scaled(1.1).as_dict(), "step_phases": found.phases.scaled(1.1).as_dict(),
-            "memory": found.memory.as_dict(), "tokens_per_s": 1.0, "mfu": 0.1,
-        }  # fmt: skip
+        summary = to_json(summary_of(plan, slower=1.1)) | {"tokens_per_s": 1.0}
         trained = make_artifact(tmp_path, "train", {"summary.json": json.dumps(summary | changes).encode()})
         trained = replace(trained, manifest=replace(trained.manifest, fingerprint=fingerprint))
         damage(planned.path / "plan.json", trained.path / "summary.json")
         with Events(None, run="t") as events:
-            return run(planned_recipe(tmp_path), {"plan": planned, "train": trained}, out, events), out
+            inputs = {"plan": planned, "checkpoint": trained}
+            context = Context(recipe=planned_recipe(tmp_path), inputs=inputs, out=out, root=out.parent, events=events)
+            return run(context), out
 
     return call
 
@@ -66,7 +64,7 @@ def test_lines_that_are_no_runs_are_kept_as_they_are(audited):
 
 
 def test_a_summary_that_names_unknown_phases_is_refused(audited):
-    with pytest.raises(DataError, match=r"cannot be audited .*sleeping"):
+    with pytest.raises(DataError, match=r"summary\.json: not a valid TrainSummary .*phases\.sleeping"):
         audited(phases={"sleeping": 1.0})
 
 

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from trainwright.artifact.events import Events
-from trainwright.spec.recipe_data import DataSection
-from trainwright.stages.data.prepare import run
+from trainwright.artifact.stage import Context
+from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.corpus.digests import hash_file
+from trainwright.stages.data.corpus.entries import CorpusFile
+from trainwright.stages.data.stage import run
 
 
 def _section(*sources, **keys):
@@ -25,15 +28,27 @@ def section():
 
 
 @pytest.fixture
+def as_file():
+    """Describes one file as the corpus's listing does, its digests included."""
+
+    def describe(path):
+        file = CorpusFile(source=0, name=path.name, location=str(path), size_bytes=path.stat().st_size, version="")
+        return hash_file(file)
+
+    return describe
+
+
+@pytest.fixture
 def prepare(tmp_path):
     """Runs the stage on a section; gives the result, the directory and the messages."""
 
-    def do(section, out=None):
+    def do(section, out=None, **keys):
         out = tmp_path / "out" if out is None else out
         out.mkdir(exist_ok=True)
         messages = []
         events = Events(None, run="test", listeners=(lambda e: e.kind == "message" and messages.append(e.text),))
-        result = run(SimpleNamespace(data=section), {}, out, events)
+        context = Context(recipe=SimpleNamespace(data=section), out=out, root=out.parent, events=events, **keys)
+        result = run(context)
         return SimpleNamespace(result=result, out=out, messages=messages, files=digests(out))
 
     return do

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainwright.spec.recipe_data import SplitSection
+from trainwright.spec.sections.data import SplitSection
 from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path, split_of
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.parts import Document, bucket_of, publish_part, read_documents, read_footer

@@ -6,9 +6,9 @@ import pytest
 
 from trainwright.core.errors import DataError
 from trainwright.stages.data import read as module
+from trainwright.stages.data.corpus.digests import read_corpus
 from trainwright.stages.data.parts import read_footer, read_section
 from trainwright.stages.data.read import ReadJob, finished_parts, plan_units, read_funnels, read_unit
-from trainwright.stages.data.sources import corpus_files
 
 
 def documents(directory, units):
@@ -23,7 +23,7 @@ def documents(directory, units):
 
 def read_all(section, directory):
     directory.mkdir(exist_ok=True)
-    units = plan_units(corpus_files(section), section)
+    units = plan_units(read_corpus(section, cache=None).files, section)
     for unit in units:
         read_unit(ReadJob(unit=unit, section=section, bucket_bits=0, directory=directory))
     return units
@@ -34,9 +34,10 @@ def test_small_files_share_a_unit_and_sources_do_not(tmp_path, section, monkeypa
         (tmp_path / f"{name}.txt").write_text("x" * 100)
     source = {"kind": "files", "paths": [str(tmp_path)], "include": ["*.txt"]}
     given = section(source, source)
-    assert [(u.source, len(u.ranges)) for u in plan_units(corpus_files(given), given)] == [(0, 6), (1, 6)]
+    files = read_corpus(given, cache=None).files
+    assert [(u.source, len(u.ranges)) for u in plan_units(files, given)] == [(0, 6), (1, 6)]
     monkeypatch.setattr(module, "_UNIT_BYTES", 250)
-    units = plan_units(corpus_files(given), given)
+    units = plan_units(files, given)
     assert [(u.number, u.source, len(u.ranges)) for u in units] == [(0, 0, 3), (1, 0, 3), (2, 1, 3), (3, 1, 3)]
     assert [u.size_bytes for u in units] == [300] * 4
 
@@ -57,7 +58,7 @@ def test_compressed_json_lines_are_not_cut(tmp_path, section, monkeypatch):
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"text": "x"}\n' * 100))
     monkeypatch.setattr(module, "_RANGE_BYTES", 10)
     given = section({"kind": "jsonl", "paths": [str(tmp_path)]})
-    assert [len(unit.ranges) for unit in plan_units(corpus_files(given), given)] == [1]
+    assert [len(unit.ranges) for unit in plan_units(read_corpus(given, cache=None).files, given)] == [1]
 
 
 @pytest.mark.parametrize("part_documents", [13, 10_000])
@@ -67,13 +68,13 @@ def test_parts_are_taken_up_where_they_end(tmp_path, section, corpus, part_docum
     units = read_all(given, once)
     paths, footers = finished_parts(once, units[0].number)
     assert [footer["last"] for footer in footers] == [False] * (len(footers) - 1) + [True]
-    expected = documents(once, units), [funnel.to_json() for funnel in read_funnels(once, units, 1)]
+    expected = documents(once, units), [funnel.to_json() for funnel in read_funnels(once, units, (), 1)]
     for path in paths[len(paths) // 2 :]:  # what a kill would have left out
         path.unlink()
     before = {path: path.stat().st_ino for path in paths[: len(paths) // 2]}
     read_all(given, once)
     assert {path: path.stat().st_ino for path in before} == before
-    assert (documents(once, units), [funnel.to_json() for funnel in read_funnels(once, units, 1)]) == expected
+    assert (documents(once, units), [funnel.to_json() for funnel in read_funnels(once, units, (), 1)]) == expected
 
 
 def test_part_size_in_bytes_bounds_a_part(tmp_path, section, corpus):
@@ -92,7 +93,7 @@ def test_the_funnel_accounts_for_every_record(tmp_path, section):
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     given = section({"kind": "jsonl", "paths": [str(tmp_path / "a.jsonl")]})
     units = read_all(given, tmp_path / "parts")
-    (funnel,) = read_funnels(tmp_path / "parts", units, 1)
+    (funnel,) = read_funnels(tmp_path / "parts", units, (), 1)
     assert (funnel.read.documents, funnel.read.bytes) == (5, (tmp_path / "a.jsonl").stat().st_size)
     assert {reason: tally.documents for reason, tally in funnel.broken.items()} == {
         "broken JSON": 1,

@@ -4,7 +4,7 @@ import json
 
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.report import build_report, publish_report
-from trainwright.stages.data.tokenizer import TokenizerFacts, TrainedTokenizer
+from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer
 
 
 def test_the_report_says_what_was_kept_dropped_and_made_of_it(tmp_path, section):
@@ -17,9 +17,13 @@ def test_the_report_says_what_was_kept_dropped_and_made_of_it(tmp_path, section)
     two.kept.add(4)
     entries = {"train": {"documents": 3, "text_bytes": 24, "tokens": 12, "shards": []}}
     report = build_report(
-        given, [one, two], entries, TokenizerFacts(vocabulary=400, end_of_text_id=256),
-        TrainedTokenizer(vocabulary=400, engine="tokenizers", reason="small"), lossy=0,
-    )  # fmt: skip
+        given,
+        [one, two],
+        entries,
+        TokenizerFacts(vocabulary=400, end_of_text_id=256),
+        TrainedTokenizer(vocabulary=400, engine="tokenizers", reason="small"),
+        lossy=0,
+    )
     assert [source["source"] for source in report["sources"]] == ["python-stdlib", "jsonl: a, b"]
     assert report["sources"][0]["broken"] == {"not UTF-8": {"documents": 1, "bytes": 10}}
     assert report["total"]["kept"] == {"documents": 3, "bytes": 24}

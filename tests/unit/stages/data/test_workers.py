@@ -16,7 +16,7 @@ from trainwright.core.units import parse_bytes
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 SLEEPING = r"""
-import pathlib, sys, time
+import pathlib, signal, sys, time
 from trainwright.stages.data.workers import run_jobs
 
 def sleep(name):
@@ -24,6 +24,7 @@ def sleep(name):
     time.sleep(600)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     run_jobs(sleep, ["a", "b", "c"], workers=2)
 """
 
@@ -77,10 +78,16 @@ def test_an_interrupt_while_the_pool_is_starting_is_an_interrupt(monkeypatch):
     assert run_jobs(abs, [-1, -2], workers=2) == [1, 2]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_their_parent(tmp_path, how):
+HOLDING = "import ctypes\n" + SLEEPING.replace("    time.sleep(600)", "    ctypes.PyDLL(None).sleep(600)")
+"""A library that never gives Python's lock back: no signal handler and no thread of the worker runs."""
+
+
+@pytest.mark.parametrize("code", [SLEEPING, HOLDING], ids=["sleeping", "holding"])
+@pytest.mark.parametrize("to_all", [False, True])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_their_parent(tmp_path, how, to_all, code):
     script = tmp_path / "script.py"
-    script.write_text(SLEEPING)
+    script.write_text(code)
     started = tmp_path / "started"
     started.mkdir()
     process = subprocess.Popen([sys.executable, script, started], stderr=subprocess.DEVNULL, start_new_session=True)
@@ -89,8 +96,9 @@ def test_workers_end_with_their_parent(tmp_path, how):
             assert process.poll() is None
             time.sleep(0.02)
         workers = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(how)
+        os.killpg(process.pid, how) if to_all else process.send_signal(how)
         process.wait(timeout=30)
+        assert process.returncode == (-signal.SIGINT if how == signal.SIGTERM else -how)
         _, alive = psutil.wait_procs(workers, timeout=30)
         assert alive == []
     finally:

@@ -7,24 +7,21 @@ import sys
 import pytest
 
 from trainwright.core.records import from_json
-from trainwright.hardware.probes import Probes
+from trainwright.hardware.machine.probes import Probes
 
 SMALL = """
 import sys
 from pathlib import Path
-from trainwright.runtime import probes
-from trainwright.stages.doctor import child, reference
-from trainwright.stages.doctor.reference import Shape
-tiny = [Shape(family="llama", width=64, ffn_width=96, sequences=1, sequence_tokens=16, layers=n) for n in (1, 2)]
-reference.CPU_SHAPES = (tiny[0], tiny[0])
-reference.CPU_GROWTH = tuple(tiny)
-reference.LOSSES = ((32, 16, 64),)
-probes.CPU_LINEARS = ((32, 16, 16),)
-probes.CPU_WORKING_SETS = (1200,)
-probes.ATTENTIONS = ((1, 1, 8, 4),)
-probes.MUON_MATRICES = ((8, 8),)
-child.UPDATE_PARAMETERS = (1 << 18,)
-child.main(1, Path(sys.argv[1]))
+from trainwright.stages.doctor import child
+from trainwright.stages.doctor.effort import BlockShape, Effort, Shapes
+stacks = tuple(BlockShape("llama", 64, 96, 1, 16, layers) for layers in (1, 2))
+small = Effort(
+    short_s=0.0, long_s=0.0, squares=Shapes((16,)), linears=Shapes(((32, 16, 16),)), blocks=Shapes(stacks[:1]),
+    growth=Shapes(stacks), losses=Shapes(((32, 16, 64),)), attentions=Shapes(((1, 1, 8, 4),)),
+    working_sets=Shapes((1200,)), updates=Shapes((1 << 18,)), matrices=Shapes(((8, 8),)), disk_bytes=1 << 20,
+)
+child.effort = lambda kind, *, thorough: small
+child.main(1, Path(sys.argv[1]), thorough=False)
 """
 
 
@@ -33,9 +30,9 @@ def test_it_prints_what_it_measures_and_then_the_record(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SMALL, str(tmp_path)], capture_output=True, text=True, check=True, timeout=120
     )
-    *said, last = [json.loads(line) for line in done.stdout.splitlines()]
-    assert said[0] == "memory of a network"
-    assert "the disk" in said
+    *names, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert names[0] == "memory of a network"
+    assert "the peak" in names
     probes = from_json(Probes, last, where="child")
     assert probes.threads == 1
     assert probes.baseline_bytes > 100 << 20

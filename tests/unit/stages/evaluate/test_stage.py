@@ -11,12 +11,12 @@ import torch.nn.functional as F
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate import run
 from trainwright.stages.evaluate.ngram import NGram, bits, stream
-from trainwright.stages.evaluate.stage import texts
 from trainwright.stages.train.checkpoints import write_bundle
 from trainwright.testing.artifacts import make_artifact, make_dataset, make_plan
 
@@ -53,7 +53,7 @@ def world(tmp_path):
         write_bundle(bundle, model, dataset.tokenizer_path)
         train = make_artifact(tmp_path, "train", {path.name: path.read_bytes() for path in bundle.iterdir()})
         plan = make_plan(tmp_path, recipe, vocabulary=dataset.vocabulary)
-        return recipe, {"data": data, "train": train, "plan": plan}, model, dataset
+        return recipe, {"dataset": data, "checkpoint": train, "plan": plan}, model, dataset
 
     return make
 
@@ -62,7 +62,7 @@ def evaluate(recipe, inputs, out):
     out.mkdir(exist_ok=True)
     seen = []
     with Events(None, run="tiny", listeners=(seen.append,)) as events:
-        result = run(recipe, inputs, out, events)
+        result = run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
     return json.loads((out / "evaluation.json").read_text(encoding="utf-8")), result, seen
 
 
@@ -129,12 +129,12 @@ def test_a_finished_split_is_not_measured_again(world, tmp_path):
 def test_a_split_that_is_not_there_is_named(world, tmp_path):
     recipe, inputs, _, _ = world()
     (tmp_path / "other").mkdir()
-    inputs["data"] = make_dataset(tmp_path / "other", {"train": SPLITS["train"], "validation": SPLITS["validation"]})
+    inputs["dataset"] = make_dataset(tmp_path / "other", {"train": SPLITS["train"], "validation": SPLITS["validation"]})
     with pytest.raises(DataError, match="no test split"):
         evaluate(recipe, inputs, tmp_path / "out")
 
 
-@pytest.mark.parametrize(("stage", "name"), [("train", "model.safetensors"), ("plan", "plan.json")])
+@pytest.mark.parametrize(("stage", "name"), [("checkpoint", "model.safetensors"), ("plan", "plan.json")])
 def test_a_damaged_input_is_named_and_not_measured(world, tmp_path, stage, name):
     recipe, inputs, _, _ = world()
     path = inputs[stage].path / name
@@ -144,12 +144,3 @@ def test_a_damaged_input_is_named_and_not_measured(world, tmp_path, stage, name)
     with pytest.raises(DataError, match=rf"{name}: damaged file: its sha256"):
         evaluate(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "evaluation.json").exists()
-
-
-def test_texts_are_the_documents(world, monkeypatch):
-    _, _, _, dataset = world()
-    tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(str(dataset.tokenizer_path))
-    read = pytest.importorskip("trainwright.model.text_stream").TokenBytes(tokenizer)
-    for read_tokens in (1, 50, 1 << 20):
-        monkeypatch.setattr("trainwright.stages.evaluate.stage.READ_TOKENS", read_tokens)
-        assert [text.decode() for text in texts(dataset.splits["train"], read)] == SPLITS["train"]

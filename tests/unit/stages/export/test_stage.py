@@ -7,12 +7,15 @@ import torch
 import transformers
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.model.bundle import load_bundle
-from trainwright.model.generate import complete
-from trainwright.model.sampling import Sampling
-from trainwright.stages.export import run, stage
+from trainwright.model.generation.generate import complete
+from trainwright.spec.generation import Sampling
+from trainwright.spec.sections.task import TaskSection
+from trainwright.stages.export import run
+from trainwright.stages.export.huggingface import HuggingFace
 
 TEXT = "def add(left, right):\n    return left + 你好 🙂 <|endoftext|> x"
 
@@ -21,7 +24,8 @@ def export(recipe, trained, out, **changes):
     out.mkdir()
     changed = recipe.model_copy(update={"export": recipe.export.model_copy(update=changes)})
     with Events(None, run="test") as events:
-        return run(changed, {"train": trained}, out, events)
+        context = Context(recipe=changed, inputs={"checkpoint": trained}, out=out, root=out.parent, events=events)
+        return run(context)
 
 
 @pytest.mark.parametrize("shape", [(family, tied) for family in ("llama", "gpt2") for tied in (True, False)])
@@ -77,13 +81,13 @@ def test_a_damaged_model_is_not_exported(tiny, make_trained, recipe, tmp_path):
 
 
 def test_a_bundle_that_computes_something_else_is_an_error(tiny, make_trained, recipe, tmp_path, monkeypatch):
-    written = stage.FORMATS["huggingface"]
+    write = HuggingFace.write
 
-    def faulty(directory, model, **arguments):
-        model.norm.weight[3] += 0.1
-        written(directory, model, **arguments)
+    def faulty(self, directory, network, **arguments):
+        network.norm.weight[3] += 0.1
+        write(self, directory, network, **arguments)
 
-    monkeypatch.setattr(stage, "FORMATS", {"huggingface": faulty})
+    monkeypatch.setattr(HuggingFace, "write", faulty)
     with pytest.raises(TrainwrightError, match="the huggingface bundle computes other logits"):
         export(recipe, make_trained(tiny.decoder()), tmp_path / "out")
 
@@ -93,9 +97,36 @@ def test_the_same_model_gives_the_same_bytes(tiny, make_trained, recipe, tmp_pat
     for name in ("a", "b"):
         export(recipe, trained, tmp_path / name)
     files = sorted(path.name for path in (tmp_path / "a" / "huggingface").iterdir())
-    assert files == ["README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
-                     "tokenizer_config.json"]  # fmt: skip
+    assert files == [
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     for name in files:
         first, second = ((tmp_path / side / "huggingface" / name).read_bytes() for side in "ab")
         assert first == second, name
     assert json.loads((tmp_path / "a" / "huggingface" / "config.json").read_text())["eos_token_id"] is not None
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_classifier_answers_in_transformers_as_it_does_here(tiny, make_trained, recipe, tmp_path, family):
+    labels = ("ham", "spam", "unsure")
+    model = tiny.decoder(family, classes=3, language_head=False)
+    classifies = recipe.model_copy(update={"task": TaskSection(name="classify", labels=labels)})
+    export(classifies, make_trained(model), tmp_path / "out")
+    directory = tmp_path / "out" / "huggingface"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    assert [theirs.config.id2label[n] for n in range(3)] == list(labels)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    texts = ["def add", "a much longer text than the first one"]
+    padded = tokenizer(texts, return_tensors="pt", padding=True, return_token_type_ids=False)
+    with torch.no_grad():
+        alone = [model.logits(model(torch.tensor([tiny.tokenizer().encode(text).ids])))[0, -1] for text in texts]
+        torch.testing.assert_close(theirs(**padded).logits, torch.stack(alone), atol=1e-4, rtol=0)
+    assert not (directory / "generation_config.json").exists()
+    assert "AutoModelForSequenceClassification" in (directory / "README.md").read_text()
+    again, _ = load_bundle(directory)
+    assert again.spec == model.spec

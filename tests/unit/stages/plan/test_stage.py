@@ -4,13 +4,14 @@ import sys
 
 import pytest
 
-from fixtures.planned_recipe import planned_recipe
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, DoesNotFit
 from trainwright.core.records import from_json
-from trainwright.hardware.record import machine_text
+from trainwright.hardware.machine.record import machine_text
 from trainwright.spec.plan import Plan
-from trainwright.stages.plan import build_plan, run
+from trainwright.stages.plan import run
 from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
@@ -21,7 +22,15 @@ def planned(tmp_path):
         doctor = make_artifact(tmp_path, "doctor", {"machine.json": machine_text(machine)})
         damage(doctor.path / "machine.json")
         with Events(None, run="t") as events:
-            return run(planned_recipe(tmp_path), {"doctor": doctor}, tmp_path, events)
+            return run(
+                Context(
+                    recipe=planned_recipe(tmp_path),
+                    inputs={"machine": doctor},
+                    out=tmp_path,
+                    root=tmp_path,
+                    events=events,
+                )
+            )
 
     return call
 
@@ -29,7 +38,7 @@ def planned(tmp_path):
 def test_the_plan_is_written_and_reads_back(planned, tmp_path):
     result = planned(fake_machine())
     plan = from_json(Plan, json.loads((tmp_path / "plan.json").read_text()), where="plan.json")
-    assert plan == build_plan(planned_recipe(tmp_path), fake_machine())
+    assert plan == plan_of(planned_recipe(tmp_path))
     assert result.summary["precision"] == plan.workload.precision
     assert result.summary["seconds"] == plan.estimate.seconds.mid
 

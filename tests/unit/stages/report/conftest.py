@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,13 +15,13 @@ import pytest
 from trainwright.artifact.events import Events
 from trainwright.artifact.store import Workspace
 from trainwright.core.records import to_json
-from trainwright.hardware.machine import MachineFacts
-from trainwright.hardware.probes import BandwidthProbe, DiskProbe, MatmulProbe, Probes, Timing
-from trainwright.hardware.record import Finding, Machine
-from trainwright.planner.audit import Audit, Row
-from trainwright.planner.parameters import total_parameters
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.hardware.machine.probes import BandwidthProbe, DiskProbe, MatmulProbe, Probes, Timing
+from trainwright.hardware.machine.record import Finding, Machine
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.evidence.audit import Audit, AuditRow
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
-from trainwright.spec.manifest import Manifest
+from trainwright.spec.manifest import KINDS, Manifest
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Interval, Plan, Rental
 from trainwright.spec.recipe import Recipe
@@ -33,41 +34,70 @@ MIB = 2.0**20
 
 
 def make_recipe(**changes) -> Recipe:
-    return Recipe.model_validate(
-        {
-            "name": "quickstart",
-            "model": {"layers": 4, "width": 256, "heads": 4, "context_tokens": 512, "tied": True},
-            "data": {"sources": [{"kind": "python-stdlib"}], "tokenizer": {"vocabulary": 4096}},
-            "train": {"sequence_tokens": 512, "batch_tokens": BATCH_TOKENS, "duration": f"{STEPS} steps"},
-            "evaluate": {"prompts": ["def add(a, b):\n"]},
-        }
-        | changes
-    )
+    keys = {
+        "name": "quickstart",
+        "model": {"layers": 4, "width": 256, "heads": 4, "context_tokens": 512, "tied": True},
+        "data": {"sources": [{"kind": "python-stdlib"}], "tokenizer": {"vocabulary": 4096}},
+        "train": {"sequence_tokens": 512, "batch_tokens": BATCH_TOKENS, "duration": f"{STEPS} steps"},
+        "evaluate": {"prompts": ["def add(a, b):\n"]},
+    }
+    return Recipe.model_validate(keys | changes)
 
 
 def machine() -> Machine:
     facts = MachineFacts(
-        system="Linux", release="6.1", architecture="x86_64", bits=64, python="3.11.2", torch="2.13.0",
-        cpu="Example 9000 (2 cores)", cores=2, logical_cores=2, cpu_features=("avx2", "fma", "avx512f", "amx_bf16"),
-        cpu_busy=0.08, memory_bytes=int(16384 * MIB), memory_available_bytes=int(12000 * MIB), disk_path="data",
-        disk_free_bytes=int(60000 * MIB), compiler="g++", python_headers=True,
-    )  # fmt: skip
-    timing = Timing(median_s=0.01, low_s=0.009, high_s=0.012, repetitions=9)
+        system="Linux",
+        release="6.1",
+        architecture="x86_64",
+        bits=64,
+        python="3.11.2",
+        torch="2.13.0",
+        cpu="Example 9000 (2 cores)",
+        cores=2,
+        logical_cores=2,
+        cpu_features=("avx2", "fma", "avx512f", "amx_bf16"),
+        cpu_busy=0.08,
+        memory_bytes=int(16384 * MIB),
+        memory_available_bytes=int(12000 * MIB),
+        disk_path="data",
+        disk_free_bytes=int(60000 * MIB),
+        compiler="g++",
+        python_headers=True,
+    )
+    timing = Timing(median_s=0.01, low_s=0.009, high_s=0.012, fastest_s=0.009, repetitions=9)
     matmul = tuple(
         MatmulProbe(
-            dtype=dtype, direction=direction, tokens=tokens, inputs=256, outputs=768,
-            timing=Timing(median_s=tokens * seconds, low_s=tokens * seconds, high_s=tokens * seconds, repetitions=9),
+            dtype=dtype,
+            direction=direction,
+            tokens=tokens,
+            inputs=256,
+            outputs=768,
+            timing=Timing(
+                median_s=tokens * seconds,
+                low_s=tokens * seconds,
+                high_s=tokens * seconds,
+                fastest_s=tokens * seconds,
+                repetitions=9,
+            ),
         )
         for dtype, seconds in (("fp32", 3.9e-6), ("bf16", 9.1e-7))
         for direction in ("forward", "grad_input", "grad_weight")
         for tokens in (2048,)
-    )  # fmt: skip
+    )
     read_by_the_report = {
-        "device_kind": "cpu", "device_name": "AVX512", "threads": 2, "matmul": matmul,
+        "device_kind": "cpu",
+        "device_name": "AVX512",
+        "threads": 2,
+        "thorough": True,
+        "matmul": matmul,
         "bandwidth": (BandwidthProbe(working_set_bytes=int(192 * MIB), timing=timing),),
         "disk": DiskProbe(size_bytes=int(256 * MIB), write_s=0.4, read_s=0.1, digest_s=0.2),
-        "launch_s": 3e-6, "baseline_bytes": int(310 * MIB), "import_s": 2.1, "probe_s": 14.0,
-    }  # fmt: skip
+        "launch_s": 3e-6,
+        "baseline_bytes": int(310 * MIB),
+        "import_s": 2.1,
+        "probe_s": 14.0,
+    }
+    read_by_the_report |= {"measured_unix_s": 1.8e9, "cpu_busy": 0.0}
     others = {field.name: () for field in fields(Probes) if field.name not in read_by_the_report}
     probes = Probes(**read_by_the_report, **others)
     finding = Finding(what="other work uses 8 % of the processors", fix="close it before measuring")
@@ -80,7 +110,15 @@ def rentals() -> tuple[Rental, ...]:
     return (
         Rental(device="t4", usd_per_device_hour=0.35, fits=True, seconds=61.0, usd=0.0059, seconds_low=48.0, **offer),
         Rental(device="l4", usd_per_device_hour=0.2, fits=True, seconds=33.0, usd=0.0018, seconds_high=44.0, **offer),
-        Rental(device="h100-sxm", usd_per_device_hour=None, fits=True, seconds=7.0, usd=None, **nowhere),
+        Rental(
+            device="h100-sxm",
+            usd_per_device_hour=None,
+            fits=True,
+            seconds=7.0,
+            usd=None,
+            reason="no checked price is known",
+            **nowhere,
+        ),
         Rental(
             device="rtx-2080-ti",
             usd_per_device_hour=0.12,
@@ -136,6 +174,7 @@ def plan(recipe: Recipe) -> Plan:
                 Assumption(
                     name="matmul_bf16_flops_per_s", value=4.3e11, unit="FLOP/s", origin="probed", source="2048x256x768"
                 ),
+                Assumption(name="process before the model", value=300 * MIB, unit="bytes", origin="probed"),
                 Assumption(name="memory_bytes_per_s", value=1.92e10, unit="bytes/s", origin="probed"),
                 Assumption(name="interval_share", value=0.2, unit="", origin="default", source="spread of the probes"),
             ),
@@ -146,22 +185,40 @@ def plan(recipe: Recipe) -> Plan:
 
 def summary() -> dict:
     phases = PhaseTimes(
-        data_wait=0.3, preprocess=0.1, host_to_device=0.05, forward=69.0, backward=133.0, update=17.5, checkpoint=1.9,
-        evaluate=15.2, other=2.6,
-    )  # fmt: skip
+        data_wait=0.3,
+        preprocess=0.1,
+        host_to_device=0.05,
+        forward=69.0,
+        backward=133.0,
+        update=17.5,
+        checkpoint=1.9,
+        evaluate=15.2,
+        other=2.6,
+    )
     return {
-        "steps": STEPS, "tokens": STEPS * BATCH_TOKENS, "parameters": 4_722_944, "precision": "bf16",
+        "steps": STEPS,
+        "tokens": STEPS * BATCH_TOKENS,
+        "parameters": 4_722_944,
+        "precision": "bf16",
         "train_loss": 2.41,
         "validation": {"loss": 2.51, "perplexity": 12.3, "bits_per_byte": 1.713, "tokens": 100_000},
         "phases": phases.as_dict(),
         "step_phases": phases.scaled(1 / STEPS).as_dict() | {"evaluate": 0.0, "checkpoint": 0.0},
         "memory": MemoryUse(
-            weights=16 * MIB, gradients=16 * MIB, optimizer=27 * MIB, activations=205 * MIB, logits=21 * MIB,
+            weights=16 * MIB,
+            gradients=16 * MIB,
+            optimizer=27 * MIB,
+            activations=205 * MIB,
+            logits=21 * MIB,
             workspace=331 * MIB,
         ).as_dict(),
-        "tokens_per_s": 18_420.0, "flops_per_token": 2.9e7, "peak_flops_per_s": 4.3e11, "mfu": 0.42,
+        "process_bytes": 310 * MIB,
+        "tokens_per_s": 18_420.0,
+        "flops_per_token": 2.9e7,
+        "peak_flops_per_s": 4.3e11,
+        "mfu": 0.42,
         "execution": {"device": "cpu", "threads": 2, "compiled": True, "micro_batch": 8, "resumes": 1},
-    }  # fmt: skip
+    }
 
 
 def write_events(path: Path, *, steps: int = STEPS, every: int = 5) -> None:
@@ -170,7 +227,9 @@ def write_events(path: Path, *, steps: int = STEPS, every: int = 5) -> None:
         for step in range(every, steps + 1, every):
             loss = 2.1 + 6.3 * math.exp(-step / 45) + 1.3 * math.exp(-step / 400)
             events.metric("train/loss", loss + noise.gauss(0, 0.07), step=step, unit="nats/token")
-            events.metric("train/lr", 3e-3 * min(step / 40, 1 - step / steps), step=step)
+            share = min(step / 40, 1 - step / steps)
+            events.metric("train/lr", 3e-3 * share, step=step)
+            events.metric("train/muon_lr", 0.02 * share, step=step)
             events.metric("train/grad_norm", 0.4 + noise.random() * 0.3, step=step)
             events.metric("train/tokens_per_s", 18400 + noise.gauss(0, 300), step=step, unit="tokens/s")
             events.metric("train/mfu", 0.42 + noise.gauss(0, 0.006), step=step)
@@ -197,8 +256,15 @@ def evaluation() -> dict:
         )
     ]
     split = {
-        "loss": 2.51, "perplexity": 12.305, "bits_per_byte": 1.713, "tokens": 441_222, "documents": 84,
-        "text_bytes": 1_304_466, "seconds": 12.5, "tokens_per_s": 35_297.8, "baselines": baselines,
+        "loss": 2.51,
+        "perplexity": 12.305,
+        "bits_per_byte": 1.713,
+        "tokens": 441_222,
+        "documents": 84,
+        "text_bytes": 1_304_466,
+        "seconds": 12.5,
+        "tokens_per_s": 35_297.8,
+        "baselines": baselines,
         "by_context": [
             {"from_tokens": 2**n, "to_tokens": 2 ** (n + 1) - 1, "tokens": 900, "loss": 5.8 * 0.9**n} for n in range(9)
         ],
@@ -207,30 +273,38 @@ def evaluation() -> dict:
             {"from_bytes": 1024, "to_bytes": 65536, "documents": 70, "text_bytes": 900_000, "bits_per_byte": 1.74},
             {"from_bytes": 65536, "to_bytes": None, "documents": 5, "text_bytes": 398_466, "bits_per_byte": 1.66},
         ],
-    }  # fmt: skip
+    }
     text = (
         '    """Return the sum of a and b."""\n    if a is None:\n        return b\n    return a + b\n\n\ndef main():\n'
     )
     return {
-        "format": 1, "precision": "bf16", "sequence_tokens": 512, "document_masking": False,
+        "format": 1,
+        "precision": "bf16",
+        "sequence_tokens": 512,
+        "document_masking": False,
         "splits": {"validation": split, "test": split | {"loss": 2.56, "perplexity": 12.9, "bits_per_byte": 1.737}},
         "completions": [
             {
-                "prompt": "def add(a, b):\n", "text": text, "prompt_tokens": 7, "completion_tokens": 31,
+                "prompt": "def add(a, b):\n",
+                "text": text,
+                "prompt_tokens": 7,
+                "completion_tokens": 31,
                 "finish": "length",
-                "overlap": {"text": ' is None:\n        return', "size_bytes": 24, "share": 24 / len(text)},
+                "overlap": {"text": " is None:\n        return", "size_bytes": 24, "share": 24 / len(text)},
             }
         ],
         "overlap_searched_bytes": 28_849_080,
-    }  # fmt: skip
+    }
 
 
 def data_report() -> dict:
     total = {
-        "read": {"documents": 1790, "bytes": 31_525_224}, "broken": {"not UTF-8": {"documents": 3, "bytes": 4112}},
-        "dropped": {"too short": {"documents": 31, "bytes": 0}}, "duplicates": {"documents": 18, "bytes": 61_220},
+        "read": {"documents": 1790, "bytes": 31_525_224},
+        "broken": {"not UTF-8": {"documents": 3, "bytes": 4112}},
+        "dropped": {"too short": {"documents": 31, "bytes": 0}},
+        "duplicates": {"documents": 18, "bytes": 61_220},
         "kept": {"documents": 1738, "bytes": 31_459_892},
-    }  # fmt: skip
+    }
     share = {"documents": 869, "bytes": 15_000_000, "tokens": 5_012_345, "bytes_per_token": 2.9926}
     return {
         "format": 1,
@@ -238,31 +312,39 @@ def data_report() -> dict:
         "total": total,
         "splits": {"train": share | {"tokens": 9_512_345}, "validation": share, "test": share},
         "tokenizer": {
-            "kind": "byte-bpe", "vocabulary": 4096, "asked_vocabulary": 4096,
-            "end_of_text": {"text": "<|endoftext|>", "id": 0}, "bytes_per_token": 2.99, "lossy_documents": 0,
+            "kind": "byte-bpe",
+            "vocabulary": 4096,
+            "asked_vocabulary": 4096,
+            "end_of_text": {"text": "<|endoftext|>", "id": 0},
+            "bytes_per_token": 2.99,
+            "lossy_documents": 0,
         },
-    }  # fmt: skip
+    }
 
 
 def audit() -> dict:
+    run, step = partial(AuditRow, group="run"), partial(AuditRow, group="step")
     rows = (
-        Row(group="run", quantity="training time", unit="s", predicted=231.2, measured=239.6, ratio=1.036, within=True),
-        Row(group="run", quantity="peak memory", unit="bytes", predicted=607 * MIB, measured=616 * MIB, ratio=1.015),
-        Row(group="run", quantity="tokens per second", unit="tokens/s", predicted=18_800, measured=18_420, ratio=0.98),
-        Row(group="run", quantity="MFU", unit="", predicted=0.44, measured=0.42, ratio=0.955),
-        Row(group="step", quantity="update", unit="s", predicted=0.019, measured=0.0175, ratio=0.92, within=False),
-        Row(group="step", quantity="data_wait", unit="s", predicted=0.0001, measured=0.0004, ratio=None),
+        run(quantity="training time", unit="s", predicted=231.2, measured=239.6, ratio=1.036, within=True),
+        run(quantity="peak memory", unit="bytes", predicted=607 * MIB, measured=616 * MIB, ratio=1.015),
+        run(quantity="tokens per second", unit="tokens/s", predicted=18_800, measured=18_420, ratio=0.98),
+        run(quantity="MFU", unit="", predicted=0.44, measured=0.42, ratio=0.955),
+        step(quantity="update", unit="s", predicted=0.019, measured=0.0175, ratio=0.92, within=False),
+        step(quantity="data_wait", unit="s", predicted=0.0001, measured=0.0004, ratio=None),
     )
     return to_json(Audit(rows=rows, seconds_ratio=1.036, memory_ratio=1.021))
 
 
 def answer() -> dict:
     return {
-        "health": {}, "models": {},
+        "health": {},
+        "models": {},
         "request": {"method": "POST", "path": "/v1/completions", "body": {"prompt": "def add(a, b):\n"}},
         "response": {"choices": [{"index": 0, "text": "    return a + b\n", "finish_reason": "stop"}]},
-        "seconds": 0.31, "tokens_per_s": 25.8, "time_to_first_token_s": 0.021,
-    }  # fmt: skip
+        "seconds": 0.31,
+        "tokens_per_s": 25.8,
+        "time_to_first_token_s": 0.021,
+    }
 
 
 def write_run(root: Path, recipe: Recipe, *, without: tuple[str, ...] = (), replace: dict | None = None) -> RunRecord:
@@ -277,7 +359,7 @@ def write_run(root: Path, recipe: Recipe, *, without: tuple[str, ...] = (), repl
         "audit": ("audit.json", audit()),
         "serve": ("answer.json", answer()),
     }
-    found = {}
+    artifacts = {}
     for number, (stage, (name, record)) in enumerate(contents.items()):
         if stage in without:
             continue
@@ -286,11 +368,18 @@ def write_run(root: Path, recipe: Recipe, *, without: tuple[str, ...] = (), repl
         if stage == "train":
             write_events(draft / "events.jsonl")
         manifest = Manifest(
-            stage=stage, stage_version=1, fingerprint=f"{number:x}" * 64, identity={}, inputs={}, files=(), summary={},
+            kind=KINDS[stage],
+            stage=stage,
+            stage_version=1,
+            fingerprint=f"{number:x}" * 64,
+            identity={},
+            inputs={},
+            files=(),
+            summary={},
             execution={"seconds": 3.0 + 17 * number, "started_unix_s": 1_790_000_000 + 60 * number},
-        )  # fmt: skip
-        found[stage] = workspace.commit(draft, manifest)
-    return RunRecord(recipe=recipe, artifacts=found)
+        )
+        artifacts[stage] = workspace.commit(draft, manifest)
+    return RunRecord(recipe=recipe, artifacts=artifacts)
 
 
 @pytest.fixture

@@ -18,6 +18,13 @@ def test_a_tables_cells_know_their_column():
     assert table.cells() == [[(Cell(text="a"), False, "name"), (Cell(text="1", tone="good"), True, "value")]]
 
 
+def test_a_table_wider_than_a_phone_becomes_a_list_there():
+    narrow = Table(title="t", columns=["quantity", "predicted", "measured"], rows=[["a long name " * 9, "1 s", "2 s"]])
+    wide = Table(title="t", columns=["quantity", "value", "source"], rows=[["a", "1", "x" * 40]])
+    assert (narrow.is_list_on_a_phone, wide.is_list_on_a_phone) == (False, True)
+    assert Table(title="t", columns=["a"], rows=[]).is_list_on_a_phone is False
+
+
 def test_a_sample_marks_its_overlap_once():
     sample = Sample(prompt="p", completion="abcabc", note="", overlap="bc")
     assert sample.parts() == ("a", "bc", "abc")

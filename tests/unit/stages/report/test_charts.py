@@ -82,8 +82,8 @@ def test_axes_are_titled_and_the_legend_names_each_line():
 
 
 def test_lines_say_what_they_show_to_who_cannot_see():
-    said = describe(lines([1, 2000], [3.0, 1.25]))
-    assert said.startswith("Loss, nats over tokens: training from 3 at 1 to 1.25 at 2k")
+    words = describe(lines([1, 2000], [3.0, 1.25]))
+    assert words.startswith("Loss, nats over tokens: training from 3 at 1 to 1.25 at 2k")
     assert describe(lines([], [])) == "Loss, nats over tokens: no points."
 
 

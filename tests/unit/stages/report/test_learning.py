@@ -1,28 +1,41 @@
 from __future__ import annotations
 
-from trainwright.stages.report.blocks import Figure, Missing, Sample, Table
-from trainwright.stages.report.learning import learning, quality, samples
+import pytest
+
+from trainwright.artifact.events import Events
+from trainwright.stages.report.blocks import Figure, Missing, Sample
+from trainwright.stages.report.learning import learning, samples
 
 
 def test_curves_run_over_tokens(record):
     figures = [block for block in learning(record).blocks if isinstance(block, Figure)]
     assert [figure.title for figure in figures] == [
-        "Loss", "Learning rate", "Gradient norm", "Throughput", "Model FLOPs utilisation"
-    ]  # fmt: skip
+        "Loss",
+        "Learning rate",
+        "Gradient norm",
+        "Throughput",
+        "Model FLOPs utilisation",
+    ]
+    rates = figures[1].views[0][1]
+    assert [(series.name, max(series.ys)) for series in rates.series] == [
+        ("AdamW", pytest.approx(3e-3, rel=0.05)),
+        ("Muon, the blocks' matrices", pytest.approx(0.02, rel=0.05)),
+    ]
     loss = figures[0].views[0][1]
     assert {series.name for series in loss.series} == {"each report", "training", "validation"}
     assert loss.series[0].xs[-1] == 1000 * 4096
     assert [view for view, _ in figures[0].views] == ["linear", "logarithmic"]
 
 
-def test_the_model_stands_among_the_baselines_by_rank(record):
-    chart = next(block for block in quality(record).blocks if isinstance(block, Figure)).views[0][1]
-    assert [label for label, _ in chart.groups] == ["8-gram", "this model", "xz -6", "gzip -9", "5-gram", "3-gram"]
-
-
-def test_document_sizes_are_open_at_the_top(record):
-    table = [block for block in quality(record).blocks if isinstance(block, Table)][-1]
-    assert [row[1] for row in table.rows[:3]] == ["0 B to 1 KiB", "1 KiB to 64 KiB", "64 KiB and more"]
+def test_the_axis_has_the_losses_own_unit_and_a_tasks_metrics_are_drawn(tmp_path, fake):
+    record = fake.run(tmp_path, fake.recipe())
+    with Events(record.artifacts["train"].path / "events.jsonl", run="r") as events:
+        for step in (10, 20):
+            events.metric("train/loss", 1.0, step=step, unit="nats/document")
+            events.metric("validation/accuracy", 0.5 + step / 100, step=step)
+    charts = {block.title: block.views[0][1] for block in learning(record).blocks if isinstance(block, Figure)}
+    assert charts["Loss"].y_title == "nats per document"
+    assert [(series.name, list(series.ys)) for series in charts["Validation"].series] == [("accuracy", [0.6, 0.7])]
 
 
 def test_samples_are_completions_and_the_served_answer(record):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.report.blocks import Code, Facts, Figure, Table
@@ -21,6 +22,23 @@ def test_machine_shows_facts_and_probes_but_no_path(record):
     assert facts["GPUs"] == "none"
     assert "disk path" not in facts
     assert probes["matmul bf16"] == "432 GFLOP/s"
+
+
+def test_what_is_known_to_be_absent_is_not_unknown(record):
+    bare = replace(record.machine, facts=replace(record.machine.facts, torch=None, compiler=None), probes=None)
+    record.__dict__["machine"] = bare
+    (facts,) = (dict(block.facts) for block in machine(record).blocks if isinstance(block, Facts))
+    assert (facts["torch"], facts["compiler"], facts["GPUs"]) == ("not installed", "none on the path", "none")
+    assert facts["clock"] == "unknown", "what nobody could read stays unknown"
+
+
+def test_the_model_is_told_without_rows_that_have_no_meaning(record):
+    model = next(block for block in provenance(record).blocks if isinstance(block, Facts) and block.title == "Model")
+    facts = dict(model.facts)
+    assert facts["parameters"] == "4,722,944"
+    assert facts["normalisation"].startswith("RMSNorm") and "bias" not in facts["normalisation"]
+    assert not {"patch size", "image size", "norm bias"} & facts.keys()
+    assert "unknown" not in facts.values()
 
 
 def test_findings_come_with_what_mends_them(record):

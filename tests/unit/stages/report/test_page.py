@@ -82,7 +82,7 @@ def test_its_numbers_come_from_the_artefacts(page, fake):
         "18,420 tokens/s",
         "4 min 00 s",  # the sum of the phases
         "616 MiB measured of 11.72 GiB",
-        "+4%, +2%",
+        "+4 % time and +2 % peak memory",
         "$0.0018",
         "on a rented l4",
         "1,790 (30.06 MiB)",
@@ -90,8 +90,8 @@ def test_its_numbers_come_from_the_artefacts(page, fake):
         "Example 9000 (2 cores)",
         "432 GFLOP/s",
         "has no bf16",
-        "within the range",
-        "outside the range",
+        "Training took 4 % longer than predicted",
+        "-8 %",
         "111111111111",  # the plan's fingerprint
     ):
         assert expected in words, expected

@@ -13,6 +13,7 @@ from trainwright.stages.report import say
         ("memory_bytes", 2**30, "1 GiB"),
         ("matmul_bf16_flops_per_s", 4.32e11, "432 GFLOP/s"),
         ("memory_bytes_per_s", 2.01e10, "20.1 GB/s"),
+        ("clock_max_hz", 3.5e9, "3.5 GHz"),
         ("tokens_per_s", 18420.3, "18,420 tokens/s"),
         ("probe_s", 14.0, "14 s"),
         ("cost_usd", 0.042, "$0.042"),
@@ -34,9 +35,14 @@ def test_the_name_gives_the_unit(name, value, text):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("disk_free_bytes", "disk free"), ("matmul_bf16_flops_per_s", "matmul bf16"), ("cpu_features", "CPU features"),
-     ("tokens_per_s", "speed"), ("data_wait", "data wait")],
-)  # fmt: skip
+    [
+        ("disk_free_bytes", "disk free"),
+        ("matmul_bf16_flops_per_s", "matmul bf16"),
+        ("cpu_features", "CPU features"),
+        ("tokens_per_s", "speed"),
+        ("data_wait", "data wait"),
+    ],
+)
 def test_titles_are_words(name, text):
     assert say.title(name) == text
 

@@ -14,8 +14,8 @@ def metric(step, value, *, name="train/loss", rank=0, kind="metric"):
 
 def test_curves_ascend_and_a_step_reported_again_counts_once():
     events = [metric(10, 3.0), metric(20, 2.5), metric(30, 2.2), metric(20, 2.4), metric(30, 2.1), metric(40, 2.0)]
-    found = curves(events)["train/loss"]
-    assert (found.steps, found.values, found.unit) == ([10, 20, 30, 40], [3.0, 2.4, 2.1, 2.0], "nats/token")
+    curve = curves(events)["train/loss"]
+    assert (curve.steps, curve.values, curve.unit) == ([10, 20, 30, 40], [3.0, 2.4, 2.1, 2.0], "nats/token")
 
 
 def test_other_kinds_ranks_and_stepless_metrics_are_no_curve():

@@ -10,13 +10,17 @@ def by_question(record):
 
 
 def test_answers_every_question(record):
-    found = by_question(record)
-    assert list(found) == [
-        "Does it fit?", "How long did training take?", "What is it worth?", "Was the plan right?",
+    answers = by_question(record)
+    assert list(answers) == [
+        "Does it fit?",
+        "How long did training take?",
+        "What is it worth?",
+        "Was the plan right?",
         "What would it cost elsewhere?",
-    ]  # fmt: skip
-    assert found["Does it fit?"].answer == "yes"
-    assert (found["Was the plan right?"].answer, found["Was the plan right?"].tone) == ("+4%, +2%", "good")
+    ]
+    assert answers["Does it fit?"].answer == "yes"
+    assert answers["Was the plan right?"].detail == "and +2 % peak memory, measured against predicted"
+    assert (answers["Was the plan right?"].answer, answers["Was the plan right?"].tone) == ("+4 % time", "good")
 
 
 @pytest.mark.parametrize(("bits", "tone"), [(1.5, "good"), (1.7, "warn"), (1.75, "warn"), (3.0, "bad")])
@@ -30,16 +34,16 @@ def test_worth_is_coloured_by_what_is_beaten(tmp_path, fake, bits, tone):
 
 def test_before_training_the_plan_answers(tmp_path, fake):
     record = fake.run(tmp_path, fake.recipe(), without=("train", "evaluate", "audit"))
-    found = by_question(record)
-    assert found["How long?"].detail.startswith("predicted")
-    assert "predicted of" in found["Does it fit?"].detail
-    assert "What is it worth?" not in found
+    answers = by_question(record)
+    assert answers["How long?"].detail.startswith("predicted")
+    assert "predicted of" in answers["Does it fit?"].detail
+    assert "What is it worth?" not in answers
     assert sentence(record) == "This run has not been trained yet."
 
 
 def test_without_evaluation_the_last_validation_counts(tmp_path, fake):
-    found = by_question(fake.run(tmp_path, fake.recipe(), without=("evaluate",)))
-    assert found["What is it worth?"].answer == "1.713"
+    answers = by_question(fake.run(tmp_path, fake.recipe(), without=("evaluate",)))
+    assert answers["What is it worth?"].answer == "1.713"
 
 
 def test_the_sentence_says_size_data_time_and_place(record):

@@ -41,9 +41,10 @@ def serve(make_service):
     """Starts servers on free ports and stops them at the end of the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(*, grace_s=0.2, **changes):
+        def start(*, grace_s=0.2, allowed_hosts=(), **changes):
             service = make_service(**changes)
-            return stack.enter_context(Server(service, listen("127.0.0.1", 0), grace_s=grace_s)), service
+            server = Server(service, listen("127.0.0.1", 0), allowed_hosts=allowed_hosts, grace_s=grace_s)
+            return stack.enter_context(server), service
 
         yield start
 
@@ -65,8 +66,8 @@ class Slow:
 @pytest.fixture
 def slow(monkeypatch):
     """Makes every server of the test generate slowly."""
-    made = service_module.Engine
-    monkeypatch.setattr(service_module, "Engine", lambda *a, **k: Slow(made(*a, **k), 0.02))
+    opened = service_module.open_engine
+    monkeypatch.setattr(service_module, "open_engine", lambda *a, **k: Slow(opened(*a, **k), 0.02))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -8,8 +9,9 @@ import openai
 import pytest
 
 from trainwright.model.bundle import load_bundle
-from trainwright.model.generate import complete
-from trainwright.model.sampling import Sampling
+from trainwright.model.generation.generate import complete
+from trainwright.model.generation.prompts import PromptEncoder
+from trainwright.spec.generation import Sampling
 
 
 @pytest.fixture
@@ -39,8 +41,12 @@ def call(server, method, path, body=None, headers=None):
     return answer, json.loads(content) if answer.headers["content-type"] == "application/json" else content
 
 
+JSON = {"Content-Type": "application/json"}
+HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
 def post(server, path, **body):
-    return call(server, "POST", path, json.dumps(body))
+    return call(server, "POST", path, json.dumps(body), JSON)
 
 
 class TestCompletions:
@@ -56,10 +62,16 @@ class TestCompletions:
     def test_stream_gives_the_same_text_and_the_usage_last(self, client, expected):
         chunks = list(
             client.completions.create(
-                model="tiny", prompt="你好", max_tokens=30, temperature=0.8, top_p=0.9, seed=5,
-                stream=True, stream_options={"include_usage": True},
+                model="tiny",
+                prompt="你好",
+                max_tokens=30,
+                temperature=0.8,
+                top_p=0.9,
+                seed=5,
+                stream=True,
+                stream_options={"include_usage": True},
             )
-        )  # fmt: skip
+        )
         text = "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
         assert text == expected("你好", max_tokens=30, temperature=0.8, top_p=0.9, seed=5)
         assert chunks[-1].choices == []
@@ -87,8 +99,8 @@ class TestCompletions:
     def test_stop_texts_end_the_answer(self, client, expected):
         whole = expected("def add", max_tokens=40)
         stop = whole[10:13]
-        for given in (stop, ["never there", stop]):
-            made = client.completions.create(model="tiny", prompt="def add", max_tokens=40, temperature=0, stop=given)
+        for stops in (stop, ["never there", stop]):
+            made = client.completions.create(model="tiny", prompt="def add", max_tokens=40, temperature=0, stop=stops)
             assert made.choices[0].text == whole[: whole.index(stop)]
             assert made.choices[0].finish_reason == "stop"
 
@@ -107,6 +119,23 @@ class TestCompletions:
         events = text.strip().split("\n\n")
         assert events[-1] == "data: [DONE]"
         assert json.loads(events[0].removeprefix("data: "))["choices"][0]["text"] == "def"
+
+    @pytest.mark.parametrize(("echo", "text"), [(True, "def add"), (False, "")])
+    def test_no_tokens_at_all_are_a_legal_wish(self, client, echo, text):
+        made = client.completions.create(model="tiny", prompt=["def add", "x"], max_tokens=0, echo=echo)
+        assert [choice.text for choice in made.choices] == [text, "x" if echo else ""]
+        assert {choice.finish_reason for choice in made.choices} == {"length"}
+        assert made.usage.completion_tokens == 0
+        assert made.usage.total_tokens == made.usage.prompt_tokens > 0
+        stream = client.completions.create(model="tiny", prompt="def add", max_tokens=0, echo=echo, stream=True)
+        chunks = [(chunk.choices[0].text, chunk.choices[0].finish_reason) for chunk in stream]
+        assert chunks == [*([("def add", None)] if echo else []), ("", "length")]
+
+    def test_without_an_answer_the_prompt_may_fill_the_context(self, client):
+        made = client.completions.create(model="tiny", prompt=[1] * 512, max_tokens=0)
+        assert made.usage.prompt_tokens == 512
+        with pytest.raises(openai.BadRequestError, match="at most 512"):
+            client.completions.create(model="tiny", prompt=[1] * 513, max_tokens=0)
 
 
 class TestChat:
@@ -147,12 +176,12 @@ class TestRefusals:
             ('{"model": "tiny"}', 400, "missing_required_parameter", "you must provide prompt"),
             ('{"model": "other", "prompt": "x"}', 404, "model_not_found", "does not exist; this server has 'tiny'"),
             ('{"model": "tiny", "prompt": [320]}', 400, "invalid_value", "token 320 does not exist"),
-            ('{"model": "tiny", "prompt": "x", "max_tokens": 0}', 400, "invalid_value", "max_tokens: "),
+            ('{"model": "tiny", "prompt": "x", "max_tokens": -1}', 400, "invalid_value", "max_tokens: "),
         ],
     )
     def test_completions(self, serve, body, status, code, message):
         server, _ = serve()
-        answer, content = call(server, "POST", "/v1/completions", body)
+        answer, content = call(server, "POST", "/v1/completions", body, JSON)
         assert answer.status == status
         assert content["error"]["code"] == code
         assert message in content["error"]["message"]
@@ -173,6 +202,48 @@ class TestRefusals:
         made = client.completions.create(model="tiny", prompt=[1] * 511, max_tokens=50, temperature=0)
         assert (made.usage.completion_tokens, made.choices[0].finish_reason) == (1, "length")
 
+    @pytest.mark.parametrize("field", ["prompt", "stop", "model"])
+    def test_half_a_surrogate_pair_is_no_text(self, serve, field):
+        server, _ = serve()
+        body = json.dumps({"model": "tiny", "prompt": "x", field: "a\ud800b"})
+        answer, content = call(server, "POST", "/v1/completions", body, JSON)
+        assert (answer.status, content["error"]["code"]) == (400, "invalid_json")
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/v1/completions", {"prompt": "x" * 8_000_000}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 8_000_000}]}),
+        ],
+    )
+    def test_a_text_that_can_never_fit_is_not_tokenised(self, serve, monkeypatch, path, body):
+        encoded = []
+        monkeypatch.setattr(PromptEncoder, "encode", lambda self, text, **options: encoded.append(text))
+        server, _ = serve()
+        answer, content = post(server, path, model="tiny", **body)
+        assert (answer.status, content["error"]["code"]) == (400, "context_length_exceeded")
+        assert "the prompt has at least 6153" in content["error"]["message"]
+        assert encoded == []
+
+    def test_what_can_never_have_a_place_is_refused_for_good(self, serve):
+        server, _ = serve(max_concurrent=2, max_waiting=3)
+        for body, param in [({"prompt": "a", "n": 6}, "n"), ({"prompt": ["a"] * 6}, "prompt")]:
+            answer, content = post(server, "/v1/completions", model="tiny", **body)
+            assert (answer.status, content["error"]["code"]) == (400, "too_many_answers")
+            assert content["error"]["param"] == param
+            assert "6 answers in one request can never have a place: this server has 5" in content["error"]["message"]
+            assert "retry-after" not in answer.headers
+        messages = [{"role": "user", "content": "a"}]
+        assert post(server, "/v1/chat/completions", model="tiny", messages=messages, n=6)[0].status == 400
+        assert post(server, "/v1/completions", model="tiny", prompt="a", n=5, max_tokens=1)[0].status == 200
+
+    def test_long_names_are_shown_in_short(self, serve):
+        server, _ = serve()
+        for body in ({"model": "m" * 100_000, "prompt": "a"}, {"model": "tiny", "prompt": "a", "x" * 100_000: 1}):
+            answer, content = post(server, "/v1/completions", **body)
+            assert answer.status in {400, 404}
+            assert len(content["error"]["message"]) < 300
+
     def test_unknown_route_and_method(self, serve):
         server, service = serve()
         answer, content = call(server, "GET", "/v2/nothing")
@@ -183,12 +254,16 @@ class TestRefusals:
 
     def test_a_body_too_large_to_be_a_request(self, serve):
         server, _ = serve()
-        answer, content = call(server, "POST", "/v1/completions", " " * ((8 << 20) + 1))
+        answer, content = call(server, "POST", "/v1/completions", " " * ((8 << 20) + 1), JSON)
         assert (answer.status, content["error"]["code"]) == (413, "request_too_large")
 
     def test_more_than_may_wait(self, serve, slow):
         server, _ = serve(max_concurrent=1, max_waiting=1)
-        answer, content = post(server, "/v1/completions", model="tiny", prompt=["a"] * 3)
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as busy:
+            body = {"model": "tiny", "prompt": ["a"] * 2, "max_tokens": 400, "stream": True}
+            busy.request("POST", "/v1/completions", json.dumps(body), JSON)
+            busy.getresponse()
+            answer, content = post(server, "/v1/completions", model="tiny", prompt=["a"] * 2)
         assert (answer.status, content["error"]["code"]) == (429, "rate_limit_exceeded")
         assert answer.headers["retry-after"] == "1"
 
@@ -235,7 +310,7 @@ class TestClientsThatLeave:
     def request(self, server, *, stream):
         body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 500, "stream": stream}).encode()
         connection = socket.create_connection(("127.0.0.1", server.port))
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = HEAD + f"Content-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection
 
@@ -256,7 +331,7 @@ class TestClientsThatLeave:
     def test_while_still_sending_the_body(self, serve, eventually):
         server, service = serve()
         connection = socket.create_connection(("127.0.0.1", server.port))
-        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        connection.sendall(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
         connection.close()
         eventually(lambda: service.metrics.requests.value(route="/v1/completions", status="499") == 1)
 
@@ -302,15 +377,17 @@ class Broken:
 def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually):
     from trainwright.stages.serve import service as module
 
-    made = module.Engine
-    monkeypatch.setattr(module, "Engine", lambda *a, **k: Broken(made(*a, **k)))
+    opened = module.open_engine
+    monkeypatch.setattr(module, "open_engine", lambda *a, **k: Broken(opened(*a, **k)))
     server, _ = serve()
     answer, content = post(server, "/v1/completions", model="tiny", prompt="x")
     assert answer.status == 503
     assert content["error"] == {
-        "message": "generation broke down: RuntimeError: out of memory", "type": "server_error",
-        "param": None, "code": "server_unavailable",
-    }  # fmt: skip
+        "message": "generation broke down: RuntimeError: out of memory",
+        "type": "server_error",
+        "param": None,
+        "code": "server_unavailable",
+    }
     answer, content = call(server, "GET", "/health")
     assert (answer.status, content["status"]) == (503, "failed")
     assert post(server, "/v1/completions", model="tiny", prompt="x")[0].status == 503

@@ -57,7 +57,7 @@ def test_other_prompts_are_refused(prompt):
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("max_tokens", 0, "max_tokens: Input should be greater than or equal to 1 (seen 0)"),
+        ("max_tokens", -1, "max_tokens: Input should be greater than or equal to 0 (seen -1)"),
         ("max_tokens", -5, "(seen -5)"),
         ("max_tokens", "9", 'max_tokens: Input should be a valid integer (seen "9")'),
         ("max_tokens", 1.5, "(seen 1.5)"),
@@ -69,6 +69,7 @@ def test_other_prompts_are_refused(prompt):
         ("n", 0, "n: "),
         ("n", 129, "n: "),
         ("seed", 1.5, "seed: "),
+        ("seed", 2**63, "seed: "),
         ("stream", "yes", "stream: "),
         ("stop", ["a"] * 5, "stop: expected a text or a list of at most 4 texts"),
         ("stop", "", "stop: "),
@@ -119,6 +120,12 @@ def test_what_is_no_json_object(body):
     with pytest.raises(ApiError) as caught:
         parse(CompletionRequest, body)
     assert (caught.value.status, caught.value.code) == (400, "invalid_json")
+
+
+def test_a_flood_of_wrong_values_is_counted():
+    error = refused(completion, stream=True, stream_options={f"x{n}": n for n in range(1001)})
+    assert error.message == "1001 values are wrong"
+    assert "(seen 1)" in refused(chat, messages=[1] * 100_000).message
 
 
 JSON = st.recursive(

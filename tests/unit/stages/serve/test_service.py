@@ -48,9 +48,9 @@ def test_a_bundle_with_a_chat_template_uses_it(tiny, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     service = load_service(tmp_path, model_name="tiny", max_concurrent=1, max_waiting=0)
     request = ChatRequest.model_validate({"model": "tiny", "messages": [{"role": "user", "content": "def"}]})
-    found = asyncio.run(service.chat(request))
-    assert found.prompts == [[made.token_to_id(tiny.END), *made.encode("def").ids]]
-    assert found.samplings[0].stop == ()
+    order_of_chat = asyncio.run(service.chat(request))
+    assert order_of_chat.prompts == [[made.token_to_id(tiny.END), *made.encode("def").ids]]
+    assert order_of_chat.samplings[0].stop == ()
 
 
 def test_refusals(make_service):

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
 from trainwright.artifact.store import Workspace
 from trainwright.core.errors import DataError, MachineError
 from trainwright.model.bundle import load_bundle
-from trainwright.model.generate import complete
-from trainwright.model.sampling import Sampling
+from trainwright.model.generation.generate import complete
+from trainwright.spec.generation import Sampling
 from trainwright.spec.manifest import Manifest
 from trainwright.stages.serve import run
 from trainwright.stages.serve.stage import BUNDLE
@@ -21,7 +22,14 @@ def exported(tiny, bundle, tmp_path):
     partial = workspace.draft("export", "1" * 64)
     tiny.write_trained(partial / BUNDLE, *load_bundle(bundle))
     manifest = Manifest(
-        stage="export", stage_version=1, fingerprint="1" * 64, identity={}, inputs={}, files=(), summary={}
+        kind="bundle",
+        stage="export",
+        stage_version=1,
+        fingerprint="1" * 64,
+        identity={},
+        inputs={},
+        files=(),
+        summary={},
     )
     return workspace.commit(partial, manifest)
 
@@ -33,29 +41,41 @@ def serve(recipe, exported, out, demo):
         section = type(recipe.serve).model_validate({"demo": demo})
     seen = []
     with Events(None, run="test", listeners=(seen.append,)) as events:
-        result = run(recipe.model_copy(update={"serve": section}), {"export": exported}, out, events)
+        result = run(
+            Context(
+                recipe=recipe.model_copy(update={"serve": section}),
+                inputs={"bundle": exported},
+                out=out,
+                root=out.parent,
+                events=events,
+            )
+        )
     return result, json.loads((out / "answer.json").read_text()), seen
 
 
 def test_the_question_is_answered_over_http(recipe, exported, bundle, tmp_path):
-    result, record, seen = serve(recipe, exported, tmp_path / "out", {"prompt": "def add", "max_tokens": 11})
+    result, transcript, seen = serve(recipe, exported, tmp_path / "out", {"prompt": "def add", "max_tokens": 11})
     model, tokenizer = load_bundle(bundle)
     (expected,) = complete(model, tokenizer, ["def add"], Sampling(max_tokens=11))
-    assert record["request"]["body"] == {
-        "model": "tiny", "prompt": "def add", "max_tokens": 11, "temperature": 0.0, "seed": 0,
-    }  # fmt: skip
-    assert record["response"]["choices"][0]["text"] == result.summary["answer"] == expected.text
+    assert transcript["request"]["body"] == {
+        "model": "tiny",
+        "prompt": "def add",
+        "max_tokens": 11,
+        "temperature": 0.0,
+        "seed": 0,
+    }
+    assert transcript["response"]["choices"][0]["text"] == result.summary["answer"] == expected.text
     assert result.summary["prompt"] == "def add"
-    assert record["tokens_per_s"] == pytest.approx(11 / record["seconds"])
-    assert 0 < record["time_to_first_token_s"] < record["seconds"]
+    assert transcript["tokens_per_s"] == pytest.approx(11 / transcript["seconds"])
+    assert 0 < transcript["time_to_first_token_s"] < transcript["seconds"]
     names = {event.name for event in seen if event.kind == "metric"}
     assert names == {"serve/tokens_per_s", "serve/time_to_first_token"}
 
 
 def test_without_a_question_health_and_models_are_checked(recipe, exported, tmp_path):
-    result, record, _ = serve(recipe, exported, tmp_path / "out", None)
-    assert record["health"] == {"status": "ok"}
-    assert record["models"]["data"][0]["id"] == "tiny"
+    result, transcript, _ = serve(recipe, exported, tmp_path / "out", None)
+    assert transcript["health"] == {"status": "ok"}
+    assert transcript["models"]["data"][0]["id"] == "tiny"
     assert "answer" not in result.summary
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from trainwright.model.sampling import Sampling
+from trainwright.spec.generation import Sampling
 from trainwright.stages.serve.worker import Busy, Lost, Stopped
 
 
@@ -38,7 +38,7 @@ def test_pieces_arrive_until_the_last(worker, eventually):
 
 
 def test_requests_come_from_many_threads(worker):
-    found = []
+    answers = []
 
     def ask():
         while True:
@@ -46,7 +46,7 @@ def test_requests_come_from_many_threads(worker):
                 _, arrived = submit(worker)
             except Busy:
                 continue
-            found.append([piece.text for piece in collect(arrived)])
+            answers.append([piece.text for piece in collect(arrived)])
             return
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
@@ -54,8 +54,8 @@ def test_requests_come_from_many_threads(worker):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 6
-    assert all(texts == found[0] for texts in found)
+    assert len(answers) == 6
+    assert all(texts == answers[0] for texts in answers)
 
 
 def test_all_or_none_are_taken_and_the_line_is_counted(worker):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 import torch
 
+from fixtures.words import dataset
+from trainwright.artifact.events import Events, Listener
+from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import Artifact
 from trainwright.spec.recipe import Recipe
-from trainwright.testing.artifacts import make_dataset, make_plan
+from trainwright.stages.train import run
+from trainwright.testing.artifacts import make_plan
+
+__all__ = ["dataset"]
 
 RecipeMaker = Callable[..., Recipe]
 Inputs = dict[str, Artifact]
@@ -30,9 +35,13 @@ def make_recipe() -> RecipeMaker:
     def make(*, family: str = "llama", **train: Any) -> Recipe:
         how = {key.removeprefix("exec_"): train.pop(key) for key in list(train) if key.startswith("exec_")}
         section = {
-            "sequence_tokens": 16, "batch_tokens": 64, "duration": "8 steps", "precision": "fp32",
-            "schedule": {"name": "linear", "warmup": "2 steps"}, "validation": {"every_steps": 4},
-        } | train  # fmt: skip
+            "sequence_tokens": 16,
+            "batch_tokens": 64,
+            "duration": "8 steps",
+            "precision": "fp32",
+            "schedule": {"name": "linear", "warmup": "2 steps"},
+            "validation": {"every_steps": 4},
+        } | train
         section["exec"] = {"compile": False, "tensorboard": False, "checkpoint_every": 0, "log_every_steps": 2} | how
         model = {"family": family, "layers": 2, "width": 32, "heads": 2, "context_tokens": 32}
         return Recipe.model_validate(
@@ -48,21 +57,25 @@ def make_recipe() -> RecipeMaker:
     return make
 
 
-@pytest.fixture(scope="session")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """Sixty documents of made-up words."""
-    random = Random(3)
-    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "def", "return", "(x)", "=", "+", "\n"]
-    texts = [" ".join(random.choices(words, k=random.randint(5, 60))) for _ in range(60)]
-    root = tmp_path_factory.mktemp("dataset")
-    return make_dataset(root, {"train": texts[:50], "validation": texts[50:55], "test": texts[55:]})
+@pytest.fixture
+def train() -> Callable[..., StageResult]:
+    """Runs the stage on inputs, into a folder."""
+
+    def run_stage(recipe: Recipe, inputs: Inputs, out: Path, listeners: tuple[Listener, ...] = ()) -> StageResult:
+        out.mkdir(parents=True, exist_ok=True)
+        with Events(None, run="tiny", listeners=listeners) as events:
+            return run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
+
+    return run_stage
 
 
 @pytest.fixture
 def inputs_for(dataset: Artifact, tmp_path: Path) -> Callable[..., Inputs]:
-    """The input artefacts of a recipe."""
+    """The input artefacts of a recipe; the plan has the recipe's micro batch where it says one."""
 
     def make(recipe: Recipe, **plan: Any) -> Inputs:
-        return {"data": dataset, "plan": make_plan(tmp_path / "plans", recipe, vocabulary=300, **plan)}
+        if recipe.train.exec.micro_batch != "auto":
+            plan = {"micro_batch": recipe.train.exec.micro_batch} | plan
+        return {"dataset": dataset, "plan": make_plan(tmp_path / "plans", recipe, vocabulary=300, **plan)}
 
     return make

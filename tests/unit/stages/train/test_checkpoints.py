@@ -15,8 +15,9 @@ from trainwright.core.errors import DataError, MachineError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.decoder import Decoder
 from trainwright.spec.measures import PhaseTimes
-from trainwright.spec.recipe import ModelSection, OptimizerSection
-from trainwright.stages.train.checkpoints import Checkpoints, Progress, verify
+from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OptimizerSection
+from trainwright.stages.train.checkpoints import Checkpoints, Progress, State, verify
 from trainwright.stages.train.optimizer import Optimizers
 
 
@@ -32,6 +33,11 @@ def parts(dataset):
     return model, optimizers
 
 
+def at(parts, step: int) -> State:
+    network, optimizers = parts
+    return State(network=network, optimizers=optimizers, progress=Progress(step=step))
+
+
 def store(tmp_path, dataset, *, keep: int = 2) -> Checkpoints:
     return Checkpoints(
         tmp_path / "checkpoints", keep=keep, tokenizer=dataset.path / "tokenizer.json", events=Events(None, run="t")
@@ -41,7 +47,7 @@ def store(tmp_path, dataset, *, keep: int = 2) -> Checkpoints:
 def test_keeps_the_newest_and_each_is_a_model_bundle(tmp_path, dataset, parts) -> None:
     checkpoints = store(tmp_path, dataset)
     for step in (1, 2, 10):
-        checkpoints.save(*parts, Progress(step=step))
+        checkpoints.save(at(parts, step)).wait()
     assert [path.name for path in checkpoints.paths()] == ["step-00000002", "step-00000010"]
     loaded, tokenizer = load_bundle(checkpoints.paths()[-1])
     assert torch.equal(loaded.embedding, parts[0].embedding)
@@ -50,7 +56,7 @@ def test_keeps_the_newest_and_each_is_a_model_bundle(tmp_path, dataset, parts) -
 
 def test_a_half_written_checkpoint_is_invisible(tmp_path, dataset, parts) -> None:
     checkpoints = store(tmp_path, dataset)
-    whole = checkpoints.save(*parts, Progress(step=1))
+    whole = checkpoints.save(at(parts, 1)).wait()
     shutil.copytree(whole, tmp_path / "checkpoints" / "step-00000002")
     (tmp_path / "checkpoints" / "step-00000002" / "checkpoint.json").unlink()
     assert checkpoints.paths() == [whole]
@@ -60,7 +66,7 @@ def test_a_half_written_checkpoint_is_invisible(tmp_path, dataset, parts) -> Non
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json"])
 def test_every_file_is_under_a_digest(tmp_path, dataset, parts, name) -> None:
-    path = store(tmp_path, dataset).save(*parts, Progress(step=1))
+    path = store(tmp_path, dataset).save(at(parts, 1)).wait()
     verify(path)
     with (path / name).open("r+b") as stream:
         stream.seek(-1, 2)
@@ -73,14 +79,14 @@ def test_every_file_is_under_a_digest(tmp_path, dataset, parts, name) -> None:
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, dataset, parts) -> None:
     checkpoints = store(tmp_path, dataset)
-    good = checkpoints.save(*parts, Progress(step=1))
+    good = checkpoints.save(at(parts, 1)).wait()
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
     try:
         with pytest.raises(MachineError):
-            checkpoints.save(*parts, Progress(step=2))
+            checkpoints.save(at(parts, 2)).wait()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)

@@ -1,59 +1,22 @@
-"""Windows: every token once an epoch, a new order each epoch, any step on its own."""
+"""Batches come in order, from any step on, and none is read that nobody asks for."""
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 import torch
 
-from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import DataError
-from trainwright.stages.train.loader import Windows
+from trainwright.stages.train.loader import prefetched
 
 
-@pytest.fixture
-def split(dataset):
-    return TokenDataset.open(dataset.path).splits["train"]
+class Counting:
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def batch(self, step: int) -> dict[str, torch.Tensor]:
+        self.steps.append(step)
+        return {"tokens": torch.tensor([step])}
 
 
-def windows(split, *, seed: int = 1, sequence: int = 16, batch: int = 3) -> Windows:
-    return Windows(split, sequence_tokens=sequence, batch_sequences=batch, seed=seed)
-
-
-def test_an_epoch_visits_every_window_once_and_never_overlaps(split) -> None:
-    source = windows(split, batch=1)
-    starts = sorted(source.starts(step)[0] for step in range(source.windows_per_epoch))
-    assert set(np.diff(starts)) == {16}
-    assert starts[0] >= 0
-    assert starts[-1] + 17 <= split.tokens
-    assert split.tokens - len(starts) * 16 < 3 * 16, "little is left out"
-
-
-def test_epochs_differ_in_order_and_offset(split) -> None:
-    source = windows(split, batch=1)
-    count = source.windows_per_epoch
-    orders = [[source.starts(step)[0] for step in range(epoch * count, (epoch + 1) * count)] for epoch in range(4)]
-    assert len({tuple(order) for order in orders}) == 4
-    assert len({min(order) for order in orders}) > 1
-
-
-def test_a_batch_is_a_function_of_seed_and_step_alone(split) -> None:
-    forwards = list(windows(split).batches(0, 6))
-    assert torch.equal(forwards[4], windows(split).batch(4))
-    assert torch.equal(next(windows(split).batches(4, 6)), forwards[4])
-    assert not torch.equal(windows(split, seed=2).batch(4), forwards[4])
-
-
-def test_rows_are_the_split_s_own_tokens_with_one_target_more(split) -> None:
-    source = windows(split)
-    batch = source.batch(2)
-    assert batch.shape == (3, 17)
-    whole = split.read(0, split.tokens).astype(np.int64)
-    for start, row in zip(source.starts(2), batch, strict=True):
-        np.testing.assert_array_equal(row.numpy(), whole[start : start + 17])
-
-
-def test_one_window_is_enough_and_less_is_refused(split) -> None:
-    assert windows(split, sequence=split.tokens - 1).batch(0).shape == (3, split.tokens)
-    with pytest.raises(DataError, match="shorter than one sequence"):
-        windows(split, sequence=split.tokens)
+def test_batches_come_in_order_and_each_is_read_once() -> None:
+    source = Counting()
+    assert [int(batch["tokens"]) for batch in prefetched(source, 3, 7)] == [3, 4, 5, 6]
+    assert source.steps == [3, 4, 5, 6]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 
@@ -11,8 +10,12 @@ import torch
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.spec.measures import PhaseTimes
-from trainwright.stages.train.metrics import Metrics, forget_after, open_board
+from trainwright.stages.train.metrics import Metrics, open_board
 from trainwright.stages.train.step import Update
+
+
+def make_metrics(events: Events, board, **rates) -> Metrics:
+    return Metrics(events, board, unit="token", **rates)
 
 
 def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
@@ -21,12 +24,16 @@ def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
 
 def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
-        metrics = Metrics(events, None, steps=10, batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0)
+        metrics = Metrics(
+            events, None, unit="token", steps=10, batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
+        )
         metrics.add(update(10.0, 10))
         metrics.add(update(90.0, 30))
-        assert metrics.report(2, 0.1, PhaseTimes(forward=3.0, update=1.0, evaluate=50.0)) == pytest.approx(2.5)
+        rates = {"train/lr": 0.1, "train/muon_lr": 0.2}
+        assert metrics.report(2, rates, PhaseTimes(forward=3.0, update=1.0, evaluate=50.0)) == pytest.approx(2.5)
     values = {event.name: event.value for event in read_events(tmp_path / "e.jsonl")}
     assert values["train/tokens_per_s"] == pytest.approx(50.0)
+    assert (values["train/lr"], values["train/muon_lr"]) == (0.1, 0.2)
     assert values["train/mfu"] == pytest.approx(0.25)
     assert values["train/eta_s"] == pytest.approx(16.0)
     assert values["forward"] == pytest.approx(1.5)
@@ -35,22 +42,11 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (1.0, math.inf), (1.0, math.nan)])
 def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
     with Events(None, run="r") as events:
-        metrics = Metrics(events, None, steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None)
+        metrics = Metrics(
+            events, None, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+        )
         metrics.add(update(loss, 1, norm))
-        assert not math.isfinite(metrics.report(1, 0.1, PhaseTimes(forward=1.0)))
-
-
-def test_later_and_torn_events_are_forgotten(tmp_path) -> None:
-    path = tmp_path / "events.jsonl"
-    with Events(path, run="r") as events:
-        for step in (1, 2, 3):
-            events.metric("train/loss", float(step), step=step)
-        events.message("hello")
-    with path.open("a") as stream:
-        stream.write('{"run": "r", "ste')
-    forget_after(path, 2)
-    assert [json.loads(line).get("step") for line in path.read_text().splitlines()] == [1, 2, None]
-    forget_after(tmp_path / "absent.jsonl", 2)
+        assert not math.isfinite(metrics.report(1, {"train/lr": 0.1}, PhaseTimes(forward=1.0)))
 
 
 def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
@@ -58,7 +54,9 @@ def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
 
     with Events(None, run="r") as events:
         board = open_board(tmp_path / "board", wanted=True, first_step=0, events=events)
-        metrics = Metrics(events, board, steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None)
+        metrics = Metrics(
+            events, board, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
+        )
         metrics.metric("train/loss", 1.25, step=3)
         board.close()
     reader = EventAccumulator(str(tmp_path / "board"))
@@ -74,3 +72,14 @@ def test_without_tensorboard_the_pip_line_is_said_once_and_training_goes_on(tmp_
         assert open_board(tmp_path, wanted=True, first_step=0, events=events) is None
         assert open_board(tmp_path, wanted=False, first_step=0, events=events) is None
     assert len(said) == 1 and "pip install 'trainwright[" in said[0]
+
+
+def test_a_beaten_peak_is_said_once_and_never_a_share_above_one(tmp_path) -> None:
+    with Events(tmp_path / "e.jsonl", run="r") as events:
+        metrics = make_metrics(events, None, steps=4, batch_tokens=100, flops_per_token=1.0, peak_flops_per_s=10.0)
+        for step in (1, 2):
+            metrics.add(update(1.0, 10, 1.0))
+            metrics.report(step, {}, PhaseTimes(forward=1.0))
+    told = list(read_events(tmp_path / "e.jsonl"))
+    assert "train/mfu" not in {event.name for event in told}
+    assert len([event for event in told if "doctor --fresh" in event.text]) == 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
+from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
-from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 
@@ -55,6 +59,21 @@ def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest
             assert values.median() > 0.6 and values.max() < 1.3, name
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        OptimizerSection(name="adamw", lr=0.01),
+        OptimizerSection(name="adamw", lr=0.01, embedding_lr=0.3),
+        OptimizerSection(name="muon", lr=0.01, embedding_lr=0.3, muon_lr=0.02),
+    ],
+)
+def test_the_reported_rates_are_those_that_the_parameters_bear(section) -> None:
+    optimizers = Optimizers(make_model(), section)
+    used = {group["peak_lr"] for optimizer in optimizers.members for group in optimizer.param_groups}
+    assert set(optimizers.peak_rates.values()) == used
+    assert all(hasattr(section, name.removeprefix("train/")) for name in optimizers.peak_rates)
+
+
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_state_goes_out_and_comes_back(name) -> None:
     section = OptimizerSection(name=name)
@@ -74,8 +93,13 @@ def test_state_goes_out_and_comes_back(name) -> None:
 
 
 def test_missing_state_is_named() -> None:
+    model = make_model()
+    optimizers = Optimizers(model, OptimizerSection())
+    fill_gradients(model, 1)
+    optimizers.step(1.0)
+    tensors = {name: tensor for name, tensor in optimizers.tensors() if not name.startswith("embedding.")}
     with pytest.raises(KeyError, match="embedding"):
-        Optimizers(make_model(), OptimizerSection()).load({})
+        optimizers.load(tensors)
 
 
 def test_clipping_scales_all_gradients_by_one_factor() -> None:
@@ -98,3 +122,30 @@ def test_embeddings_have_a_rate_of_their_own() -> None:
     for name, parameter in model.named_parameters():
         moved = (before[name] - parameter.detach()).abs().max().item()
         assert moved == pytest.approx(0.1 if name == "embedding" else 0.01, rel=1e-3), name
+
+
+def nothing(network, section):
+    """A plug-in that forgets to return its optimizers."""
+
+
+def failing(network, section):
+    raise KeyError("betas")
+
+
+def foreign(network, section):
+    return [torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("nothing", "failed .seen TypeError: 'NoneType' object is not iterable"),
+        ("failing", "failed .seen KeyError: 'betas'"),
+        ("foreign", "updates another tensor too"),
+    ],
+)
+def test_a_plug_in_that_fails_is_one_line_under_its_key(monkeypatch, name, what) -> None:
+    monkeypatch.setitem(sys.modules, "newcomer", sys.modules[__name__])
+    with pytest.raises(RecipeError, match=what) as caught:
+        Optimizers(make_model(), OptimizerSection(name=f"newcomer:{name}"))
+    assert caught.value.where == "train.optimizer.name"

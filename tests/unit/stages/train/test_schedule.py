@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import pytest
 
-from trainwright.spec.recipe import ScheduleSection
-from trainwright.stages.train.schedule import SCHEDULES, rate
+from trainwright.core.errors import RecipeError
+from trainwright.spec.sections.train import SCHEDULES, ScheduleSection
+from trainwright.stages.train.schedule import load_schedule, rate
 
 
 def rates(name: str, **keys) -> list[float]:
     section = ScheduleSection(name=name, **keys)
-    return [rate(step, steps=110, warmup_steps=10, section=section) for step in range(111)]
+    schedule = load_schedule(section)
+    return [rate(schedule, step, steps=110, warmup_steps=10, section=section) for step in range(111)]
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
@@ -34,6 +39,23 @@ def test_half_way_and_flat_parts() -> None:
     assert set(rates("constant")[10:]) == {1.0}
 
 
-def test_the_recipe_offers_exactly_what_is_here() -> None:
-    offered = ScheduleSection.model_fields["name"].annotation.__args__
-    assert sorted(offered) == sorted(SCHEDULES)
+def root(done: float, section: ScheduleSection) -> float:
+    """A plug-in: the rate falls with the square root of what is left."""
+    return (1 - done) ** 0.5
+
+
+def test_a_plug_in_is_a_function_of_what_is_done() -> None:
+    sys.modules["plugged_schedule"] = types.SimpleNamespace(root=root)  # type: ignore[assignment]
+    try:
+        assert rates("plugged_schedule:root")[60] == pytest.approx(0.5**0.5)
+    finally:
+        del sys.modules["plugged_schedule"]
+
+
+def test_a_plug_in_that_gives_no_share_is_one_line_under_its_key(monkeypatch) -> None:
+    module = types.ModuleType("newcomer")
+    module.rule = lambda done, section: None
+    monkeypatch.setitem(sys.modules, "newcomer", module)
+    section = ScheduleSection(name="newcomer:rule")
+    with pytest.raises(RecipeError, match=r"train\.schedule\.name: the plug-in newcomer:rule failed .*not None"):
+        load_schedule(section)(0.5, section)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
+import pytest
 import torch
 
-from trainwright.spec.recipe import ModelSection
+from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.train.settings import Settings, torch_settings
 
 SETTINGS = Settings(
-    model=ModelSection(layers=1, width=8, heads=1).spec(vocabulary=10), steps=3, warmup_steps=1, sequence_tokens=4,
-    batch_sequences=2, micro_batch=1, precision="fp32", dtype=torch.float32, compiled=False, threads=1,
-    device=torch.device("cpu"), peak_flops_per_s=None,
-)  # fmt: skip
+    model=ModelSection(layers=1, width=8, heads=1).spec(vocabulary=10),
+    steps=3,
+    warmup_steps=1,
+    sequence_tokens=4,
+    batch_sequences=2,
+    micro_batch=1,
+    precision="fp32",
+    dtype=torch.float32,
+    compiled=False,
+    threads=1,
+    deterministic=True,
+    device=torch.device("cpu"),
+    peak_flops_per_s=None,
+)
 
 
 def test_batch_tokens() -> None:
@@ -32,3 +44,18 @@ def test_switches_hold_inside_and_come_back_after_an_error() -> None:
         pass
     assert torch.get_num_threads() == 1
     assert torch.are_deterministic_algorithms_enabled() == before
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_deterministic_algorithms_are_those_asked_for(deterministic) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    with torch_settings(replace(SETTINGS, deterministic=deterministic)):
+        assert torch.are_deterministic_algorithms_enabled() == deterministic
+    assert torch.are_deterministic_algorithms_enabled() == before
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_cublas_has_a_fixed_workspace_where_products_must_be_deterministic(monkeypatch, deterministic) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    with torch_settings(replace(SETTINGS, device=torch.device("cuda"), deterministic=deterministic)):
+        assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == (":4096:8" if deterministic else None)

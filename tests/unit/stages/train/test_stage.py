@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, Interrupted, RecipeError, TrainingError
 from trainwright.model import hf
 from trainwright.model.decoder import Decoder
@@ -23,7 +24,7 @@ from trainwright.stages.train.trainer import Trainer
 def train(recipe, inputs, out: Path, listeners=()):
     out.mkdir(parents=True, exist_ok=True)
     with Events(None, run="tiny", listeners=tuple(listeners)) as events:
-        return run(recipe, inputs, out, events)
+        return run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
@@ -129,12 +130,12 @@ def test_a_damaged_shard_is_named_and_never_trained_on(make_recipe, inputs_for, 
     recipe = make_recipe()
     inputs = inputs_for(recipe)
     copy = tmp_path / "copy"
-    shutil.copytree(inputs["data"].path, copy)
+    shutil.copytree(inputs["dataset"].path, copy)
     shard = copy / "train-00000.tokens"
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    inputs["data"] = type(inputs["data"])(path=copy, manifest=inputs["data"].manifest)
+    inputs["dataset"] = type(inputs["dataset"])(path=copy, manifest=inputs["dataset"].manifest)
     with pytest.raises(DataError, match=r"train-00000\.tokens: damaged file: its sha256"):
         train(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "model.safetensors").exists()
@@ -208,7 +209,7 @@ def test_starts_from_pretrained_weights(make_recipe, inputs_for, tmp_path, datas
     for name, weight in weights(tmp_path / "out").items():
         torch.testing.assert_close(weight, dict(source.named_parameters())[name].detach(), atol=1e-6, rtol=0)
     other = recipe.model_copy(update={"model": tuned.model.model_copy(update={"layers": 3})})
-    with pytest.raises(RecipeError, match="the pretrained model has another layers"):
+    with pytest.raises(RecipeError, match="the base has layers 2, this recipe asks for 3"):
         train(other, inputs_for(recipe), tmp_path / "other")
 
 

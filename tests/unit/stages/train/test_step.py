@@ -10,10 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from trainwright.model.decoder import Decoder
+from trainwright.model.build import build_network
 from trainwright.model.losses import IGNORE
+from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
-from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
@@ -23,21 +25,19 @@ END = 0
 
 def make_step(family="llama", *, micro_batch: int, end_of_text: int | None = None, recompute=False):
     spec = ModelSection(family=family, layers=2, width=32, heads=4, context_tokens=24).spec(vocabulary=61)
-    model = Decoder(spec)
-    model.initialise(5)
-    model.recompute = recompute
+    network = build_network(spec, recompute=recompute)
+    network.initialise(5)
     clock = PhaseClock(CPU)
     clock.start()
-    return TrainingStep(
-        model, Optimizers(model, OptimizerSection()), clock, micro_batch=micro_batch, end_of_text=end_of_text,
-        clip_norm=None, compiled=False, device=CPU,
-    )  # fmt: skip
+    task = NextToken(sequence_tokens=16, end_of_text=end_of_text)
+    optimizers = Optimizers(network, OptimizerSection())
+    return TrainingStep(task, network, optimizers, clock, micro_batch=micro_batch, clip_norm=None, compiled=False)
 
 
 def gradients(step: TrainingStep, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
     step.optimizers.zero_grad()
-    step.gradient(tokens)
-    return {name: parameter.grad.clone() for name, parameter in step.model.named_parameters()}
+    step.gradient({"tokens": tokens})
+    return {name: parameter.grad.clone() for name, parameter in step.network.named_parameters()}
 
 
 def ragged(rows: int, *, seed: int = 1) -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_eight_ones_four_twos_and_one_eight_have_one_gradient(family, end_of_tex
 def test_the_gradient_is_that_of_the_mean_cross_entropy_over_all_targets() -> None:
     step, tokens = make_step(micro_batch=3), ragged(8)
     ours = gradients(step, tokens)
-    model = step.model
+    model = step.network
     model.zero_grad()
     logits = model.logits(model(tokens[:, :-1].clamp_min(0)))
     F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=IGNORE).backward()
@@ -88,17 +88,17 @@ def test_with_masking_each_document_is_on_its_own(family) -> None:
     end = torch.tensor([END])
     both = torch.cat([end, first, end, second, end]).unsqueeze(0)
     apart = [torch.cat([end, document, end]).unsqueeze(0) for document in (first, second)]
-    together, _ = step.loss(both)
-    alone = sum(step.loss(tokens)[0] for tokens in apart)
+    together, _ = step.loss({"tokens": both})
+    alone = sum(step.loss({"tokens": tokens})[0] for tokens in apart)
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-6)
-    unmasked, _ = make_step(family, micro_batch=1).loss(both)
+    unmasked, _ = make_step(family, micro_batch=1).loss({"tokens": both})
     assert abs(unmasked - alone) > 1e-3, "without masking the first document would be seen"
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_with_masking_no_gradient_flows_from_a_document_to_another(family) -> None:
     """The loss of the second document does not depend on any token embedding of the first."""
-    model = make_step(family, micro_batch=1).model
+    model = make_step(family, micro_batch=1).network
     tokens = torch.tensor([[END, 5, 6, 7, END, 8, 9, 10]])
     hidden_of = {}
     for first in (5, 33):
@@ -112,26 +112,28 @@ def test_with_masking_no_gradient_flows_from_a_document_to_another(family) -> No
 
 COMPILED = """
 import torch
-from trainwright.model.decoder import Decoder
+from trainwright.model.build import build_network
+from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
-from trainwright.spec.recipe import ModelSection, OptimizerSection
+from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.train import OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
 tokens = torch.randint(1, 61, (4, 17), generator=torch.Generator().manual_seed(1))
-found = []
+gradients = []
 for compiled in (False, True):
-    model = Decoder(ModelSection(layers=2, width=32, heads=4, context_tokens=24).spec(vocabulary=61))
-    model.initialise(5)
+    network = build_network(ModelSection(layers=2, width=32, heads=4, context_tokens=24).spec(vocabulary=61))
+    network.initialise(5)
     clock = PhaseClock(torch.device("cpu"))
     clock.start()
     step = TrainingStep(
-        model, Optimizers(model, OptimizerSection()), clock, micro_batch=2, end_of_text=None, clip_norm=None,
-        compiled=compiled, device=torch.device("cpu"),
+        NextToken(sequence_tokens=16), network, Optimizers(network, OptimizerSection()), clock, micro_batch=2,
+        clip_norm=None, compiled=compiled,
     )
-    step.gradient(tokens)
-    found.append([parameter.grad for parameter in model.parameters()])
-for eager, compiled in zip(*found, strict=True):
+    step.gradient({"tokens": tokens})
+    gradients.append([parameter.grad for parameter in network.parameters()])
+for eager, compiled in zip(*gradients, strict=True):
     torch.testing.assert_close(compiled, eager, atol=1e-6, rtol=1e-4)
 """
 

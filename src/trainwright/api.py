@@ -1,0 +1,157 @@
+"""What ``import trainwright`` offers: load a recipe, plan, recommend, run.
+
+Each function does what the command of its name does and returns the nouns that the command prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.store import Artifact
+from trainwright.core.config import load
+from trainwright.core.paths import local_path
+from trainwright.core.registry import load as load_by_name
+from trainwright.core.units import parse_count
+from trainwright.hardware.catalogue.models import read_model
+from trainwright.hardware.catalogue.nodes import names_here
+from trainwright.hardware.machine.shared import kept_machine
+from trainwright.pipeline import runner
+from trainwright.pipeline.facts import known_facts
+from trainwright.pipeline.steps import named
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.machine import this_machine
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.rankable import defaults_on, rankable
+from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.search.offers import read_pool
+from trainwright.planner.search.recommend import Goals, Recommendation
+from trainwright.planner.search.recommend import recommend as search
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+
+
+def load_recipe(*files: str | Path, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Recipe:
+    """Returns the recipe of YAML or JSON files, later ones over earlier ones.
+
+    Args:
+        files: paths; ``~`` is the home directory.
+        overrides: ``train.optimizer.lr=1e-3``, over the files.
+        environ: variables ``TRAINWRIGHT_TRAIN__DURATION``, between files and overrides; none are read by default.
+
+    Raises:
+        RecipeErrors: everything that is wrong, one line each.
+    """
+    paths = [local_path(str(path)) for path in files]
+    return load(Recipe, files=paths, overrides=overrides, environ=environ or {}).value
+
+
+def plan(
+    what: Recipe | ModelSpec | ConvNetSpec | str,
+    *,
+    on: str | None = None,
+    tokens: int | str | None = None,
+    step: str | None = None,
+    **options: Any,
+) -> Plan:
+    """Returns whether a run fits, how long it takes and what it costs.
+
+    Args:
+        what: a recipe, a model, or a model's name (``llama3-70b``), its ``config.json`` or its numbers.
+        on: a cluster (``64x8xh100-sxm``, or ``4x1xhere`` of machines like this one); None: this machine, for a recipe.
+        tokens: how many to train on (``"15T"``); None: 20 for each parameter.
+        step: which training of a recipe with a list of steps; None: the only one.
+        options: further fields of ``planner.plan.question.Question``: ``sequence_tokens``, ``layout={"tp": 8}``, ...
+
+    Raises:
+        RecipeError: an unknown model, device, step or option, several steps that train, or a run that cannot be.
+        DataError: a model's file cannot be read, or a corpus whose epochs are asked for.
+    """
+    if isinstance(what, Recipe):
+        if on is not None or tokens is not None or options:
+            raise TypeError("a recipe is planned as it stands, on this machine; plan its model for a cluster")
+        training = named(what, stage="train", step=step, option="step=").recipe
+        facts = known_facts(training, root=_workspace(training))
+        build_plan = load_by_name("trainwright.stages.plan:build_plan", kind="stage")
+        local: Plan = build_plan(training, kept_machine(Path.cwd()), facts)
+        return local
+    if step is not None:
+        raise TypeError("step= names a step of a recipe, and a model has none")
+    if on is None:
+        raise TypeError("plan() needs on=..., a cluster, for a model")
+    return plan_run(resolve(_question(what, on=on, tokens=tokens, **options)))
+
+
+def recommend(
+    model: ModelSpec | ConvNetSpec | str,
+    *,
+    tokens: int | str | None = None,
+    budget_usd: float | None = None,
+    deadline_s: float | None = None,
+    have: str = "",
+    clouds: Sequence[str] | None = None,
+    devices: Sequence[str] | None = None,
+    **options: Any,
+) -> Recommendation:
+    """Returns the ways to train a model, ranked by time and dollars.
+
+    Args:
+        model: a model, or its name, its ``config.json`` or its numbers.
+        tokens: how many to train on (``"1T"``); None: 20 for each parameter.
+        budget_usd: what the run may cost.
+        deadline_s: how long it may take.
+        have: clusters that are there already: ``8xa100-80gb+8xh100-sxm``.
+        clouds: only prices of these.
+        devices: only these.
+        options: further fields of ``planner.plan.question.Question``.
+
+    Raises:
+        RecipeError: an unknown model, device, cloud or option.
+    """
+    pool = read_pool(have) if have else ()
+    question = _question(model, on=defaults_on(pool), tokens=tokens, **options)
+    return search(
+        rankable(question, pool).run,
+        devices=devices,
+        clouds=clouds,
+        have=pool,
+        goals=Goals(budget_usd=budget_usd, deadline_s=deadline_s),
+    )
+
+
+def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None = None) -> dict[str, Artifact]:
+    """Makes every artefact of a recipe that is not there yet, and returns all by name.
+
+    Worker processes import the caller's file: call it under ``if __name__ == "__main__":``.
+
+    Args:
+        recipe: what to make.
+        workspace: where artefacts are kept; None: ``runs/<name of the recipe>``.
+        upto: the last stage, such as ``"evaluate"``; None: all of them.
+
+    Raises:
+        TrainwrightError: a stage failed; what was finished before is kept.
+    """
+    root = _workspace(recipe) if workspace is None else local_path(str(workspace))
+    return runner.run(recipe, root=root, upto=upto)
+
+
+def _workspace(recipe: Recipe) -> Path:
+    """Where the artefacts of a recipe are, unless another place is named."""
+    return Path("runs") / recipe.name
+
+
+def _question(model: ModelSpec | ConvNetSpec | str, *, on: str, tokens: int | str | None, **options: Any) -> Question:
+    name = model if isinstance(model, str) else ""
+    here = this_machine(kept_machine(Path.cwd())) if names_here(on) else None
+    return Question(
+        model=read_model(model) if isinstance(model, str) else model,
+        model_name=name,
+        on=on,
+        here=here,
+        tokens=parse_count(tokens) if isinstance(tokens, str) else tokens,
+        **options,
+    )

@@ -1,0 +1,152 @@
+"""The files of one shard: written atomically, mapped and checked (``docs/formats/token-shards.md``)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.artifact.store import write_atomically, writing
+from trainwright.core.errors import DataError
+
+REMAKE = "delete this artefact and run the same command to make it again"
+
+_MAGIC = b"TWINDEX1"
+_HEADER = struct.Struct("<8sQ")
+
+Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
+
+
+def token_dtype(vocabulary: int) -> np.dtype[Any]:
+    """The little-endian type of an id: 16 bits while they suffice, then 32."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+def write_shard(
+    stem: Path,
+    tokens: Sequence[Tokens],
+    ends: NDArray[np.uint64],
+    text_bytes: NDArray[np.uint64],
+    labels: NDArray[np.uint16] | None = None,
+) -> None:
+    """Write ``<stem>.tokens``, ``<stem>.labels`` and ``<stem>.index`` atomically, the index last.
+
+    Args:
+        stem: path without a suffix.
+        tokens: pieces of the id stream, in order, already of the dataset's type.
+        ends: for each document the position just after its end-of-text id.
+        text_bytes: for each document the UTF-8 bytes of its text.
+        labels: for each document the number of its label; None where documents have none.
+
+    Raises:
+        MachineError: the disk is full or cannot be written.
+    """
+    path = stem.with_name(stem.name + ".tokens")
+    temporary = path.with_name(f".{path.name}.tmp")
+    with writing(path):
+        try:
+            with temporary.open("wb") as stream:
+                for piece in tokens:
+                    stream.write(np.ascontiguousarray(piece).data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        if labels is not None:
+            write_atomically(stem.with_name(stem.name + ".labels"), labels.astype("<u2").tobytes())
+        index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()
+        write_atomically(stem.with_name(stem.name + ".index"), index)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shard:
+    """The files of one shard. ``ends``, ``text_bytes`` and ``labels`` have the shape ``[documents]``."""
+
+    path: Path
+    tokens: Tokens
+    ends: NDArray[np.uint64]
+    text_bytes: NDArray[np.uint64]
+    labels: NDArray[np.uint16] | None = None
+
+
+def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False) -> Shard:
+    """Map a shard and check that its files agree.
+
+    Raises:
+        DataError: a file is missing, cut short, or says something impossible; names the file.
+    """
+    path, index = stem.with_name(stem.name + ".tokens"), stem.with_name(stem.name + ".index")
+    ends, text_bytes = _open_index(index)
+    if not path.is_file():
+        raise DataError("a token shard is missing", where=path, fix=REMAKE)
+    size = path.stat().st_size
+    if size % dtype.itemsize:
+        raise DataError(
+            "damaged token shard: its size is no whole number of ids",
+            where=path,
+            seen=f"{size} bytes",
+            expected=f"a multiple of {dtype.itemsize}",
+            fix=REMAKE,
+        )
+    expected = int(ends[-1]) if len(ends) else 0
+    if size // dtype.itemsize != expected:
+        raise DataError(
+            "damaged token shard: it does not hold what its index says",
+            where=path,
+            seen=f"{size // dtype.itemsize} tokens",
+            expected=f"{expected} tokens",
+            fix=REMAKE,
+        )
+    tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
+    labels = _read_labels(stem.with_name(stem.name + ".labels"), len(ends)) if labelled else None
+    return Shard(path=path, tokens=tokens, ends=ends, text_bytes=text_bytes, labels=labels)
+
+
+def _read_labels(path: Path, documents: int) -> NDArray[np.uint16]:
+    seen = path.stat().st_size if path.is_file() else 0
+    if seen != 2 * documents:
+        raise DataError(
+            "the labels of a token shard are damaged",
+            where=path,
+            seen=f"{seen} bytes",
+            expected=f"{2 * documents} bytes",
+            fix=REMAKE,
+        )
+    return np.fromfile(path, "<u2")
+
+
+def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    if not path.is_file():
+        raise DataError("the index of a token shard is missing", where=path, fix=REMAKE)
+    with path.open("rb") as stream:
+        head = stream.read(_HEADER.size)
+    if len(head) < _HEADER.size or head[:8] != _MAGIC:
+        raise DataError(
+            "not an index of a token shard", where=path, seen=repr(head[:8]), expected=repr(_MAGIC), fix=REMAKE
+        )
+    documents = _HEADER.unpack(head)[1]
+    size, expected = path.stat().st_size, _HEADER.size + 16 * documents
+    if size != expected:
+        raise DataError(
+            "damaged index: {documents} documents need another size",
+            where=path,
+            seen=f"{size} bytes",
+            expected=f"{expected} bytes",
+            fix=REMAKE,
+            documents=documents,
+        )
+    if not documents:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64)
+    table = np.memmap(path, dtype="<u8", mode="r", offset=_HEADER.size, shape=(2, documents))
+    ends = table[0]
+    if ends[0] == 0 or bool(np.any(ends[1:] <= ends[:-1])):
+        raise DataError("damaged index: the documents' ends do not ascend", where=path, fix=REMAKE)
+    return ends, table[1]

@@ -1,0 +1,1 @@
+"""``hardware`` and ``catalog``: what is known of devices, models, software and prices."""

@@ -1,0 +1,59 @@
+"""The option that sets each field: the planner speaks of fields, the command line alone of options.
+
+A text of the planner names a field in backquotes (``change `batch_tokens` ``), an error carries it as ``field``; what
+is printed has the option in its place (``change --batch``).
+"""
+
+from __future__ import annotations
+
+from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.core.spelling import REMARK, foreign_characters
+
+OPTIONS = {
+    "model": "--model",
+    "on": "--on",
+    "cluster": "--on",
+    "tokens": "--tokens",
+    "total_tokens": "--tokens",
+    "steps": "--tokens",
+    "batch_tokens": "--batch",
+    "sequence_tokens": "--sequence",
+    "precision": "--precision",
+    "optimizer": "--optimizer",
+    "states": "--states",
+    "moments": "--moments",
+    "fused_loss": "--fused-loss",
+    "expert_imbalance": "--expert-imbalance",
+    "further_layers": "--mtp",
+    "recompute": "--recompute",
+    "method": "--method",
+    "rank": "--rank",
+    "stack": "--stack",
+    "layout": "--layout",
+    "references": "--calibrate",
+    "scale_up": "--scale-up",
+    "scale_out": "--scale-out",
+    "rails": "--rails",
+    "clouds": "--cloud",
+    "price_kind": "--price-kind",
+    "price": "--price",
+    "explain": "--explain",
+    "sweep": "--sweep",
+    "vendor": "--vendor",
+    "origins": "--from",
+    "have": "--have",
+    "budget_usd": "--budget",
+    "deadline_s": "--deadline",
+    "batch_sequences": "--batch-size",
+    "weights": "--precision",
+}
+"""Fields of questions, run specifications and workloads, and the options of ``plan``, ``recommend`` and ``catalog``."""
+
+
+def in_options(error: TrainwrightError) -> TrainwrightError:
+    """Returns the error in the words of the command line; look-alikes in what a user wrote are named."""
+    named = error.renamed(OPTIONS)
+    if not isinstance(named, RecipeError) or REMARK in str(named):
+        return named
+    remark = foreign_characters(named.seen or named.what)
+    return named if remark is None else named.with_fix("; ".join(filter(None, (named.fix, remark))))

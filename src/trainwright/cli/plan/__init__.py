@@ -1,0 +1,1 @@
+"""``plan`` and ``recommend``: questions before anything is started."""

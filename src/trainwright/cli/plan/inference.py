@@ -1,0 +1,136 @@
+"""``plan --inference``: what serving a model takes and gives."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+from trainwright.cli.output import Output
+from trainwright.cli.plan.question import OF_PLANS, OF_TRAINING, count, one_of, refuse
+from trainwright.core.errors import RecipeError
+
+if TYPE_CHECKING:
+    from trainwright.planner.cost.serving import InferenceEstimate
+    from trainwright.planner.cost.serving_memory import Serving
+    from trainwright.spec.device import ClusterSpec, Price
+    from trainwright.spec.model import ModelSpec
+    from trainwright.spec.plan import Assumption
+    from trainwright.spec.stack import Stack
+
+DEFAULT_CONTEXT = "2048"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Estimate and print."""
+    from trainwright.hardware.catalogue.models import read_model
+    from trainwright.hardware.catalogue.nodes import cluster
+    from trainwright.hardware.catalogue.stacks import DEFAULT, stack
+    from trainwright.hardware.prices.clouds import cloud
+    from trainwright.hardware.prices.price_list import price_list
+    from trainwright.planner.cost.serving import estimate_inference
+    from trainwright.render.plans.serving import show
+    from trainwright.spec.model import ModelSpec
+
+    refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
+    if args.model is None or args.on is None:
+        raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
+    output, model = Output.of(args), read_model(args.model, where="--model")
+    if not isinstance(model, ModelSpec):
+        raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
+    model = model.deployed()
+    machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
+    clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
+    for name in clouds or ():
+        cloud(name, where="--cloud")
+    price, listed = args.price, None
+    if price is None:
+        kind: Any = one_of(args.price_kind or "on_demand", ("on_demand", "spot", "reserved"), where="--price-kind")
+        listed = price_list().cheapest(machines.device.name, kind, providers=clouds)
+        price = None if listed is None else listed.usd_per_device_hour
+    serving = _serving(args, model, machines)
+    software = stack(args.stack or DEFAULT, where="--stack")
+    estimate = estimate_inference(model, serving, machines, usd_per_device_hour=price, stack=software)
+    estimate = replace(estimate, assumptions=_with_machines(estimate, machines, listed))
+    ways = () if estimate.fits else _ways(model, serving, machines, software)
+    payload = {"inference": estimate, "serving": serving, "would_fit": ways}
+    output.result(payload, lambda: show(args.model, estimate, serving, output, ways=ways))
+    return 0 if estimate.fits else 1
+
+
+def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: Price | None) -> tuple[Assumption, ...]:
+    """What the estimate rests on, with the device's own numbers and where its price is from."""
+    from trainwright.spec.plan import Assumption
+
+    device = machines.device
+    rates = [
+        Assumption(
+            name="memory of a device",
+            value=device.memory_bytes / 1e9,
+            unit="GB",
+            origin="catalog",
+            source=device.source,
+        ),
+        Assumption(
+            name="memory bandwidth", value=device.bytes_per_s / 1e9, unit="GB/s", origin="catalog", source=device.source
+        ),
+    ]
+    kept = [entry for entry in estimate.assumptions if entry.name != "price" or listed is None]
+    if listed is not None:
+        kind = listed.kind.replace("_", "-")
+        doubt = f"doubtful: {listed.doubt}; " if listed.doubt else ""
+        kept.append(
+            Assumption(
+                name=f"price ({kind})",
+                value=listed.usd_per_device_hour,
+                unit="$ per device and hour",
+                origin="catalog",
+                source=f"{doubt}{listed.provider} {listed.region}, {listed.source}",
+            )
+        )
+    return (*rates, *kept)
+
+
+def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: Stack) -> tuple[str, ...]:
+    """What would make it fit, the smallest change first: fewer bits of a weight, more devices for a replica."""
+    from trainwright.planner.cost.serving_memory import serving_memory
+    from trainwright.planner.forecast.memory.table import usable_bytes
+
+    limit = usable_bytes(machines.device)
+
+    def fits(other: Serving) -> bool:
+        return serving_memory(model, other, software).total_bytes <= limit
+
+    ways = [f"--precision {name}" for name in ("int8", "int4") if fits(replace(serving, weights=name))]
+    more = [tp for tp in (2**power for power in range(12)) if tp > serving.tp and model.heads % tp == 0]
+    wide = next((tp for tp in more if fits(replace(serving, tp=tp))), None)
+    return (*ways, *(() if wide is None else (f"{wide} devices for a replica",)))
+
+
+def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) -> Serving:
+    """What is served: half of the context is prompt; weights are shared by as few devices as hold them."""
+    from trainwright.hardware.catalogue.stacks import DEFAULT, stack
+    from trainwright.planner.cost.serving_memory import Serving, WeightFormat, serving_memory
+    from trainwright.planner.forecast.memory.table import usable_bytes
+    from trainwright.planner.plan.layout import parse_layout
+
+    tokens = count(args.context or DEFAULT_CONTEXT, where="--context")
+    if tokens < 2:
+        raise RecipeError("a prompt and an answer are two tokens at least", where="--context", seen=args.context)
+    weights: Any = one_of(args.precision or "bf16", get_args(WeightFormat), where="--precision")
+    layout = parse_layout(args.layout or "auto")
+    if set(layout) - {"tp"}:
+        raise RecipeError("serving is laid out by tp alone", where="--layout", seen=args.layout)
+    batch = 1 if args.batch_size is None else args.batch_size
+    if batch < 1:
+        raise RecipeError("must be at least 1", where="--batch-size", seen=str(batch))
+
+    def of(tp: int) -> Serving:
+        return Serving(prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=batch, tp=tp, weights=weights)
+
+    if layout:
+        return of(int(layout["tp"]))
+    software, limit = stack(args.stack or DEFAULT, where="--stack"), usable_bytes(machines.device)
+    wide = [tp for tp in (2**power for power in range(12)) if tp <= machines.devices and model.heads % tp == 0]
+    holding = [tp for tp in wide if serving_memory(model, of(tp), software).total_bytes <= limit]
+    return of(min(holding, default=max(wide)))

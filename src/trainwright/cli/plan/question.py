@@ -1,0 +1,313 @@
+"""Arguments of ``plan`` that ask about a cluster, and the question that they come to."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from trainwright.cli.arguments import read_recipe, workspace_of
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.spelling import did_you_mean
+from trainwright.core.units import parse_count
+
+if TYPE_CHECKING:
+    from trainwright.planner.evidence.finished import Ledger
+    from trainwright.planner.plan.machine import Here
+    from trainwright.planner.plan.question import Question
+
+OF_TRAINING = (
+    "tokens",
+    "batch",
+    "sequence",
+    "optimizer",
+    "states",
+    "moments",
+    "fused_loss",
+    "expert_imbalance",
+    "mtp",
+    "recompute",
+    "method",
+    "rank",
+)
+OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price")
+OF_PLANS = ("explain", "sweep", "draw")
+OF_SERVING = ("batch_size", "context")
+"""Arguments by what they are about."""
+NOTHING = "none"
+"""``--calibrate none``: not even from finished runs."""
+SUFFIXES = (".yaml", ".yml")
+
+
+def add_question(parser: CommandParser) -> None:
+    """Everything that ``question_of`` reads."""
+    run = parser.add_argument_group("a run on a cluster")
+    run.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="a name (llama3-70b), a Hugging Face config.json, a recipe, or layers=32,width=4096,...",
+    )
+    run.add_argument(
+        "--on",
+        metavar="CLUSTER",
+        help="nodes x devices x name: 64x8xh100-sxm, 8xa100-80gb, rtx-4090; here: this device, 4x1xhere",
+    )
+    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
+    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
+    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
+    run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
+    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
+    run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
+    run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
+    run.add_argument("--fused-loss", action="store_true", help="logits are made in chunks and never kept whole")
+    run.add_argument(
+        "--expert-imbalance",
+        type=float,
+        metavar="X",
+        help="load of the fullest rank of experts over the mean (default: what balancing leaves)",
+    )
+    run.add_argument(
+        "--mtp",
+        type=int,
+        metavar="N",
+        help="blocks that predict further tokens (default: as the model's configuration says)",
+    )
+    run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
+    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
+    run.add_argument("--rank", type=int, metavar="N", help="of adapters (default: 16)")
+    run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
+    run.add_argument(
+        "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
+    )
+    run.add_argument(
+        "--calibrate",
+        metavar="FILE|none",
+        help="measured runs to learn from: JSON, CSV or JSON lines (default: finished runs)",
+    )
+    machine = parser.add_argument_group("links and prices")
+    machine.add_argument("--scale-up", metavar="LINK", help="another link inside nodes: pcie4, nvl72, 300GB/s")
+    machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
+    machine.add_argument("--rails", type=int, metavar="N", help="network ports of a node")
+    machine.add_argument("--cloud", metavar="NAMES", help="prices of these clouds alone: aws,gcp")
+    machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
+    machine.add_argument("--price", type=float, metavar="USD", help="dollars for a device and hour")
+
+
+def question_of(args: argparse.Namespace) -> Question:
+    """The question that the arguments ask; a recipe's values stand below the arguments'.
+
+    Raises:
+        RecipeError: something is missing or unknown (with near names), or no number.
+        DataError: a model's file cannot be read.
+    """
+    from trainwright.planner.plan.question import Question
+
+    if args.on is None:
+        raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
+    if "+" in args.on:
+        raise RecipeError(
+            "a plan is for one kind of device",
+            where="--on",
+            seen=args.on,
+            fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
+        )
+    fields = question_fields(vars(args))
+    run = run_fields(args.model, inputs=args.inputs, preset=args.preset, command=args.command)
+    return _experienced(args, Question(on=args.on, here=_here(args.on), **{**run, **fields}))
+
+
+def _here(on: str) -> Here | None:
+    """Returns this machine where the cluster is of such machines; its facts are not gathered for another."""
+    from trainwright.hardware.catalogue.nodes import names_here
+
+    if not names_here(on, where="--on"):
+        return None
+    from trainwright.hardware.machine.shared import kept_machine
+    from trainwright.planner.plan.machine import this_machine
+
+    return this_machine(kept_machine(Path.cwd()))
+
+
+def ledger_of(args: argparse.Namespace, *, workspace: Path) -> Ledger | None:
+    """The finished runs to learn from: those that ``--calibrate`` names, else those of the workspace; None of none.
+
+    Raises:
+        DataError: the file that was named cannot be read, or has no run.
+    """
+    from trainwright.planner.evidence.ledger import ledgers_of
+
+    if args.calibrate == NOTHING:
+        return None
+    paths = ledgers_of(workspace) if args.calibrate is None else (Path(args.calibrate),)
+    if not paths:
+        return None
+    # Reading brings pydantic, which a plan without a ledger does not wait for.
+    from trainwright.planner.evidence.finished import read_ledgers
+
+    ledger = read_ledgers(paths)
+    if args.calibrate is not None and not ledger.runs:
+        raise DataError(
+            "no finished run in this file",
+            where=f"--calibrate {args.calibrate}",
+            seen=ledger.broken[0] if ledger.broken else "nothing",
+            expected="lines of a ledger.jsonl; for other runs say the machine: --on",
+        )
+    return ledger
+
+
+def note_broken(ledger: Ledger | None, output: Output) -> None:
+    """Say which lines of a ledger were skipped."""
+    for line in () if ledger is None else ledger.broken:
+        output.note(f"ledger, line skipped: {line}")
+
+
+def _experienced(args: argparse.Namespace, question: Question) -> Question:
+    """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from.
+
+    Runs correct the catalogue's rates; those of this machine are measured.
+    """
+    if args.calibrate is not None or question.here is not None:
+        return question
+    ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
+    if ledger is None:
+        return question
+    from trainwright.planner.evidence.finished import said_of
+    from trainwright.planner.evidence.references import finished_runs
+
+    note_broken(ledger, Output.of(args))
+    known, used = finished_runs(ledger, on=question.on, stack=question.stack)
+    return replace(question, references=known, references_from=f"calibrated by {said_of(used)}") if known else question
+
+
+def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a question that a command's options set; an option that it lacks sets none.
+
+    Raises:
+        RecipeError: a value that cannot be read, or is unknown.
+    """
+    from trainwright.planner.plan.layout import parse_layout
+    from trainwright.spec import workload as words
+    from trainwright.spec.device import PriceKind
+
+    asked = {name: value for name, value in options.items() if value is not None and value is not False}
+    counts = {"tokens": "tokens", "batch": "batch_tokens", "sequence": "sequence_tokens"}
+    fields: dict[str, Any] = {
+        field: count(asked[name], where=f"--{name}") for name, field in counts.items() if name in asked
+    }
+    choices = {
+        "precision": words.Precision,
+        "optimizer": words.OptimizerName,
+        "states": words.States,
+        "moments": words.MomentDtype,
+        "recompute": words.Recompute,
+        "method": words.Method,
+        "price_kind": PriceKind,
+    }
+    for name, literal in choices.items():
+        if name in asked:
+            fields[name] = one_of(asked[name], get_args(literal), where=f"--{name.replace('_', '-')}")
+    plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price", "expert_imbalance", "fused_loss")
+    fields |= {name: asked[name] for name in plain if name in asked}
+    if "mtp" in asked:
+        fields["further_layers"] = asked["mtp"]
+    if asked.get("calibrate", NOTHING) != NOTHING:
+        # Reading ledgers brings pydantic, which a plan without measured runs does not wait for.
+        from trainwright.planner.evidence.report import known_runs
+
+        fields["references"] = tuple(known_runs(Path(asked["calibrate"])))
+        software = {each.placed.run.stack.name for each in fields["references"]}
+        if "stack" not in asked and len(software) == 1:
+            fields["stack"] = software.pop()
+    if "layout" in asked:
+        fields["layout"] = parse_layout(asked["layout"])
+    if "cloud" in asked:
+        fields["clouds"] = tuple(name.strip() for name in asked["cloud"].split(",") if name.strip())
+    return fields
+
+
+def run_fields(model: str | None, *, inputs: Sequence[str], preset: str | None, command: str) -> dict[str, Any]:
+    """Returns model and workload: those of the recipe among ``inputs`` or behind ``--model``, else the model alone.
+
+    Raises:
+        RecipeError: no model, an unknown one (with near names), or one beside a recipe.
+        DataError: a model's file cannot be read.
+    """
+    from trainwright.hardware.catalogue.models import read_model
+
+    if model is not None and Path(model).suffix in SUFFIXES:
+        return _recipe_fields((model, *inputs), preset=preset, command=command)
+    if not inputs and preset is None:
+        if model is None:
+            raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
+        return {"model": read_model(model, where="--model"), "model_name": model}
+    if model is not None:
+        raise RecipeError("a recipe has its model", where="--model", seen=model, fix="leave one of them out")
+    return _recipe_fields(inputs, preset=preset, command=command)
+
+
+def _recipe_fields(inputs: Sequence[str], *, preset: str | None, command: str) -> dict[str, Any]:
+    from trainwright.pipeline.facts import known_facts
+    from trainwright.planner.plan.workload import tokens_in
+
+    recipe = read_recipe(inputs, preset=preset, command=command).value
+    section = recipe.train
+    facts = known_facts(recipe)
+    model = recipe.model_spec(vocabulary=facts.vocabulary)
+    tokens = tokens_in(recipe, section.duration, facts)
+    fields: dict[str, Any] = {
+        "model": model,
+        "model_name": recipe.name,
+        "tokens": tokens,
+        "batch_tokens": section.batch_tokens,
+        "sequence_tokens": section.sequence_tokens,
+        "optimizer": section.optimizer.counted_as,
+        "recompute": section.recompute,
+        "stack": "trainwright",
+    }
+    if section.precision != "auto":
+        fields["precision"] = section.precision
+    return fields
+
+
+def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:
+    """Refuse arguments that the answer asked for has no use for.
+
+    Raises:
+        RecipeError: names the first of them that was given.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value is not False:
+            raise RecipeError(what, where=f"--{name.replace('_', '-')}", fix=fix)
+
+
+def count(text: str, *, where: str) -> int:
+    """``15T`` as a number; says which argument is wrong.
+
+    Raises:
+        RecipeError: no number, or below one.
+    """
+    try:
+        number = parse_count(text)
+    except RecipeError as error:
+        raise error.at(where) from error
+    if number < 1:
+        raise RecipeError("must be at least 1", where=where, seen=text)
+    return number
+
+
+def one_of(value: str, known: tuple[str, ...], *, where: str) -> str:
+    """``value``, where it is a known word; dashes and underscores are one.
+
+    Raises:
+        RecipeError: it is not; names a near one.
+    """
+    slug = value.replace("-", "_")
+    if slug in known:
+        return slug
+    fix = did_you_mean(value, list(known))
+    raise RecipeError("unknown value", where=where, seen=repr(value), expected=f"one of {', '.join(known)}", fix=fix)

@@ -1,0 +1,86 @@
+"""``plan --compute``, ``--budget`` and ``--params``: which model and how much data a budget is best spent on."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from trainwright.cli.output import Output
+from trainwright.cli.plan.question import OF_PLANS, OF_SERVING, count, refuse
+from trainwright.core.errors import RecipeError
+from trainwright.core.money import format_usd, parse_usd
+
+if TYPE_CHECKING:
+    from trainwright.planner.plan.cluster import Planned
+    from trainwright.render.plans.scaling import Scaling
+
+DEFAULT_ON = "8xh100-sxm"
+"""Where a budget of dollars is spent, unless the user says."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the laws say, how large a batch may be, and on given machines time and price."""
+    from trainwright.render.plans.scaling import scaling_document, show
+
+    asked = [name for name in ("compute", "budget", "params") if getattr(args, name) is not None]
+    refuse(
+        args, (*OF_PLANS, *OF_SERVING, "inference"), what="a budget has no use for this", fix="plan the model itself"
+    )
+    if len(asked) > 1:
+        raise RecipeError("one budget at a time", seen=" and ".join(f"--{name}" for name in asked))
+    if args.model is not None or args.inputs:
+        raise RecipeError("a budget chooses the model", where=f"--{asked[0]}", fix="leave the model out")
+    output, scaling = Output.of(args), _scaling(args)
+    output.result({"scaling": scaling_document(scaling)}, lambda: show(scaling, output))
+    return 0
+
+
+def _scaling(args: argparse.Namespace) -> Scaling:
+    """The answers for the one budget that the arguments name."""
+    from trainwright.render.plans.scaling import Scaling, critical_batches, laws_for, over_training_document
+
+    run: Planned | None = None
+    if args.budget is not None:
+        dollars = parse_usd(args.budget, where="--budget")
+        if dollars <= 0:
+            raise RecipeError("must be above zero", where="--budget", seen=repr(args.budget))
+        flops, run = _afforded(args, dollars)
+        laws, title = laws_for(flops=flops), f"{format_usd(dollars)} buy {flops:.3g} FLOPs of training"
+    elif args.compute is not None:
+        flops = float(count(args.compute, where="--compute"))
+        laws, title = laws_for(flops=flops), f"{flops:.3g} FLOPs of training"
+    else:
+        parameters = float(count(args.params, where="--params"))
+        laws, title = laws_for(parameters=parameters), "compute-optimal"
+    scaling = Scaling(title=title, laws=laws, batches=(), over_training=None, run=run)
+    best = scaling.best
+    tokens = None if args.params is None or args.tokens is None else float(count(args.tokens, where="--tokens"))
+    if run is None and args.on is not None:
+        run = _planned(args, best.parameters, best.tokens if tokens is None else tokens)
+    return replace(
+        scaling,
+        over_training=None if tokens is None else over_training_document(best.parameters, tokens),
+        batches=critical_batches(best.tokens if tokens is None else tokens, best.loss if tokens is None else None),
+        run=run,
+    )
+
+
+def _afforded(args: argparse.Namespace, usd: float) -> tuple[float, Planned]:
+    from trainwright.planner.plan.budget import afforded
+
+    answer = afforded(usd, on=args.on or DEFAULT_ON, **_question(args))
+    return answer.flops, answer.best
+
+
+def _planned(args: argparse.Namespace, parameters: float, tokens: float) -> Planned:
+    from trainwright.planner.plan.budget import plan_of
+
+    return plan_of(parameters, tokens, on=args.on, **_question(args))
+
+
+def _question(args: argparse.Namespace) -> dict[str, Any]:
+    """What else the arguments say of the run."""
+    from trainwright.cli.plan.question import question_fields
+
+    return {name: value for name, value in question_fields(vars(args)).items() if name != "tokens"}

@@ -1,0 +1,32 @@
+"""Measure the trained model: loss, perplexity and bits per byte of held-out text beside compressors and n-grams.
+
+What it needs and is not there is made first: the dataset, the plan, the training run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from trainwright.cli.arguments import add_recipe, add_step, add_workspace
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+from trainwright.cli.recipe.run import make
+from trainwright.render.results.evaluation import show
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the command's arguments."""
+    add_recipe(parser)
+    add_workspace(parser)
+    add_step(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the stages up to evaluation and print what was measured."""
+    output = Output.of(args)
+    artifact = make(args, output, stage="evaluate")
+    artifact.verify()
+    evaluation = json.loads(artifact.file("evaluation.json").read_text(encoding="utf-8"))
+    output.result({"artifact": artifact.path, "evaluation": evaluation}, lambda: show(evaluation, output))
+    return 0

@@ -1,0 +1,55 @@
+"""Write one self-contained HTML page about a run, from whatever stages are there; nothing is trained for it.
+
+Sections whose stage has not run say which command makes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trainwright.cli.arguments import add_recipe, add_step, add_workspace, load_recipe, workspace_of
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the command's arguments."""
+    add_recipe(parser)
+    add_workspace(parser)
+    add_step(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and print where it is."""
+    # The pipeline brings pydantic and NumPy, which --help must not wait for.
+    from trainwright.artifact.events import Events
+    from trainwright.artifact.stage import Context
+    from trainwright.artifact.store import writable, writing
+    from trainwright.core.registry import load
+    from trainwright.pipeline.graph import upstream
+    from trainwright.pipeline.runner import find, inputs_of
+    from trainwright.pipeline.steps import named, steps, with_step
+
+    output = Output.of(args)
+    recipe = with_step(load_recipe(args).value, stage="report")
+    root = workspace_of(args, name=recipe.name)
+    step = named(recipe, stage="report", step=args.step)
+    made = find(recipe, root=root, upto=step.name)
+    missing = [each.name for each in upstream(steps(recipe), step.name)[:-1] if each.name not in made]
+    folder = root if writable(root) else Path.cwd()  # a run that can only be read is reported on from outside
+    with writing(folder), Events(None, run=recipe.name) as events:
+        folder.mkdir(parents=True, exist_ok=True)
+        context = Context(recipe=step.recipe, inputs=inputs_of(step, made), out=folder, events=events, root=root)
+        load(step.stage.run, kind="stage")(context)
+    page = folder / "report.html"
+
+    def text() -> None:
+        if missing:
+            output.note(f"not there yet: {', '.join(missing)}")
+        output.line(str(page))
+
+    output.result(
+        {"page": page, "stages": sorted(name for name in made if name != step.name), "missing": missing}, text
+    )
+    return 0

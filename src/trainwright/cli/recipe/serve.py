@@ -1,0 +1,119 @@
+"""Answer HTTP requests with the model, in OpenAI's protocol, until Ctrl-C or SIGTERM, which end it with code 0.
+
+Serves the export of a recipe (made first where it is missing), or with --bundle any directory with a model: an export,
+a trained artefact, a Llama or GPT-2 from Hugging Face. Where TRAINWRIGHT_API_KEY is set, clients have to send it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwright.cli.arguments import add_recipe, add_step, add_workspace, load_recipe, located, workspace_of
+from trainwright.cli.output import Output
+from trainwright.cli.parser import CommandParser
+from trainwright.cli.recipe.run import make, step_name
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
+
+if TYPE_CHECKING:
+    from trainwright.spec.sections.serve import ServeSection
+
+API_KEY = "TRAINWRIGHT_API_KEY"
+
+
+def configure(parser: CommandParser) -> None:
+    """Add the command's arguments."""
+    add_recipe(parser)
+    add_workspace(parser)
+    add_step(parser)
+    parser.add_argument("--bundle", type=Path, metavar="DIR", help="serve this directory instead of a recipe's model")
+    parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: the recipe's, or 127.0.0.1)")
+    parser.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (default: 8000)")
+    parser.add_argument(
+        "--model-name", metavar="NAME", help="name in /v1/models (default: the recipe's or directory's)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="a name that requests may be addressed to, beside the address and localhost; repeatable, * allows all",
+    )
+    parser.add_argument(
+        "--engine", metavar="NAME", help="what generates: torch, or package.module:function (default: the recipe's)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    output = Output.of(args)
+    directory, name, section = _from_bundle(args) if args.bundle else _from_recipe(args, output)
+    if args.port is not None and not 0 <= args.port <= 65535:
+        raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
+    options = {
+        "host": args.host,
+        "port": args.port,
+        "engine": args.engine,
+        "allowed_hosts": args.allow_host and tuple(args.allow_host),
+    }
+    section = section.model_copy(update={key: value for key, value in options.items() if value is not None})
+    api_key = os.environ.get(API_KEY) or None
+    # By name: the command line must not load torch to print its help.
+    open_server = load("trainwright.stages.serve.foreground:open_server", kind="server")
+    server = open_server(directory, section, model_name=name, api_key=api_key)
+    if not _is_loopback(section.host) and api_key is None:
+        output.note(f"warning: {section.host} is reachable from other machines and no key is asked for; set {API_KEY}")
+    _announce(output, url=server.url, model=name, with_key=api_key is not None)
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        output.note("stopped")
+    return 0
+
+
+def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, ServeSection]:
+    # The pipeline brings pydantic and NumPy, which --help must not wait for.
+    from trainwright.pipeline.runner import find
+
+    loaded = load_recipe(args)
+    recipe, step = loaded.value, step_name(args, loaded, stage="export")
+    # What is there is served as it is: nothing is written, so that a workspace may be read-only.
+    with located(loaded):
+        exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step).get(step)
+    if exported is None:
+        exported = make(args, output, stage="export", loaded=loaded)
+    return exported.path / "huggingface", args.model_name or recipe.serve.model_name or recipe.name, recipe.serve
+
+
+def _from_bundle(args: argparse.Namespace) -> tuple[Path, str, ServeSection]:
+    from trainwright.spec.sections.serve import ServeSection
+
+    if args.inputs or args.preset:
+        raise RecipeError("a recipe and --bundle exclude each other", where="--bundle", seen=args.bundle)
+    return args.bundle, args.model_name or args.bundle.resolve().name, ServeSection()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announce(output: Output, *, url: str, model: str, with_key: bool) -> None:
+    key = f' -H "Authorization: Bearer ${API_KEY}"' if with_key else ""
+    body = shlex.quote(json.dumps({"model": model, "prompt": "def add(a, b):", "max_tokens": 32}))
+    example = f"curl {url}/v1/completions{key} -H 'Content-Type: application/json' -d {body}"
+    payload: dict[str, Any] = {"url": url, "model": model, "example": example}
+
+    def text() -> None:
+        output.line(f"serving {model} at {url}/v1 (Ctrl-C stops)")
+        output.line(f"  {example}")
+
+    output.result(payload, text)
+    output.stdout.flush()

@@ -1,0 +1,1 @@
+"""About the program itself: its versions, its commands as data, completion scripts."""

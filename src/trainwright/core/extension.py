@@ -1,0 +1,79 @@
+"""``Extension``: a recipe's key that takes a known name or a plug-in. Plans load the registry without pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.plug_in import Called, InstanceOf, described
+from trainwright.core.registry import REFERENCE, is_reference, resolve
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core.core_schema import CoreSchema
+
+_REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extension:
+    """What a recipe's key accepts that names code: a known name, or ``package.module:name``.
+
+    It stands in the annotation of the key, ``Annotated[str, Extension("optimizer", OPTIMIZERS)]``. A recipe is checked
+    without importing anything; ``load`` imports.
+
+    Args:
+        kind: what is named ("optimizer", "exporter", ...), for error lines.
+        known: our own entries, each as ``package.module:name``.
+        requirement: what a plug-in has to be.
+    """
+
+    kind: str
+    known: Mapping[str, str]
+    requirement: Called | InstanceOf | None = None
+
+    @property
+    def expected(self) -> str:
+        """What may stand there, in words."""
+        return f"{', '.join(repr(name) for name in self.known)} or '{REFERENCE}'"
+
+    def load(self, name: str) -> Any:
+        """Returns the object that a name stands for.
+
+        Raises:
+            RecipeError: the name is unknown, its module or attribute does not exist, or what is there is of another
+                kind.
+        """
+        value = resolve(name, self.known, kind=self.kind)
+        if name not in self.known and self.requirement is not None and not self.requirement.holds(value):
+            seen = f"{name}, {described(value)}"
+            raise RecipeError("this is no {kind}", seen=seen, expected=self.requirement.expected, kind=self.kind)
+        return value
+
+    def problems(self, name: str, *, where: str) -> Iterator[RecipeError]:
+        """Yields what is wrong with a plug-in, under the key that names it; what we know ourselves is not loaded."""
+        if name in self.known:
+            return
+        try:
+            self.load(name)
+        except RecipeError as error:
+            yield error.at(where)
+
+    def check(self, name: str) -> str:
+        """Returns the name where it can stand for something; the error reads like that of a ``Literal``."""
+        if name in self.known or is_reference(name):
+            return name
+        from pydantic_core import PydanticCustomError
+
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": self.expected})
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": list(self.known)}, {"type": "string", "pattern": _REFERENCE_PATTERN}]}

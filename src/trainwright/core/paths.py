@@ -1,0 +1,22 @@
+"""Local paths as users write them, in a recipe or behind an option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainwright.core.errors import RecipeError
+
+
+def local_path(text: str) -> Path:
+    """Returns the path with ``~`` and ``~name`` replaced by a home directory, as a shell does.
+
+    A recipe and an option's value (``--workspace=~/runs``) reach the program without a shell that would do it. The text
+    itself stays in the recipe, so that an artefact's identity does not depend on whose home it was made in.
+
+    Raises:
+        RecipeError: the home directory is unknown, because there is no such user.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise RecipeError("this path names the home of an unknown user", seen=repr(text)) from error

@@ -1,0 +1,109 @@
+"""Reads ``catalog/devices``: one TOML file per accelerator, every number with its source.
+
+Rates are *dense* peaks from datasheets. ``memory_bytes`` is the printed size in decimal gigabytes, although boards hold
+as many GiB: what a process can have of them is ``planner.forecast.memory.table.usable_bytes``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.links import link
+from trainwright.spec.device import DeviceSpec
+
+_DEVICES = files("trainwright") / "catalog" / "devices"
+
+
+@cache
+def device_names() -> tuple[str, ...]:
+    """Names of all devices in the catalogue, sorted."""
+    return tuple(
+        sorted(entry.name.removesuffix(".toml") for entry in _DEVICES.iterdir() if entry.name.endswith(".toml"))
+    )
+
+
+def find_device(name: str) -> DeviceSpec | None:
+    """The device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None.
+
+    A size that follows the name is understood where it is the device's own: ``RTX-4090-24GB``, ``H200 (141 GB)``.
+    """
+    slug = normalised(name)
+    spec = _named(slug)
+    sized = re.fullmatch(r"(.+?)-(\d+)-?gb", slug)
+    if spec is None and sized is not None:
+        bare = _named(sized[1])
+        return bare if bare is not None and round(bare.memory_bytes / 1e9) == int(sized[2]) else None
+    return spec
+
+
+def _named(slug: str) -> DeviceSpec | None:
+    canonical = slug if slug in device_names() else _aliases().get(slug)
+    return None if canonical is None else _read(canonical)
+
+
+def device(name: str, *, where: str | None = None) -> DeviceSpec:
+    """The device of that name or alias; ``where`` it was asked for stands in the error.
+
+    Raises:
+        RecipeError: the catalogue does not know it; names the nearest ones.
+    """
+    spec = find_device(name)
+    if spec is None:
+        near = get_close_matches(normalised(name), [*device_names(), *_aliases()], n=3, cutoff=0.5)
+        fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
+        raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)
+    return spec
+
+
+def normalised(name: str) -> str:
+    """``a100-sxm4-80gb`` of ``NVIDIA A100 SXM4 80GB``, ``rtx-a6000`` of ``RTXA6000``."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    slug = re.sub(r"\b([rg]tx)(?=[a-z0-9])", r"\1-", slug)
+    for vendor in ("nvidia-", "amd-"):
+        slug = slug.removeprefix(vendor)
+    return slug
+
+
+@cache
+def _table(slug: str) -> dict[str, Any]:
+    return tomllib.loads((_DEVICES / f"{slug}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    return {alias: slug for slug in device_names() for alias in _table(slug)["aliases"]}
+
+
+def _read(slug: str) -> DeviceSpec:
+    table = _table(slug)
+    return DeviceSpec(
+        name=table["name"],
+        kind=table["kind"],
+        vendor=table["vendor"],
+        memory_bytes=table["memory_bytes"],
+        bytes_per_s=table["bytes_per_s"],
+        flops_per_s=table["flops_per_s"],
+        tdp_w=table.get("tdp_w"),
+        year=table["year"],
+        link=link(table["link"]) if "link" in table else None,
+        compute_capability=table.get("compute_capability"),
+        software=tuple(table["software"]),
+        source=table["source"],
+        note=table.get("note", ""),
+        pcie_generation=table.get("pcie_generation"),
+        visible_bytes=table.get("visible_bytes"),
+        peer_to_peer=table.get("peer_to_peer", True),
+        unified_memory=table.get("unified_memory", False),
+        cooling=tuple(table.get("cooling", ())),
+        sm_count=table.get("sm_count"),
+        clock_hz=table.get("clock_hz"),
+        l2_bytes=table.get("l2_bytes"),
+        recorded=table["recorded"],
+        sources=table.get("sources", {}),
+    )

@@ -1,0 +1,38 @@
+"""Reads ``catalog/efficiency.toml``, and says which generation a device belongs to."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.efficiency import Efficiency
+
+_FILE = files("trainwright") / "catalog" / "efficiency.toml"
+_CUDA = (
+    (10.0, "blackwell"),
+    (9.0, "hopper"),
+    (8.9, "ada"),
+    (8.1, "ampere-rtx"),
+    (8.0, "ampere"),
+    (7.0, "volta"),
+    (0.0, "pascal"),
+)
+"""Generations by the least compute capability; Turing's tensor cores are Volta's kind, and so it counts as Volta."""
+DEFAULT = "default"
+
+
+def generation(device: DeviceSpec) -> str:
+    """``hopper``, ``tpu``, ``npu`` ...: devices whose kernels are written and tuned alike."""
+    if device.kind != "cuda":
+        return device.kind
+    capability = float(device.compute_capability or 0)
+    return next(name for least, name in _CUDA if capability >= least)
+
+
+@cache
+def read_efficiency() -> Efficiency:
+    """The catalogue's numbers, fitted by ``benchmarks/fit_time.py``."""
+    table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return Efficiency(**table["efficiency"])

@@ -1,0 +1,65 @@
+"""Electric energy and heat of a run: rated power of its devices, what the hosts add, and what the building adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.plan import Assumption
+
+HOST_SHARE = 0.5
+"""Watts of host, network cards, switches and fans for each watt of rated device power. arXiv:2412.08602 (recall)
+measured at most 8.4 kW on a node of eight H100 (5.6 kW of devices) while it trained; its nameplate says 10.2 kW."""
+PUE = 1.15
+"""Power of the building over power of the machines: AWS, all regions, 2023 (recall). Google printed 1.10; the Uptime
+Institute's survey of all kinds of data centres had 1.58 in the mean."""
+BTU_PER_HOUR_PER_W = 3.412142
+"""1 W is 3.412142 BTU (IT) per hour."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Energy:
+    """What a run draws. The machines turn all of their power into heat, which cooling has to carry away."""
+
+    machine_power_w: float
+    machine_kwh: float
+    building_kwh: float
+    heat_btu_per_hour: float
+    assumptions: tuple[Assumption, ...]
+
+
+def energy(
+    device: DeviceSpec, devices: int, seconds: float, *, host_share: float = HOST_SHARE, pue: float = PUE
+) -> Energy | None:
+    """Energy of ``devices`` devices that train for ``seconds`` at their rated power; None where that is unknown.
+
+    Args:
+        device: its ``tdp_w`` is taken as drawn all the time, which is an upper bound.
+        devices: how many.
+        seconds: how long.
+        host_share: watts of the host for each watt of a device.
+        pue: power of the building over power of the machines.
+    """
+    if device.tdp_w is None:
+        return None
+    power_w = devices * device.tdp_w * (1 + host_share)
+    machine_kwh = power_w * seconds / 3.6e6
+    return Energy(
+        machine_power_w=power_w,
+        machine_kwh=machine_kwh,
+        building_kwh=machine_kwh * pue,
+        heat_btu_per_hour=power_w * BTU_PER_HOUR_PER_W,
+        assumptions=(
+            Assumption(
+                name="device power", value=float(device.tdp_w), unit="W", origin="catalog", source=device.source
+            ),
+            Assumption(
+                name="host power per device power",
+                value=host_share,
+                unit="",
+                origin="default",
+                source="arXiv:2412.08602 (recall): 8.4 kW measured on a node of eight H100",
+            ),
+            Assumption(name="PUE", value=pue, unit="", origin="default", source="AWS, all regions, 2023 (recall)"),
+        ),
+    )

@@ -1,0 +1,128 @@
+"""Reads ``catalog/stacks``: one TOML file per training framework, its fitted numbers with their errors and source."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import did_you_mean
+from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime
+
+_STACKS = files("trainwright") / "catalog" / "stacks"
+OURS = "trainwright"
+"""The stack of this project's trainer, which its ledgers are of."""
+DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
+"""The stacks of a framework that no file knows, by its layout: what most of them do."""
+
+
+def stack_names() -> tuple[str, ...]:
+    """Names of all stacks in the catalogue, sorted."""
+    return tuple(
+        sorted(entry.name.removesuffix(".toml") for entry in _STACKS.iterdir() if entry.name.endswith(".toml"))
+    )
+
+
+def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | None:
+    """The stack of that name, or the one that lists it among its aliases; None where there is none.
+
+    Of several with one alias: the latest whose first release ``release`` has reached, and before all others one of
+    whose ``marks`` stands in ``settings``. A name that none lists is the stack's one of whose ``words`` stands in it,
+    the longest before shorter ones.
+    """
+    slug = _slug(name)
+    matches = [
+        stack
+        for stack in map(read_stack, stack_names())
+        if slug == _slug(stack.name)
+        or (
+            slug in map(_slug, stack.aliases)
+            and stack.since <= release
+            and (not stack.marks or any(mark in settings for mark in stack.marks))
+        )
+    ]
+    if matches:
+        return max(matches, key=lambda stack: (bool(stack.marks), stack.since))
+    return max(
+        (stack for stack in map(read_stack, stack_names()) if _heard(stack, slug)),
+        key=lambda stack: (_heard(stack, slug), stack.name),
+        default=None,
+    )
+
+
+def _heard(stack: Stack, slug: str) -> int:
+    """Letters of the longest word of the stack's that stands in a name."""
+    return max((len(word) for word in stack.words if word in slug), default=0)
+
+
+def stack(name: str, *, where: str | None = None) -> Stack:
+    """The stack of that name.
+
+    Raises:
+        RecipeError: the catalogue does not know it.
+    """
+    stack = find_stack(name)
+    if stack is None:
+        raise RecipeError(
+            "unknown software stack",
+            where=where,
+            seen=repr(name),
+            expected=f"one of {', '.join(stack_names())}",
+            fix=did_you_mean(name, list(stack_names())) or "add a file to catalog/stacks",
+        )
+    return stack
+
+
+def unknown_stack(*, divides: bool, shards: str) -> Stack:
+    """The stack of a framework that no file knows, by how it shares a model.
+
+    What divides layers or tensors over devices (``divides``), or the optimizer's state alone, is written like Megatron:
+    fused kernels, master weights, gradients in one buffer. What runs on one device, replicates, or shards everything is
+    PyTorch with automatic mixed precision. ``shards`` is what data-parallel ranks share: ``ddp``, ``zero1``, ``fsdp``.
+    """
+    states_alone, everything = shards in ("zero1", "zero2"), shards in ("fsdp", "hfsdp", "hsdp", "zero3")
+    return read_stack(DEFAULT_PARALLEL if states_alone or (divides and not everything) else DEFAULT)
+
+
+@cache
+def read_stack(file: str) -> Stack:
+    """The stack in the file of that name; ``memory`` or ``time`` = "other" stands for the other stack's, with its fit.
+
+    Raises:
+        RecipeError: the other has none of its own.
+    """
+    table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
+    for name in ("aliases", "marks", "schedules", "words"):
+        if name in table:
+            table[name] = tuple(table[name])
+    fit = dict(table.get("fit", {}))
+    for name, kind in (("time", StackTime), ("memory", StackMemory)):
+        value = table.get(name, {})
+        table[f"{name}_of"] = value if isinstance(value, str) else file
+        if isinstance(value, str):
+            other = _owner(value, name, where=f"catalog/stacks/{file}.toml")
+            table[name] = getattr(other, name)
+            fit |= {name: other.fit[name]} if name in other.fit else {}
+        else:
+            table[name] = kind(**value)
+    table["dispatch"] = Dispatch(**table.get("dispatch", {}))
+    return Stack(**{**table, "fit": fit})
+
+
+def _owner(name: str, part: str, *, where: str) -> Stack:
+    if name not in stack_names() or getattr(read_stack(name), f"{part}_of") != name:
+        raise RecipeError(
+            "{part} of another stack",
+            where=where,
+            seen=repr(name),
+            expected=f"a stack with a [{part}] table of its own",
+            part=part,
+        )
+    return read_stack(name)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

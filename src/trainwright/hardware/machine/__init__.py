@@ -1,0 +1,1 @@
+"""This machine: its facts, its probes, and the record of both."""

@@ -1,0 +1,1 @@
+"""What devices cost to rent, and where that stands."""

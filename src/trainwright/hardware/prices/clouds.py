@@ -1,0 +1,85 @@
+"""Reads ``catalog/clouds``: who rents devices, in whose list their prices stand, and what their names mean."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import find_device, normalised
+
+_CLOUDS = files("trainwright") / "catalog" / "clouds"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instance:
+    """An instance type that carries ``devices`` of ``device``, at a price that is not known."""
+
+    name: str
+    device: str
+    devices: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cloud:
+    """A provider.
+
+    ``feed`` is its folder in SkyPilot's catalogue, or None; ``accelerators`` and ``instance_prefixes`` say what its
+    names mean where the catalogue's own aliases would err; ``hosts`` the machine to which ``NAME:COUNT`` is attached,
+    where its list prices the two apart; ``instances`` what it rents at unknown prices.
+    """
+
+    slug: str
+    title: str
+    source: str
+    recorded: str
+    aliases: tuple[str, ...] = ()
+    feed: str | None = None
+    note: str = ""
+    accelerators: Mapping[str, str] = field(default_factory=dict)
+    instance_prefixes: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    instances: tuple[Instance, ...] = ()
+
+    def device(self, accelerator: str, instance: str) -> str | None:
+        """The catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
+        prefixes = [prefix for prefix in self.instance_prefixes if instance.startswith(prefix)]
+        if prefixes:
+            return self.instance_prefixes[max(prefixes, key=len)]
+        if accelerator in self.accelerators:
+            return self.accelerators[accelerator]
+        spec = find_device(accelerator)
+        return None if spec is None else spec.name
+
+
+@cache
+def clouds() -> tuple[Cloud, ...]:
+    """All clouds, by name."""
+    listed = []
+    for entry in sorted(_CLOUDS.iterdir(), key=lambda item: item.name):
+        if entry.name.endswith(".toml"):
+            table = tomllib.loads(entry.read_text(encoding="utf-8"))
+            table["aliases"] = tuple(table.get("aliases", ()))
+            table["instances"] = tuple(Instance(**each) for each in table.get("instances", ()))
+            listed.append(Cloud(slug=entry.name.removesuffix(".toml"), **table))
+    return tuple(listed)
+
+
+def cloud(name: str, *, where: str | None = None) -> Cloud:
+    """The cloud of that name or alias.
+
+    Raises:
+        RecipeError: none has it; names near ones.
+    """
+    known = {key: each for each in clouds() for key in (each.slug, normalised(each.title), *each.aliases)}
+    slug = normalised(name)
+    if slug in known:
+        return known[slug]
+    near = get_close_matches(slug, known, n=2, cutoff=0.5)
+    slugs = ", ".join(each.slug for each in clouds())
+    fix = f"did you mean {' or '.join(near)}?" if near else None
+    raise RecipeError("unknown cloud", where=where, seen=repr(name), expected=f"one of {slugs}", fix=fix)

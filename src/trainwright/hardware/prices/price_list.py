@@ -1,0 +1,207 @@
+"""What a device costs for an hour: the packaged price list, and newer ones that the user has fetched.
+
+Rows are checked; one that cannot be true is left out, and counted with its reason. A price that no list has is unknown:
+``unpriced`` names instance types that carry a device all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, get_args
+
+from trainwright.hardware.catalogue.devices import device_names
+from trainwright.hardware.prices import snapshot
+from trainwright.hardware.prices.clouds import cloud, clouds
+from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD
+from trainwright.spec.device import Price, PriceKind
+
+_FLOOR = 0.1
+"""A spot price at exactly a tenth of on-demand is a provider's floor, not a market price: AWS, Azure and GCP advertise
+discounts of up to 90, 90 and 91 % (recall)."""
+_NEAR_FLOOR = 2 * _FLOOR
+"""A spot price below this share of on-demand is doubtful: what nobody bids for, in the one zone that a list names, at
+the minute in which it was read. Of the believable ones in the packaged list the lowest is at 0.31."""
+_OUTLIER = 10
+"""A price of more than so many times the device's median is a slip of the pen."""
+
+Row = Mapping[str, str]
+
+
+class Unpriced(NamedTuple):
+    """An instance type that carries ``devices`` of a device, at a price that is not known."""
+
+    provider: str
+    instance: str
+    devices: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriceList:
+    """Prices by device name, and how many rows were refused for which reason; doubtful prices say why they are."""
+
+    prices: Mapping[str, tuple[Price, ...]]
+    refused: Mapping[str, int]
+
+    def offers(
+        self, device: str, *, kind: PriceKind | None = None, providers: Sequence[str] | None = None
+    ) -> tuple[Price, ...]:
+        """Prices of an hour of ``device``, cheapest first, doubtful ones after all others.
+
+        Args:
+            device: its name in the catalogue.
+            kind: only such prices.
+            providers: only those of these clouds, by name or alias.
+
+        Raises:
+            RecipeError: an unknown cloud.
+        """
+        titles = None if providers is None else {cloud(name).title for name in providers}
+        offers = [
+            price
+            for price in self.prices.get(device, ())
+            if (kind is None or price.kind == kind) and (titles is None or price.provider in titles)
+        ]
+        return tuple(sorted(offers, key=lambda price: (bool(price.doubt), price.usd_per_device_hour)))
+
+    def cheapest(
+        self, device: str, kind: PriceKind = "on_demand", *, providers: Sequence[str] | None = None
+    ) -> Price | None:
+        """The lowest such price that is not doubtful, else the lowest, or None where none is known."""
+        offers = self.offers(device, kind=kind, providers=providers)
+        return offers[0] if offers else None
+
+    def unpriced(self, device: str) -> tuple[Unpriced, ...]:
+        """Instance types that carry ``device`` in clouds without any known price of it."""
+        priced = {price.provider for price in self.prices.get(device, ())}
+        return tuple(
+            Unpriced(each.title, instance.name, instance.devices)
+            for each in clouds()
+            for instance in each.instances
+            if instance.device == device and each.title not in priced
+        )
+
+
+def price_list() -> PriceList:
+    """All price lists, checked; a cloud's fetched list stands in place of its packaged rows.
+
+    Raises:
+        MachineError: a fetched list cannot be read.
+    """
+    return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()))
+
+
+@cache
+def _price_list(_stamps: tuple[tuple[object, int], ...]) -> PriceList:
+    newer = snapshot.fetched()
+    replaced = {row.get("provider", "") for each in newer for row in each.rows}
+    older = (row for each in snapshot.packaged() for row in each.rows if row["provider"] not in replaced)
+    return checked((*older, *(row for each in newer for row in each.rows)))
+
+
+def checked(rows: Iterable[Row]) -> PriceList:
+    """Sort rows into believable prices and refusals counted by reason.
+
+    Args:
+        rows: with keys device, provider, instance, kind, usd_per_device_hour, region, source, as_of, note.
+    """
+    kept = list(rows)
+    reference = _Reference.of(kept)
+    prices: dict[str, list[Price]] = {}
+    refused: Counter[str] = Counter()
+    for row in kept:
+        reason = _refusal(row) or reference.refusal(row)
+        if reason is not None:
+            refused[reason] += 1
+            continue
+        prices.setdefault(row["device"], []).append(
+            Price(
+                usd_per_device_hour=_usd(row),
+                kind=row["kind"],  # type: ignore[arg-type]  # _refusal has checked it
+                provider=row["provider"],
+                region=row["region"],
+                as_of=row["as_of"],
+                source=row["source"],
+                instance=row["instance"],
+                doubt=reference.doubt(row),
+            )
+        )
+    return PriceList(prices={name: tuple(rows) for name, rows in prices.items()}, refused=dict(refused))
+
+
+def _refusal(row: Row) -> str | None:
+    """What is wrong with a row by itself."""
+    usd = _usd(row)
+    if not row.get("usd_per_device_hour"):
+        return "no price printed"
+    if math.isnan(usd):
+        return "a price that is no number"
+    if row["device"] not in device_names():
+        return "device not in the catalogue"
+    if row["kind"] not in get_args(PriceKind):
+        return "unknown kind of price"
+    if usd <= 0 or usd == PLACEHOLDER_USD:
+        return "placeholder"
+    if "accelerator part only" in row["note"]:
+        return "host not included"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reference:
+    """What a row is held against: its device's median; on-demand prices of its instance, by region and anywhere."""
+
+    median: Mapping[str, float]
+    on_demand: Mapping[tuple[str, ...], float]
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> _Reference:
+        """References from the rows that are sound by themselves."""
+        by_device: dict[str, list[float]] = {}
+        on_demand: dict[tuple[str, ...], float] = {}
+        for row in rows:
+            if _refusal(row) is None:
+                usd = _usd(row)
+                by_device.setdefault(row["device"], []).append(usd)
+                if row["kind"] == "on_demand":
+                    cloud_wide = (row["device"], row["provider"])
+                    anywhere = (*cloud_wide, row["instance"])
+                    for key in (cloud_wide, anywhere, (*anywhere, row["region"])):
+                        on_demand[key] = min(usd, on_demand.get(key, math.inf))
+        # The lower of two middle ones: of two prices the wrong one must not define what is usual.
+        median = {name: sorted(values)[(len(values) - 1) // 2] for name, values in by_device.items()}
+        return cls(median=median, on_demand=on_demand)
+
+    def refusal(self, row: Row) -> str | None:
+        """What is wrong with a row beside others."""
+        usd = _usd(row)
+        if usd > _OUTLIER * self.median[row["device"]]:
+            return f"more than {_OUTLIER} times the device's median"
+        anywhere = (row["device"], row["provider"], row["instance"])
+        full = self.on_demand.get((*anywhere, row["region"]), self.on_demand.get(anywhere))
+        if row["kind"] == "spot" and full is not None:
+            if usd >= full:
+                return "spot not below on-demand"
+            if abs(usd / full - _FLOOR) < 1e-4:
+                return "spot at the provider's floor"
+        return None
+
+    def doubt(self, row: Row) -> str:
+        """Why a spot price is doubtful beside on-demand of its instance, else of its cloud; empty: it is not."""
+        wide = (row["device"], row["provider"])
+        full = self.on_demand.get((*wide, row["instance"]), self.on_demand.get(wide))
+        if row["kind"] != "spot" or full is None or _usd(row) >= _NEAR_FLOOR * full:
+            return ""
+        return f"{_usd(row) / full:.0%} of on-demand, near the floor of spot prices: hardly to be had for long"
+
+
+def _usd(row: Row) -> float:
+    """The price; NaN where it is no finite number."""
+    try:
+        usd = float(row.get("usd_per_device_hour", ""))
+    except ValueError:
+        return math.nan
+    return usd if math.isfinite(usd) else math.nan

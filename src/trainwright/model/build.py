@@ -1,0 +1,50 @@
+"""``build_network``: from a ``ModelSpec`` to the module that computes it."""
+
+from __future__ import annotations
+
+import torch
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.plug_in import blaming
+from trainwright.core.registry import is_reference, load
+from trainwright.model.network import Network
+from trainwright.spec.families.family import FAMILY, Family
+from trainwright.spec.model import FAMILIES, ModelSpec
+
+DECODER = "trainwright.model.decoder:Decoder"
+
+
+def build_network(
+    spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False, where: str = "model"
+) -> Network:
+    """Returns the network of a shape; its parameters have memory and no values yet.
+
+    Args:
+        spec: the shape.
+        dtype: of activations and matrix products.
+        recompute: compute activations again in the backward pass.
+        where: the recipe's key or the file that the shape comes from, for the error line.
+
+    Raises:
+        RecipeError: no such network exists, or it is not built here; names the fields.
+    """
+    problems = spec.problems()
+    if problems:
+        raise RecipeError("this is no possible model", where=where, seen="; ".join(problems))
+    # A shape of a family that is only planned is built where the decoder computes all of it.
+    known = spec.family in FAMILIES or is_reference(spec.family)
+    family: Family | None = FAMILY.load(spec.family) if known else None
+    network_class = load(DECODER if family is None else family.network, kind="network")
+    try:
+        with blaming(spec.family, where=where):
+            network: Network = network_class(spec, dtype=dtype, recompute=recompute)
+        return network
+    except RecipeError:
+        raise
+    except ValueError as error:
+        raise RecipeError(
+            "this model can be planned, not built",
+            where=where,
+            seen=str(error),
+            fix=f"use a family that is built here: {', '.join(FAMILIES)}",
+        ) from error

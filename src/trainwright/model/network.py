@@ -1,0 +1,90 @@
+"""``Network``: what tasks, optimizers and the trainer may ask of a model, whatever is inside it.
+
+Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``rows`` (of hidden states), ``outputs`` (of the head: entries of
+the vocabulary, or classes).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from trainwright.model.cache import KVCache
+from trainwright.model.losses import Loss, linear_cross_entropy
+from trainwright.spec.model import ModelSpec
+
+
+class Network(nn.Module, ABC):
+    """Tokens to hidden states, and a head over them. Parameters are fp32; activations have ``compute_dtype``.
+
+    Both settings are arguments of the constructor and never change, so that a compiled or sharded network cannot
+    disagree with the one that it was made from.
+    """
+
+    spec: ModelSpec
+    compute_dtype: torch.dtype
+    blocks: nn.ModuleList
+    """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
+
+    @abstractmethod
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch seq"],
+        *,
+        positions: Int[Tensor, "#batch seq"] | None = None,
+        documents: Int[Tensor, "batch seq"] | None = None,
+        cache: KVCache | None = None,
+    ) -> Float[Tensor, "batch seq width"]:
+        """Returns normalised hidden states.
+
+        Args:
+            tokens: token ids.
+            positions: where each token stands in its document; 0, 1, 2... when None.
+            documents: an id per token; no token attends to a token with another id.
+            cache: keys and values of earlier tokens; the caller has selected slots and ``positions`` in it.
+        """
+
+    @property
+    @abstractmethod
+    def head_weight(self) -> Float[Tensor, "outputs width"]:
+        """The head's matrix; the embedding itself where they are tied."""
+
+    @abstractmethod
+    def matrices(self) -> Mapping[str, nn.Parameter]:
+        """Returns by name the matrices between embedding and head: what Muon orthogonalises."""
+
+    @abstractmethod
+    def tables(self) -> Mapping[str, nn.Parameter]:
+        """Returns by name the parameters that are looked up by row: most rows have no gradient in a step."""
+
+    @abstractmethod
+    def initialise(self, seed: int) -> None:
+        """Fill every parameter as a function of the seed alone."""
+
+    def head_name(self) -> str | None:
+        """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""
+        head, tables = self.head_weight, self.tables()
+        names = (name for name, parameter in self.named_parameters() if parameter is head and name not in tables)
+        return next(names, None)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.head_weight.device
+
+    @property
+    def has_position_table(self) -> bool:
+        """Whether absolute positions matter, so that each document needs its own count from 0."""
+        return self.spec.positions == "learned"
+
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch outputs"]:
+        """Returns the head's outputs in fp32, unnormalised."""
+        return nn.functional.linear(hidden, self.head_weight.to(hidden.dtype)).float()
+
+    def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
+        """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
+        return linear_cross_entropy(hidden, self.head_weight, targets)

@@ -1,0 +1,201 @@
+"""Telling the class of a document: the head reads the hidden state of its last token.
+
+Shape legend: ``batch`` (documents), ``seq`` (tokens of a sequence), ``width``, ``classes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
+from trainwright.core.errors import DataError
+from trainwright.model.losses import Loss
+from trainwright.model.network import Network
+from trainwright.model.tasks.confusion import Confusion
+from trainwright.model.tasks.evaluate_loss import covered_tokens
+from trainwright.model.tasks.task import Batch, Evaluation, Metric, Progress
+from trainwright.runtime.rng import derive, permute
+from trainwright.spec.recipe import Recipe
+
+
+def classify(recipe: Recipe, dataset: TokenDataset) -> Classify:
+    """Returns the task as a recipe asks for it.
+
+    Raises:
+        DataError: the dataset's documents have no labels, or one that ``task.labels`` lacks.
+    """
+    if dataset.kind != LABELLED:
+        raise DataError(
+            "the documents of this dataset have no labels", where=dataset.path, seen=dataset.kind, expected=LABELLED
+        )
+    unknown = sorted(set(dataset.labels) - set(recipe.task.labels))
+    if unknown:
+        raise DataError(
+            "documents have a label that task.labels lacks",
+            where=dataset.path,
+            seen=repr(unknown[0]),
+            expected=f"one of {', '.join(map(repr, recipe.task.labels))}",
+            fix="add it to task.labels",
+        )
+    return Classify(
+        sequence_tokens=recipe.train.sequence_tokens,
+        labels=recipe.task.labels,
+        class_of_label=tuple(recipe.task.labels.index(name) for name in dataset.labels),
+        padding=dataset.end_of_text_id,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledDocuments:
+    """Documents in a counter-based random order, each cut to ``sequence_tokens`` or padded to it on the right.
+
+    Attention is causal, so that no token of a document sees the padding behind it.
+    """
+
+    split: TokenSplit
+    sequence_tokens: int
+    batch_sequences: int
+    class_of_label: tuple[int, ...]
+    padding: int
+    seed: int = 0
+
+    def batch(self, step: int) -> dict[str, Tensor]:
+        """Returns ``tokens`` ``[batch, seq]``, and of each document its ``last`` token's place and its ``class``."""
+        samples = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
+        epochs, ranks = np.divmod(samples, self.split.documents)
+        order = np.empty_like(samples)
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            order[here] = permute(ranks[here], self.split.documents, derive(self.seed, int(epoch)))
+        return self.documents(order)
+
+    def documents(self, numbers: NDArray[np.int64]) -> dict[str, Tensor]:
+        """Returns these documents as a batch."""
+        tokens = np.full((len(numbers), self.sequence_tokens), self.padding, np.int64)
+        last = np.empty(len(numbers), np.int64)
+        for row, number in enumerate(numbers):
+            start = int(self.split.document_ends[number - 1]) if number else 0
+            # Without its end-of-text token, but for a document of no other token.
+            size = min(max(int(self.split.document_ends[number]) - start - 1, 1), self.sequence_tokens)
+            tokens[row, :size] = self.split.read(start, start + size)
+            last[row] = size - 1
+        classes = np.array(self.class_of_label, np.int64)[self.split.document_labels[numbers]]
+        return {name: torch.from_numpy(part) for name, part in (("tokens", tokens), ("last", last), ("class", classes))}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Classify:
+    """Cross-entropy of a document's class, given the document.
+
+    ``labels`` name the classes in the head's order; ``class_of_label`` says which class each label of the dataset is.
+    """
+
+    sequence_tokens: int
+    labels: tuple[str, ...]
+    class_of_label: tuple[int, ...]
+    padding: int
+
+    @property
+    def unit(self) -> str:
+        """Losses are averaged over documents."""
+        return "document"
+
+    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> LabelledDocuments:
+        """Returns batches of whole documents; every document once an epoch.
+
+        Raises:
+            DataError: the split has no document.
+        """
+        if not split.documents:
+            raise DataError("the {name} split has no document", fix="give more data", name=split.name)
+        return LabelledDocuments(
+            split=split,
+            sequence_tokens=self.sequence_tokens,
+            batch_sequences=batch_sequences,
+            class_of_label=self.class_of_label,
+            padding=self.padding,
+            seed=seed,
+        )
+
+    def weight(self, batch: Batch) -> Int[Tensor, ""]:
+        """Returns the number of documents."""
+        return torch.tensor(batch["class"].shape[0], device=batch["class"].device)
+
+    def inputs(self, network: Network, batch: Batch) -> Batch:
+        """Returns the micro batch as it is."""
+        return batch
+
+    def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch width"]:
+        """Returns the hidden state of each document's last token."""
+        hidden: Tensor = network(inputs["tokens"])
+        return hidden[torch.arange(hidden.shape[0], device=hidden.device), inputs["last"]]
+
+    def loss(self, network: Network, hidden: Float[Tensor, "batch width"], inputs: Batch) -> Loss:
+        """Returns the summed cross-entropy of the classes."""
+        return network.head_loss(hidden, inputs["class"])
+
+    def evaluate(
+        self,
+        network: Network,
+        split: TokenSplit,
+        *,
+        batch_sequences: int,
+        tokens: int | None = None,
+        detailed: bool = False,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Measure loss, accuracy and F1; ``details`` hold them by label, and the confusion matrix."""
+        confusion, nats = Confusion.empty(self.labels), 0.0
+        training = network.training
+        network.eval()
+        try:
+            for batch, done, total in self._in_order(split, batch_sequences, tokens):
+                part, predicted = self._predict(network, batch)
+                nats += part
+                confusion.add(batch["class"].numpy(), predicted)
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            network.train(training)
+        return self._evaluation(confusion, nats, detailed=detailed)
+
+    def _in_order(
+        self, split: TokenSplit, batch_sequences: int, tokens: int | None
+    ) -> Iterator[tuple[Batch, int, int]]:
+        """The split's first documents in batches, with how many of how many are in them so far."""
+        total = int(np.searchsorted(split.document_ends, np.uint64(covered_tokens(split, tokens)), side="right"))
+        if not total:
+            raise DataError(
+                "the {name} split has no document to measure", fix="give it more documents", name=split.name
+            )
+        source = self.batches(split, batch_sequences=batch_sequences, seed=0)
+        for start in range(0, total, batch_sequences):
+            stop = min(start + batch_sequences, total)
+            yield source.documents(np.arange(start, stop)), stop, total
+
+    @torch.inference_mode()
+    def _predict(self, network: Network, batch: Batch) -> tuple[float, NDArray[np.int64]]:
+        """The summed loss of a batch and the likeliest class of each document."""
+        here = {name: tensor.to(network.device) for name, tensor in batch.items()}
+        hidden = self.hidden(network, here)
+        loss, _ = self.loss(network, hidden, here)
+        return float(loss), network.logits(hidden).argmax(dim=-1).cpu().numpy()
+
+    def _evaluation(self, confusion: Confusion, nats: float, *, detailed: bool) -> Evaluation:
+        metrics = {
+            "loss": Metric(value=nats / confusion.documents, unit="nats/document"),
+            "accuracy": Metric(value=confusion.accuracy),
+            "macro_f1": Metric(value=confusion.macro_f1),
+        }
+        record: dict[str, Any] = {name: metric.value for name, metric in metrics.items()}
+        record |= {"documents": confusion.documents, "commonest_class_accuracy": confusion.commonest_class_accuracy}
+        details = {"by_label": confusion.by_label(), "confusion": confusion.to_json()} if detailed else {}
+        return Evaluation(count=confusion.documents, metrics=metrics, record=record, details=details)

@@ -1,0 +1,120 @@
+"""Predicting the next token of a text, from windows of a token stream.
+
+Shape legend: ``batch`` (sequences), ``seq`` (tokens of a sequence), ``width``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from trainwright.artifact.shards import TokenDataset, TokenSplit
+from trainwright.model.attention import document_ids, document_positions
+from trainwright.model.losses import IGNORE, Loss
+from trainwright.model.network import Network
+from trainwright.model.tasks.breakdown import by_context, by_document_size
+from trainwright.model.tasks.evaluate_loss import summarise, token_nats
+from trainwright.model.tasks.task import Batch, Evaluation, Metric, Progress
+from trainwright.model.tasks.windows import Windows
+from trainwright.spec.recipe import Recipe
+
+
+def next_token(recipe: Recipe, dataset: TokenDataset) -> NextToken:
+    """Returns the task as a recipe asks for it."""
+    masked = recipe.train.document_masking
+    return NextToken(
+        sequence_tokens=recipe.train.sequence_tokens, end_of_text=dataset.end_of_text_id if masked else None
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextToken:
+    """Cross-entropy of each token after the first of a window, given those before it.
+
+    ``end_of_text``: no token attends across this one, and positions start anew behind it; None joins documents.
+    """
+
+    sequence_tokens: int
+    end_of_text: int | None = None
+
+    @property
+    def unit(self) -> str:
+        """Losses are averaged over predicted tokens."""
+        return "token"
+
+    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Windows:
+        """Returns windows of ``sequence_tokens`` and one token more, the last target."""
+        return Windows(split, sequence_tokens=self.sequence_tokens, batch_sequences=batch_sequences, seed=seed)
+
+    def weight(self, batch: Batch) -> Int[Tensor, ""]:
+        """Returns how many tokens are predicted."""
+        return (batch["tokens"][:, 1:] != IGNORE).sum()
+
+    def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
+        """Returns ``tokens``, ``targets``, and with masking ``documents`` and ``positions``: each ``[batch, seq]``."""
+        tokens, targets = batch["tokens"][:, :-1], batch["tokens"][:, 1:]
+        inputs = {"tokens": tokens.clamp_min(0), "targets": targets}
+        if self.end_of_text is not None:
+            inputs["documents"] = document_ids(tokens, self.end_of_text)
+            if network.has_position_table:
+                inputs["positions"] = document_positions(inputs["documents"])
+        return inputs
+
+    def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch seq width"]:
+        """Returns the hidden state of every token."""
+        hidden: Tensor = network(inputs["tokens"], positions=inputs.get("positions"), documents=inputs.get("documents"))
+        return hidden
+
+    def loss(self, network: Network, hidden: Float[Tensor, "batch seq width"], inputs: Batch) -> Loss:
+        """Returns the summed cross-entropy of the targets."""
+        return network.head_loss(hidden.flatten(0, 1), inputs["targets"].flatten())
+
+    def evaluate(
+        self,
+        network: Network,
+        split: TokenSplit,
+        *,
+        batch_sequences: int,
+        tokens: int | None = None,
+        detailed: bool = False,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Measure loss per token and bits per byte of text; ``details`` say which documents and contexts they are."""
+        costs = token_nats(
+            network,
+            split,
+            sequence_tokens=self.sequence_tokens,
+            batch_sequences=batch_sequences,
+            tokens=tokens,
+            document_masking=self.end_of_text is not None,
+            device=network.device,
+            done=progress,
+        )
+        result = summarise(split, costs)
+        record: dict[str, Any] = {
+            "loss": result.loss,
+            "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
+            "bits_per_byte": result.bits_per_byte,
+            "tokens": result.tokens,
+            "documents": result.documents,
+            "text_bytes": result.text_bytes,
+        }
+        details = (
+            {
+                "by_document_size": by_document_size(split, costs, documents=result.documents),
+                "by_context": by_context(costs, sequence_tokens=self.sequence_tokens),
+            }
+            if detailed
+            else {}
+        )
+        metrics = {
+            "loss": Metric(value=result.loss, unit="nats/token"),
+            "bits_per_byte": Metric(value=result.bits_per_byte, unit="bits/byte"),
+        }
+        if record["perplexity"] is not None:
+            metrics["perplexity"] = Metric(value=result.perplexity)
+        return Evaluation(count=result.tokens, metrics=metrics, record=record, details=details)

@@ -1,0 +1,125 @@
+"""``Task``: all that training and evaluation know about what is learnt.
+
+A task turns a dataset into batches, a batch into a loss with its weight, and a split into metrics. The trainer divides
+the sum of the losses by the sum of the weights, so that micro batches of any size give one gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Int
+from torch import Tensor
+
+from trainwright.artifact.shards import TokenDataset, TokenSplit
+from trainwright.core.plug_in import blaming, instance
+from trainwright.model.losses import Loss
+from trainwright.model.network import Network
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TASK
+
+Batch = Mapping[str, Tensor]
+"""Tensors by name; the first dim of each is the sequences of the batch, along which micro batches are cut."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many units of how many are measured."""
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """The batches of a run; each is a function of its step alone, so that the step is the whole state."""
+
+    def batch(self, step: int) -> Batch:
+        """Returns the batch of a step, counted from 0, on the CPU."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """A measured number."""
+
+    value: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """What a task measured on a split.
+
+    Attributes:
+        count: how many units the loss is averaged over.
+        metrics: headline numbers by name, ``loss`` first.
+        record: the same numbers and their circumstances as JSON values.
+        details: tables that explain them, as JSON values; empty where they were not asked for.
+    """
+
+    count: int
+    metrics: Mapping[str, Metric]
+    record: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Task(Protocol):
+    """One thing that a network can learn from a dataset."""
+
+    @property
+    def unit(self) -> str:
+        """What one unit of weight is: ``token``, ``document``."""
+
+    def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Batches:
+        """Returns the batches of a split in an order that the seed decides.
+
+        Raises:
+            DataError: the split is too short for one batch.
+        """
+
+    def weight(self, batch: Batch) -> Int[Tensor, ""]:
+        """Returns how many units of a batch count, before anything is computed."""
+
+    def inputs(self, network: Network, batch: Batch) -> Batch:
+        """Returns what ``hidden`` and ``loss`` need of a micro batch that is already on the network's device."""
+
+    def hidden(self, network: Network, inputs: Batch) -> Tensor:
+        """Returns what the network makes of a micro batch; all of its parameters but the head's take part."""
+
+    def loss(self, network: Network, hidden: Tensor, inputs: Batch) -> Loss:
+        """Returns the summed loss in nats and its weight; over all micro batches the weights sum to ``weight``."""
+
+    def evaluate(
+        self,
+        network: Network,
+        split: TokenSplit,
+        *,
+        batch_sequences: int,
+        tokens: int | None = None,
+        detailed: bool = False,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Measure the network on a split.
+
+        Args:
+            network: on its device.
+            split: what to measure on.
+            batch_sequences: sequences of a forward pass; changes the result by rounding only.
+            tokens: about how many of the split's tokens, in whole documents; None takes all.
+            detailed: make the tables of ``details`` too.
+            progress: is told how far the measurement is.
+
+        Raises:
+            DataError: the split is too short to measure.
+        """
+
+
+def load_task(recipe: Recipe, dataset: TokenDataset) -> Task:
+    """Returns the task that a recipe names, for a dataset.
+
+    Raises:
+        RecipeError: the task is unknown, cannot be imported, or is a plug-in that fails.
+        DataError: the dataset is not of the kind that the task needs.
+    """
+    name = recipe.task.name
+    make = TASK.load(name)
+    with blaming(name, where="task.name"):
+        return instance(make(recipe, dataset), Task)  # type: ignore[type-abstract]  # a protocol

@@ -1,0 +1,96 @@
+"""What is known to be wrong before anything runs: every problem of every step at once, under its key of the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.store import Artifact
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.core.registry import load
+from trainwright.pipeline.graph import Step, upstream
+
+TOKENIZER = "tokenizer.json"
+
+
+def check(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact]) -> None:
+    """Refuses what cannot end well.
+
+    Args:
+        ahead: the steps that are still to run.
+        line: all steps.
+        done: artefacts by step name; with a dataset's tokenizer prompts can be counted.
+
+    Raises:
+        TrainwrightError: the problem, or all of them.
+    """
+    refusals = problems(ahead, line, done)
+    if len(refusals) == 1:
+        raise refusals[0]
+    if refusals:
+        raise RecipeErrors(refusals)
+
+
+def problems(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact]) -> tuple[TrainwrightError, ...]:
+    """Returns each problem once; ``where`` is a key, ``stages.1.train.duration`` where a step's own keys hold it."""
+    line = tuple(line)
+    unique: dict[tuple[str | None, str], TrainwrightError] = {}
+    for step in ahead:
+        for problem in (*_of_recipe(step, line, done), *_of_base(step, line)):
+            placed = _placed(problem, step)
+            unique.setdefault((placed.where, placed.what), placed)
+    return tuple(unique.values())
+
+
+def _of_recipe(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Iterator[TrainwrightError]:
+    if step.stage.check is not None:
+        yield from load(step.stage.check, kind="check")(step.recipe, _tokenizer(step, line, done))
+
+
+def _of_base(step: Step, line: tuple[Step, ...]) -> Iterator[TrainwrightError]:
+    source = step.inputs.get("base")
+    if step.stage.check_base is not None and source is not None:
+        base = source if isinstance(source, Path) else upstream(line, source)[-1].recipe
+        yield from load(step.stage.check_base, kind="check")(step.recipe, base)
+
+
+def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Path | None:
+    """The tokenizer that the step will work with, where it is known."""
+    for each in reversed(upstream(line, step.name)):
+        artifact = done.get(each.name)
+        if artifact is not None and any(entry.path == TOKENIZER for entry in artifact.manifest.files):
+            return artifact.path / TOKENIZER
+    named = step.recipe.data.tokenizer.path
+    if named is None:
+        return None
+    try:
+        path = local_path(named)
+    except RecipeError:
+        return None  # reported under its own key
+    return path if path.is_file() else None
+
+
+def _placed(problem: TrainwrightError, step: Step) -> TrainwrightError:
+    """The problem under the key of the step that wrote the value, where one did."""
+    key = problem.where or ""
+    for prefix, section in step.written.items():
+        if _holds(section, key.split(".")):
+            key = f"{prefix}.{key}"
+            break
+    else:
+        return problem
+    return type(problem)(problem.what, where=key, seen=problem.seen, expected=problem.expected, fix=problem.fix)
+
+
+def _holds(value: Any, parts: list[str]) -> bool:
+    """Whether a tree of mappings and lists has a value under these parts of a key."""
+    for part in parts:
+        if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
+            return False
+    return True

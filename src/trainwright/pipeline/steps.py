@@ -1,0 +1,87 @@
+"""What a recipe runs: its list of steps, or each stage once where it has no list."""
+
+from __future__ import annotations
+
+from trainwright.core.errors import RecipeError
+from trainwright.pipeline.graph import STAGES, Step, maker, upstream
+from trainwright.pipeline.wiring import wire
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.steps import StepSection
+
+
+def steps(recipe: Recipe) -> tuple[Step, ...]:
+    """Every step in running order, those that nobody listed included.
+
+    Raises:
+        RecipeErrors: what is wrong with the list; ``where`` are keys such as ``stages.1.from``.
+    """
+    return _usual(recipe) if recipe.stages is None else wire(recipe, recipe.stages)
+
+
+def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step ") -> Step:
+    """The step of a stage that a command is about: the one called ``step``, or the only one.
+
+    Args:
+        recipe: with its list of steps.
+        stage: what the step is of.
+        step: its name; None: the only one.
+        option: how the caller lets a user write the name, for errors: ``--step NAME``, ``step=NAME``.
+
+    Raises:
+        RecipeError: there is none, there are several and no name, or the name is one of another stage's steps.
+    """
+    line = steps(recipe)
+    if step is not None:
+        chosen = upstream(line, step)[-1]
+        if chosen.stage.name != stage:
+            raise RecipeError(
+                "the step {step} is no {stage}",
+                where=option.strip(" ="),
+                seen=chosen.stage.name,
+                step=step,
+                stage=stage,
+            )
+        return chosen
+    of_stage = [each for each in line if each.stage.name == stage]
+    listed = [each for each in of_stage if each.key] or of_stage
+    if len(listed) == 1:
+        return listed[0]
+    names = ", ".join(each.name for each in listed)
+    if not listed:
+        raise RecipeError(
+            "no step of this recipe has the stage {stage}",
+            where="stages",
+            fix=f"add {{stage: {stage}}} to it",
+            stage=stage,
+        )
+    raise RecipeError(
+        "several steps {stage}", seen=names, fix=f"say which, for example {option}{listed[-1].name}", stage=stage
+    )
+
+
+def with_step(recipe: Recipe, *, stage: str) -> Recipe:
+    """The recipe, with a step of this stage at the end of its list where the list has none."""
+    if recipe.stages is None or any(section.stage == stage for section in recipe.stages):
+        return recipe
+    return recipe.model_copy(update={"stages": (*recipe.stages, StepSection(stage=stage))})
+
+
+def _usual(recipe: Recipe) -> tuple[Step, ...]:
+    """Each stage once, under its own name; inputs that may be left out are those of other lines.
+
+    A classifier writes no text, so that nothing is served.
+    """
+    line = {name: stage for name, stage in STAGES.items() if name != "serve" or not recipe.task.labels}
+    return tuple(
+        Step(
+            name=stage.name,
+            stage=stage,
+            recipe=recipe,
+            inputs={
+                role: maker(need.kind).name
+                for role, need in stage.needs.items()
+                if role == need.kind and maker(need.kind).name in line
+            },
+        )
+        for stage in line.values()
+    )

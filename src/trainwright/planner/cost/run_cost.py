@@ -1,0 +1,218 @@
+"""From a step to a run: steps, wall-clock time, dollars, energy, checkpoints and what disks must deliver.
+
+Everything is an array [L] over the layouts of a forecast, so that ``plan`` and the search share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainwright.hardware.catalogue.energy import energy
+from trainwright.hardware.catalogue.nodes import DISK_BYTES_PER_S
+from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
+from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.forecast.convnet import state_bytes as convnet_state_bytes
+from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.memory.states import case_of, state_bytes
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import INTERVAL
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+DAY_S = 24 * HOUR_S
+KEPT_CHECKPOINTS = 2
+"""The last complete one, and the one being written."""
+IMAGE_BYTES = 108e3
+"""One image as a loader reads it: ImageNet-1k's training images are 138 GB for 1.28 million (image-net.org)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """How a run is operated; ``goodput`` says what each does."""
+
+    checkpoint_interval_s: float | None = None
+    device_mtbf_s: float = DEVICE_MTBF_S
+    recovery_s: float = RECOVERY_S
+    ramp_up_share: float = 0.0
+    ramp_up_slowdown: float = 1.0
+    stragglers: float = 0.0
+    spot_provider: str | None = None
+    """The cloud's short name where nodes may be taken back; None: they are kept."""
+    attended: bool = False
+    """On one's own machine: a dry pass comes before the first step, and the last step writes a checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RunCost:
+    """Arrays [L]; ``parts`` sums to ``seconds``, which lies between ``low_s`` and ``high_s`` nine times in ten.
+
+    ``usd`` is None where no price is known, ``kwh`` (building included) where the device's power is not.
+    ``checkpoint_bytes`` is one checkpoint of the whole model, ``checkpoint_s`` its writing; ``loader_bytes_per_s`` and
+    ``disk_bytes`` are the whole cluster's.
+    """
+
+    steps: int
+    seconds: Numbers
+    low_s: Numbers
+    high_s: Numbers
+    parts: Goodput
+    device_hours: Numbers
+    usd: Numbers | None
+    usd_low: Numbers | None
+    usd_high: Numbers | None
+    kwh: Numbers | None
+    power_w: Numbers | None
+    checkpoint_bytes: float
+    checkpoint_s: Numbers
+    checkpoint_write_bytes_per_s: Numbers
+    loader_bytes_per_s: Numbers
+    disk_bytes: float
+
+
+def run_cost(
+    forecast: Forecast,
+    run: RunSpec,
+    *,
+    total_tokens: float,
+    usd_per_device_hour: Values | None = None,
+    settings: RunSettings | None = None,
+    numbers: RunNumbers | None = None,
+) -> RunCost:
+    """Returns what training on ``total_tokens`` takes with each layout of a forecast.
+
+    Args:
+        forecast: of a step.
+        run: the workload's ``validations`` of ``validation_tokens`` each are added; each node writes its share of a
+            checkpoint to its own disk.
+        total_tokens: rounded up to whole steps.
+        usd_per_device_hour: a price, or an array [L].
+        settings: failures, ramp-up, spot nodes.
+        numbers: the catalogue's, unless given.
+    """
+    settings, numbers = settings or RunSettings(), numbers or read_runs()
+    model, workload, cluster = run.model, run.workload, run.cluster
+    steps = max(1, -(-round(total_tokens) // workload.batch_tokens))
+    size_bytes = checkpoint_bytes(run)
+    write_bytes_per_s = _write_bytes_per_s(forecast, cluster)
+    checkpoint_s = size_bytes / write_bytes_per_s
+    parts = _parts(forecast, run, steps=steps, settings=settings, numbers=numbers, checkpoint_s=checkpoint_s)
+    seconds = parts.total_s
+    slow = np.exp(INTERVAL * np.hypot(forecast.spread, numbers.spread))
+    # No run is faster than its steps at the fast end of theirs.
+    fast = np.maximum(1.0 / slow, np.minimum(1.0, steps * forecast.low_s / seconds))
+    device_hours = np.asarray(seconds * forecast.layouts.devices / HOUR_S)
+    usd = None if usd_per_device_hour is None else np.asarray(device_hours * usd_per_device_hour)
+    each = energy(cluster.device, 1, HOUR_S)
+    tokens_per_s = workload.batch_tokens / forecast.step_s
+    return RunCost(
+        steps=steps,
+        seconds=seconds,
+        low_s=seconds * fast,
+        high_s=seconds * slow,
+        parts=parts,
+        device_hours=device_hours,
+        usd=usd,
+        usd_low=None if usd is None else usd * fast,
+        usd_high=None if usd is None else usd * slow,
+        kwh=None if each is None else device_hours * each.building_kwh,
+        power_w=None if each is None else forecast.layouts.devices * each.machine_power_w,
+        checkpoint_bytes=size_bytes,
+        checkpoint_s=checkpoint_s,
+        checkpoint_write_bytes_per_s=write_bytes_per_s,
+        loader_bytes_per_s=tokens_per_s * token_bytes(model, workload),
+        disk_bytes=KEPT_CHECKPOINTS * size_bytes
+        + (0.0 if model.sees_images else steps * workload.batch_tokens * token_bytes(model, workload)),
+    )
+
+
+def checkpoint_bytes(run: RunSpec) -> float:
+    """Returns the bytes of a checkpoint: trained weights and the optimizer's state, as they are kept in memory.
+
+    Of adapters only their own weights and state are kept.
+    """
+    model, workload, stack = run.model, run.workload, run.stack
+    if isinstance(model, ConvNetSpec):
+        states = convnet_state_bytes(workload, stack.memory)
+        return (states.weight + states.optimizer) * total_parameters(model)
+    if workload.adapter is not None:
+        # The adapters' weights and AdamW's two moments.
+        return 3 * stack.memory.adapter_bytes * adapter_parameters(model, workload.adapter)
+    alone = Layouts.of([ParallelPlan()], [workload.recompute], workload)
+    each = state_bytes(case_of(model, workload, alone, stack.memory))
+    return (each.weight + each.optimizer) * total_parameters(model)
+
+
+def token_bytes(model: ModelSpec | ConvNetSpec, workload: Workload) -> float:
+    """Bytes that a loader reads for one token: its id in 16 bits while they suffice, then 32; an image's share."""
+    if isinstance(model, ConvNetSpec) or model.kind == "vision":
+        return IMAGE_BYTES / workload.sequence_tokens
+    return 2.0 if model.vocabulary <= 1 << 16 else 4.0
+
+
+def _write_bytes_per_s(forecast: Forecast, cluster: ClusterSpec) -> Numbers:
+    """All nodes of one replica write together."""
+    nodes = np.maximum(1.0, np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate))
+    return np.asarray(nodes * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S))
+
+
+def _parts(
+    forecast: Forecast,
+    run: RunSpec,
+    *,
+    steps: int,
+    settings: RunSettings,
+    numbers: RunNumbers,
+    checkpoint_s: Numbers,
+) -> Goodput:
+    workload, cluster, layouts = run.workload, run.cluster, forecast.layouts
+    steps_s = steps * forecast.step_s
+    evaluation_s = workload.validations * workload.validation_tokens / workload.batch_tokens * forecast.evaluated_s
+    interval_s: Values | None = settings.checkpoint_interval_s
+    start_s: Values = numbers.start_s
+    if settings.attended and interval_s is not None:
+        work_s = steps_s + evaluation_s
+        interval_s = work_s / (1 + np.floor(work_s / interval_s))
+        start_s = start_s + (forecast.step.forward + forecast.step.backward) / layouts.micro_batches
+    overhead = numbers.overhead_on(cluster.device) * -np.expm1(-steps_s / (numbers.overhead_days * DAY_S))
+    parts = goodput(
+        steps_s,
+        devices=layouts.devices,
+        checkpoint_s=checkpoint_s,
+        checkpoint_interval_s=interval_s,
+        evaluation_s=evaluation_s,
+        device_mtbf_s=settings.device_mtbf_s,
+        recovery_s=settings.recovery_s,
+        start_s=start_s,
+        ramp_up_share=settings.ramp_up_share,
+        ramp_up_slowdown=settings.ramp_up_slowdown,
+        stragglers=settings.stragglers,
+        run_overhead=overhead,
+    )
+    if settings.spot_provider is None:
+        return parts
+    work = parts.steps_s + parts.stragglers_s + parts.ramp_up_s + parts.evaluation_s
+    taken = spot(
+        work,
+        nodes=layouts.devices / cluster.node.devices,
+        devices=layouts.devices,
+        provider=settings.spot_provider,
+        checkpoint_s=checkpoint_s,
+        device_mtbf_s=settings.device_mtbf_s,
+    )
+    written = work / taken.checkpoint_interval_s * checkpoint_s
+    return replace(
+        parts,
+        checkpoints_s=written,
+        recovery_s=np.zeros_like(work),
+        lost_s=np.where(np.isfinite(taken.total_s), np.maximum(taken.total_s - work - written, 0.0), np.inf),
+        overhead_s=overhead * (np.where(np.isfinite(taken.total_s), taken.total_s, 0.0) + numbers.start_s),
+        interruptions=taken.interruptions,
+        checkpoint_interval_s=taken.checkpoint_interval_s,
+    )

@@ -1,0 +1,1 @@
+"""What models hold and compute, counted: parameters, operations, traffic, what is kept for the backward pass."""

@@ -1,0 +1,78 @@
+"""Low-rank adapters beside a model's matrices: which these are, their parameters, and the operations they save."""
+
+from __future__ import annotations
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import did_you_mean
+from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Adapter
+
+
+def adaptable(model: ModelSpec) -> tuple[str, ...]:
+    """Names of all matrices of a block but the router's: what adapters stand beside where nobody says otherwise.
+
+    Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
+    """
+    return tuple(
+        dict.fromkeys(each.name for each in matrices(model) if each.part in BLOCK_PARTS and each.part != "router")
+    )
+
+
+def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
+    """The matrices that ``adapter`` stands beside.
+
+    Raises:
+        RecipeError: the model has no matrix of a target's name; names the nearest.
+    """
+    known = list(dict.fromkeys(matrix.name for matrix in matrices(model)))
+    for target in adapter.targets:
+        if target not in known:
+            raise RecipeError(
+                "no such matrix to adapt",
+                seen=repr(target),
+                expected=f"one of {', '.join(known)}",
+                fix=did_you_mean(target, known),
+            )
+    return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+
+
+def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
+    """Trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
+
+    Raises:
+        RecipeError: see ``adapted``.
+    """
+    if adapter.parameters is not None:
+        return adapter.parameters
+    return sum(
+        matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
+        for matrix in adapted(model, adapter)
+    )
+
+
+def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
+    """Forward and backward of low-rank adapters on frozen weights, attention in full.
+
+    Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
+    ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``
+    replaces the count, they cost six operations for each parameter and token.
+
+    Raises:
+        RecipeError: the model has no matrix of a target's name.
+    """
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
+    whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
+    frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
+    if adapter.parameters is not None:
+        return frozen + 6 * sequences * tokens * adapter_parameters(model, adapter)
+    factors = sum(
+        2
+        * matrix.layers
+        * adapter.rank
+        * (matrix.outputs + matrix.inputs)
+        * matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
+        for matrix in adapted(model, adapter)
+    )
+    return frozen + 3 * factors

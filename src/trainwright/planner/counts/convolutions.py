@@ -1,0 +1,96 @@
+"""Every convolution of a ResNet: parameters, operations and activations derive from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trainwright.spec.convnet import ConvNetSpec
+
+STEM_KERNEL = 7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Convolution:
+    """``outputs`` x ``inputs`` channels, a square ``kernel``, a square result of ``size``; a batch norm behind it."""
+
+    name: str
+    outputs: int
+    inputs: int
+    kernel: int
+    stride: int
+    size: int
+    layers: int = 1
+
+    @property
+    def parameters(self) -> int:
+        """Weights of all layers, with scale and shift of the batch norm (no bias of its own)."""
+        return self.layers * self.outputs * (self.inputs * self.kernel**2 + 2)
+
+    @property
+    def forward_flops(self) -> int:
+        """Operations for one image, over all layers; a multiply-add is two."""
+        return 2 * self.layers * self.size**2 * self.outputs * self.inputs * self.kernel**2
+
+
+@lru_cache(maxsize=1024)
+def convolutions(model: ConvNetSpec) -> tuple[Convolution, ...]:
+    """All convolutions, the stem first; equal blocks are listed once with their ``layers``."""
+    return tuple(_convolutions(model))
+
+
+def _convolutions(model: ConvNetSpec) -> Iterator[Convolution]:
+    size = _halved(model.image_size)
+    yield Convolution(
+        name="stem", outputs=model.stem_width, inputs=model.channels, kernel=STEM_KERNEL, stride=2, size=size
+    )
+    size = _halved(size)  # the stem's pooling
+    inputs = model.stem_width
+    for stage, (depth, width) in enumerate(zip(model.depths, model.widths, strict=True)):
+        stride = 1 if stage == 0 else 2
+        before, size = size, size if stage == 0 else _halved(size)
+        if inputs != width or stride != 1:
+            yield Convolution(
+                name=f"stage{stage}.shortcut", outputs=width, inputs=inputs, kernel=1, stride=stride, size=size
+            )
+        yield from _block(model, f"stage{stage}.first", inputs, width, before=before, size=size, layers=1)
+        if depth > 1:
+            yield from _block(model, f"stage{stage}.rest", width, width, before=size, size=size, layers=depth - 1)
+        inputs = width
+
+
+def _block(
+    model: ConvNetSpec, name: str, inputs: int, width: int, *, before: int, size: int, layers: int
+) -> Iterator[Convolution]:
+    """One residual block whose input is ``before`` wide and high, its result ``size``."""
+    inner = width // 4 if model.bottleneck else width
+    first = size if model.stride_first or not model.bottleneck else before
+    shapes = [(inner, inputs, 1, before, first), (inner, inner, 3, first, size), (width, inner, 1, size, size)]
+    if not model.bottleneck:
+        shapes = [(width, inputs, 3, before, size), (width, width, 3, size, size)]
+    for number, (outputs, channels, kernel, entering, leaving) in enumerate(shapes):
+        yield Convolution(
+            name=f"{name}.{number}",
+            outputs=outputs,
+            inputs=channels,
+            kernel=kernel,
+            stride=1 if entering == leaving else 2,
+            size=leaving,
+            layers=layers,
+        )
+
+
+def classifier_parameters(model: ConvNetSpec) -> int:
+    """Weights and biases of the last layer."""
+    return model.classes * (model.widths[-1] + 1)
+
+
+def classifier_flops(model: ConvNetSpec) -> int:
+    """Operations of the last layer for one image."""
+    return 2 * model.classes * model.widths[-1]
+
+
+def _halved(size: int) -> int:
+    """The result of a padded convolution or pooling with stride 2."""
+    return -(-size // 2)

@@ -1,0 +1,109 @@
+"""Floating-point operations of the matrix products, as ``torch.utils.flop_counter.FlopCounterMode`` counts them.
+
+A multiply-add is two operations; only matrix products and convolutions count. Attention is counted *in full*: the half
+above the causal diagonal is included, as in PaLM's definition of model FLOPs utilisation (Chowdhery et al., 2022,
+appendix B), so that MFU can be compared with published numbers; ``hidden`` is the part that a kernel leaves out which
+skips masked blocks.
+The backward pass takes two products for each product of the forward pass, but one for the stem of a vision network:
+pixels need no gradient. Recomputation is never counted as model FLOPs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.planner.counts.convolutions import classifier_flops, convolutions
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flops:
+    """Operations of one forward pass over ``sequences`` of ``sequence_tokens``, by component.
+
+    ``linear`` is all matrices of the blocks (for each token, the experts that it is routed to), or all convolutions;
+    ``head`` the output head, once for each token that is predicted, and what joins further ones to it;
+    ``attention`` the two products of scores and values, in full. ``future`` and ``hidden`` are parts of ``attention``:
+    what a causal mask makes void, and what mask and windows make void together.
+    """
+
+    linear: int
+    attention: int
+    head: int
+    stem: int = 0
+    future: int = 0
+    hidden: int = 0
+
+    @property
+    def forward(self) -> int:
+        """Forward pass, attention in full."""
+        return self.stem + self.linear + self.attention + self.head
+
+    @property
+    def backward(self) -> int:
+        """Backward pass: gradients of both factors of each product; the stem's input has none."""
+        return 2 * (self.linear + self.attention + self.head) + self.stem
+
+    @property
+    def training(self) -> int:
+        """Forward and backward, attention in full."""
+        return self.forward + self.backward
+
+
+def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_tokens: int) -> Flops:
+    """Operations of one forward pass; for images ``sequences`` is their number, and their size is the model's."""
+    if isinstance(model, ConvNetSpec):
+        stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
+        return Flops(stem=stem, linear=sum(rest), attention=0, head=sequences * classifier_flops(model))
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
+    sums = {"stem": 0, "linear": 0, "head": 0}
+    for matrix in matrices(model):
+        part = "linear" if matrix.part in BLOCK_PARTS else "stem" if matrix.part == "stem" else "head"
+        sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
+    pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
+    full, windowed = tokens**2, model.windowed_layers
+    future = hidden = 0
+    if model.kind == "decoder":
+        seen = _visible_pairs(tokens, model.window_tokens)
+        future = model.blocks * pair * full // 2
+        hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
+    return Flops(
+        linear=sums["linear"],
+        attention=model.blocks * pair * full,
+        head=sums["head"],
+        stem=sums["stem"],
+        future=future,
+        hidden=hidden,
+    )
+
+
+def tokens_of_a_sequence(model: ModelSpec, sequence_tokens: int) -> int:
+    """An image has as many tokens as patches and one more, whatever is asked."""
+    return model.context_tokens if model.kind == "vision" else sequence_tokens
+
+
+def _forward(matrix: Matrix, *, sequences: int, sequence_tokens: int) -> int:
+    rows = matrix.total_rows(sequences=sequences, sequence_tokens=sequence_tokens)
+    return 2 * rows * matrix.layers * matrix.elements
+
+
+def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
+    """Twice the pairs that a causal window leaves: a triangle, then a band; the diagonal counts half, as without one.
+
+    A window of the whole sequence leaves half of the square.
+    """
+    window = tokens if window_tokens is None else min(window_tokens, tokens)
+    return window * (2 * tokens - window)
+
+
+def training_flops_per_token(model: ModelSpec, *, sequence_tokens: int) -> float:
+    """Model FLOPs of one trained token, attention in full: the numerator of MFU."""
+    tokens = tokens_of_a_sequence(model, sequence_tokens)
+    return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
+
+
+def muon_flops(rows: int, columns: int) -> float:
+    """Operations of Muon's five Newton-Schulz iterations on one matrix: X X^T, its square, and the product with X."""
+    small, large = min(rows, columns), max(rows, columns)
+    return 5 * (4.0 * small**2 * large + 2.0 * small**3)

@@ -1,0 +1,112 @@
+"""Many layouts at once: every quantity an array, so that one formula serves ``plan`` and the search alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.spec.run import PlacedRun
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
+
+Numbers = NDArray[np.float64]
+
+SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
+OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Layouts:
+    """Arrays of shape [L], one entry for each of L layouts.
+
+    Choices are kept as their place in ``SCHEDULES``, ``OFFLOADS`` and ``RECOMPUTES``.
+    """
+
+    dp_replicate: Numbers
+    dp_shard: Numbers
+    tp: Numbers
+    pp: Numbers
+    cp: Numbers
+    ep: Numbers
+    micro_batch: Numbers
+    zero_stage: Numbers
+    sequence_parallel: Numbers
+    schedule: Numbers
+    virtual_stages: Numbers
+    offload: Numbers
+    compile: Numbers
+    recompute: Numbers
+    batch_sequences: Numbers
+
+    @classmethod
+    def of(cls, plans: Sequence[ParallelPlan], recomputes: Sequence[Recompute], workload: Workload) -> Self:
+        """The layouts of ``plans``, each with its own recomputation."""
+        rows = [
+            (
+                plan.dp_replicate,
+                plan.dp_shard,
+                plan.tp,
+                plan.pp,
+                plan.cp,
+                plan.ep,
+                plan.micro_batch_sequences,
+                plan.zero_stage,
+                plan.sequence_parallel,
+                SCHEDULES.index(plan.schedule),
+                plan.virtual_stages,
+                OFFLOADS.index(plan.offload),
+                plan.compile,
+                RECOMPUTES.index(recompute),
+                workload.batch_sequences,
+            )
+            for plan, recompute in zip(plans, recomputes, strict=True)
+        ]
+        columns = np.asarray(rows, dtype=np.float64).reshape(len(rows), len(fields(cls))).T
+        return cls(**{field.name: column for field, column in zip(fields(cls), columns, strict=True)})
+
+    @classmethod
+    def one(cls, placed: PlacedRun) -> Self:
+        """Returns one layout as arrays of length one, with its workload's recomputation."""
+        return cls.of([placed.parallel], [placed.run.workload.recompute], placed.run.workload)
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    @property
+    def data_parallel(self) -> Numbers:
+        """Ranks that see different sequences."""
+        return self.dp_replicate * self.dp_shard
+
+    @property
+    def devices(self) -> Numbers:
+        """Devices of the whole layout."""
+        return self.data_parallel * self.tp * self.pp * self.cp
+
+    @property
+    def micro_batches(self) -> Numbers:
+        """Micro batches of one step on each data-parallel rank."""
+        return np.maximum(1.0, np.ceil(self.batch_sequences / (self.micro_batch * self.data_parallel)))
+
+    def has(self, name: str, choice: str) -> NDArray[np.bool_]:
+        """Returns True [L] where ``schedule``, ``offload`` or ``recompute`` is ``choice``."""
+        choices: tuple[str, ...] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}[name]
+        places: NDArray[np.bool_] = getattr(self, name) == choices.index(choice)
+        return places
+
+    @property
+    def offloads_all(self) -> NDArray[np.bool_]:
+        """True [L] where weights and gradients leave the device too, wherever to."""
+        return self.has("offload", "all") | self.has("offload", "all-nvme")
+
+    @property
+    def offloads_to_nvme(self) -> NDArray[np.bool_]:
+        """True [L] where what is offloaded lives on NVMe drives, not in host memory."""
+        return self.has("offload", "optimizer-nvme") | self.has("offload", "all-nvme")
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Layouts:
+        """The layouts at ``places``."""
+        return Layouts(**{field.name: getattr(self, field.name)[places] for field in fields(self)})

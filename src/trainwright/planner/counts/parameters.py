@@ -1,0 +1,264 @@
+"""Matrices and parameters of a model, by component; equal to the real module's counts (tests hold them to that).
+
+``matrices`` lists every matrix product once: parameters, operations, activations and adapters all derive from it.
+Experts' matrices are listed once with ``copies``: a token passes ``rows`` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from trainwright.planner.counts.convolutions import classifier_parameters, convolutions
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+
+Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
+BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
+"""Parts that repeat with the layers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """A weight of ``outputs`` x ``inputs`` in each of ``layers`` layers, ``copies`` of it in each (experts).
+
+    ``rows`` rows of the product for each token, over all copies together (top-k for experts, else 1), or for each
+    sequence where ``per_sequence``. ``tied``: the weight is another's (the embedding) and counts no parameters.
+    """
+
+    name: str
+    outputs: int
+    inputs: int
+    part: Part
+    layers: int = 1
+    rows: int = 1
+    copies: int = 1
+    bias: bool = False
+    tied: bool = False
+    per_sequence: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Elements of one copy in one layer, without its bias."""
+        return self.outputs * self.inputs
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases of all copies in all layers."""
+        return self.layers * self.copies * (self.elements * (not self.tied) + self.outputs * self.bias)
+
+    def total_rows(self, *, sequences: int, sequence_tokens: int) -> int:
+        """Rows that one layer multiplies in a batch, over all copies together."""
+        return self.rows * sequences * (1 if self.per_sequence else sequence_tokens)
+
+
+@lru_cache(maxsize=4096)
+def matrices(model: ModelSpec) -> tuple[Matrix, ...]:
+    """Every matrix of the model, in the order in which a token meets them."""
+    return (*_stem(model), *_attention(model), *_feed_forward(model), *_heads(model))
+
+
+def _stem(model: ModelSpec) -> Iterator[Matrix]:
+    """Vision: each patch of three colours becomes one token."""
+    if model.kind == "vision":
+        patches = (model.image_size // model.patch_size) ** 2
+        yield Matrix(
+            name="patch",
+            outputs=model.width,
+            inputs=3 * model.patch_size**2,
+            part="stem",
+            rows=patches,
+            bias=True,
+            per_sequence=True,
+        )
+
+
+def _attention(model: ModelSpec) -> Iterator[Matrix]:
+    bias = model.bias if model.qkv_bias is None else model.qkv_bias
+    if model.latent is None:
+        keys = model.kv_heads * model.head_size
+        for name, outputs in (("query", model.heads * model.head_size), ("key", keys), ("value", keys)):
+            yield Matrix(
+                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.blocks, bias=bias
+            )
+    else:
+        yield from _latent(model, model.latent, bias=bias)
+    yield Matrix(
+        name="output",
+        outputs=model.width,
+        inputs=model.heads * model.value_size,
+        part="attention",
+        layers=model.blocks,
+        bias=model.bias if model.output_bias is None else model.output_bias,
+    )
+
+
+def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterator[Matrix]:
+    """DeepSeek-V2's: what is narrow has the bias; the rotated key, one for all heads, is made with the latent."""
+    queries = model.heads * model.score_size
+    sizes = [("query", queries, model.width, False)]
+    if latent.query_rank is not None:
+        sizes = [
+            ("query_down", latent.query_rank, model.width, bias),
+            ("query_up", queries, latent.query_rank, False),
+        ]
+    sizes += [
+        ("kv_down", latent.kv_rank + latent.rope_size, model.width, bias),
+        ("kv_up", model.heads * (model.head_size + latent.value_size), latent.kv_rank, False),
+    ]
+    for name, outputs, inputs, biased in sizes:
+        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.blocks, bias=biased)
+
+
+def _feed_forward(model: ModelSpec) -> Iterator[Matrix]:
+    dense = model.blocks - model.moe_layers
+    if dense:
+        yield from _network(model, model.ffn_width, part="feed_forward", layers=dense, bias=model.bias)
+    experts = model.experts
+    if experts is None:
+        return
+    yield Matrix(
+        name="router",
+        outputs=experts.count,
+        inputs=model.width,
+        part="router",
+        layers=model.moe_layers,
+        bias=experts.router_bias,
+    )
+    yield from _network(
+        model, experts.ffn_width, part="experts", layers=model.moe_layers, bias=experts.bias, experts=experts
+    )
+    if experts.shared_ffn_width:
+        yield from _network(model, experts.shared_ffn_width, part="shared", layers=model.moe_layers, bias=experts.bias)
+    if experts.shared_gate:
+        yield Matrix(name="shared_gate", outputs=1, inputs=model.width, part="shared", layers=model.moe_layers)
+
+
+def _network(
+    model: ModelSpec, inner: int, *, part: Part, layers: int, bias: bool, experts: Experts | None = None
+) -> Iterator[Matrix]:
+    rows, copies = (1, 1) if experts is None else (experts.active, experts.count)
+    up = [("gate", inner, model.width), ("up", inner, model.width)] if model.gated else [("up", inner, model.width)]
+    for name, outputs, inputs in (*up, ("down", model.width, inner)):
+        yield Matrix(
+            name=name, outputs=outputs, inputs=inputs, part=part, layers=layers, rows=rows, copies=copies, bias=bias
+        )
+
+
+def _heads(model: ModelSpec) -> Iterator[Matrix]:
+    """The language head (an encoder's has a square layer before it), pooler and classes.
+
+    Every block that predicts a further token joins the token's embedding to what comes out of the block before, and
+    passes the same head (DeepSeek-V3, arXiv 2412.19437, equations 21 to 23).
+    """
+    width = model.width
+    if model.further_layers:
+        yield Matrix(name="further", outputs=width, inputs=2 * width, part="further", layers=model.further_layers)
+    if model.makes_logits:
+        if model.kind == "encoder":
+            yield Matrix(name="transform", outputs=width, inputs=width, part="head", bias=True)
+        yield Matrix(
+            name="vocabulary",
+            outputs=model.vocabulary,
+            inputs=width,
+            part="head",
+            bias=model.head_bias,
+            tied=model.tied,
+            rows=1 + model.further_layers,
+        )
+    if model.pooler:
+        yield Matrix(name="pooler", outputs=width, inputs=width, part="head", bias=True, per_sequence=True)
+    if model.classes:
+        # A decoder's classes read its last token and have no bias, as Hugging Face's have.
+        decoder = model.kind == "decoder"
+        whole = model.pooler or model.kind == "vision" or decoder
+        yield Matrix(
+            name="classes", outputs=model.classes, inputs=width, part="head", bias=not decoder, per_sequence=whole
+        )
+
+
+@lru_cache(maxsize=4096)
+def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
+    if isinstance(model, ConvNetSpec):
+        filters = sum(convolution.parameters for convolution in convolutions(model))
+        return ("convolutions", filters), ("head", classifier_parameters(model))
+    tables = {
+        "embedding": model.vocabulary * model.width if model.kind != "vision" else model.width,
+        "positions": (model.context_tokens + model.extra_positions) * model.width
+        if model.positions == "learned"
+        else 0,
+        "attention": model.blocks * model.heads * model.sinks,
+        "feed_forward": 0,
+        "norms": _norm_parameters(model),
+        "head": 0,
+    }
+    if model.segments:
+        tables["segments"] = model.segments * model.width
+    for matrix in matrices(model):
+        component = "embedding" if matrix.part == "stem" else matrix.part
+        tables[component] = tables.get(component, 0) + matrix.parameters
+    return tuple(tables.items())
+
+
+def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
+    """Parameters of each component, over all layers.
+
+    Returns:
+        ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
+        but its bias. Where the model has them also ``segments``, ``router``, ``experts``, ``shared`` and ``further``
+        (projections of blocks that predict further tokens; the blocks count with the others). A ResNet:
+        ``convolutions`` (with their batch norms) and ``head``.
+    """
+    return dict(_counts(model))
+
+
+def _norm_parameters(model: ModelSpec) -> int:
+    scale = 2 if model.norm == "layernorm" and model.norm_bias else 1
+    transform = model.kind == "encoder" and model.makes_logits
+    # What predicts a further token has a norm for each of its two inputs, and the last one for itself.
+    further = (2 + model.final_norm) * model.further_layers
+    wide = model.blocks * model.norms_per_block + model.final_norm + model.embedding_norm + transform + further
+    narrow = 2 * model.head_size * model.qk_norm
+    if model.latent is not None:
+        narrow += model.latent.kv_rank + (model.latent.query_rank or 0)
+    return scale * (wide * model.width + model.blocks * narrow)
+
+
+def total_parameters(model: ModelSpec | ConvNetSpec) -> int:
+    """All parameters, a shared matrix counted once."""
+    return sum(count for _, count in _counts(model))
+
+
+def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
+    """Parameters that one token passes: all but the experts that it is not routed to."""
+    if isinstance(model, ConvNetSpec):
+        return total_parameters(model)
+    idle = sum(
+        matrix.parameters // matrix.copies * (matrix.copies - matrix.rows)
+        for matrix in matrices(model)
+        if matrix.part == "experts"
+    )
+    return total_parameters(model) - idle
+
+
+def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:
+    """(outputs, inputs) of each matrix in one block, every expert's too: what Muon updates.
+
+    Where the first layers are dense and the others are not, it is one of the others.
+    """
+    dense_too = model.moe_layers == 0
+    return tuple(
+        (matrix.outputs, matrix.inputs)
+        for matrix in matrices(model)
+        if matrix.part in BLOCK_PARTS and (dense_too or matrix.part != "feed_forward")
+        for _ in range(matrix.copies)
+    )
+
+
+def block_matrix_parameters(model: ModelSpec) -> int:
+    """Parameters in the matrices of all blocks, without biases."""
+    return sum(
+        matrix.layers * matrix.copies * matrix.elements for matrix in matrices(model) if matrix.part in BLOCK_PARTS
+    )

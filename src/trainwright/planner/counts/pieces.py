@@ -1,0 +1,20 @@
+"""Sizes of the pieces that our networks work in: the networks cut by them, and memory is counted by them."""
+
+from __future__ import annotations
+
+WHOLE_SCORES_TOKENS = 512
+"""Longest sequence whose attention scores are made whole when training on a CPU (``model.attention``)."""
+LOGITS_CHUNK_BYTES = 16 << 20
+"""Logits are made for about so many bytes (fp32) at a time (``model.losses``); small enough to stay in a large
+cache."""
+LOGITS_CHUNK_MIN_TOKENS = 512
+"""Each chunk adds to the whole gradient of the head, so chunks must not be small where the head is large: on GPT-2's
+head of 50,257 x 768, 1,024 tokens took 862 ms in chunks of 64, 320 ms in chunks of 512 (``benchmarks/kernels.py``)."""
+STACK_ELEMENTS = 1 << 24
+"""Muon stacks matrices of one shape up to so many elements (``model.muon``), which bounds what an update holds beside
+the gradients."""
+
+
+def chunk_tokens(vocabulary: int) -> int:
+    """Returns the tokens whose fp32 logits fill a chunk, a multiple of 64."""
+    return max(LOGITS_CHUNK_MIN_TOKENS, LOGITS_CHUNK_BYTES // (4 * vocabulary) // 64 * 64)

@@ -1,0 +1,79 @@
+"""What a rank has of the model: its layers, its stages, and its share of the parameters; arrays [L] over layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.parameters import matrices, total_parameters
+from trainwright.spec.model import ModelSpec
+
+
+def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
+    """Blocks on the pipeline rank that has most of them.
+
+    Where layers do not divide, embedding and loss may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783,
+    section 3.3.2: 126 layers on 16 ranks).
+    """
+    ranks = layouts.pp * layouts.virtual_stages
+    even = np.where((model.blocks + 2) % ranks == 0, (model.blocks + 2) / ranks, np.ceil(model.blocks / ranks))
+    return np.where(model.blocks % ranks == 0, model.blocks / ranks, even) * layouts.virtual_stages
+
+
+def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
+    """Share of its blocks that the last stage has fewer than the slowest, and that both ends have fewer on average.
+
+    Where embedding and head stand for a layer each (``slowest_layers``), the ends have one less; else the first chunks
+    have one more where layers do not divide.
+    """
+    ranks = layouts.pp * layouts.virtual_stages
+    slowest = slowest_layers(model, layouts)
+    over = model.blocks % ranks
+    ends = (over > 0) & ((model.blocks + 2) % ranks == 0)
+    last = np.where(over > 0, layouts.virtual_stages - np.floor(over / layouts.pp), 0.0)
+    last = np.where(ends, 1.0, last)
+    first = np.where(ends, 1.0, np.where(over > 0, layouts.virtual_stages - np.ceil(over / layouts.pp), 0.0))
+    piped = layouts.pp > 1
+    return np.where(piped, last / slowest, 0.0), np.where(piped, (first + last) / 2 / slowest, 0.0)
+
+
+def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
+    """Parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'.
+
+    A rank of a bidirectional pipeline has two stages.
+    """
+    experts = sum(matrix.parameters for matrix in matrices(model) if matrix.part == "experts")
+    shared = total_parameters(model) - experts
+    stages = layouts.pp / stages_held(layouts)
+    return shared / (layouts.tp * stages), experts / (expert_tp(model, layouts) * stages * layouts.ep)
+
+
+def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
+    """Ranks that share one expert's matrices.
+
+    As many as tensor parallelism has, if data and tensor parallelism have enough ranks for that beside the division of
+    experts. Experts narrower than the model are not divided.
+    """
+    if model.experts is None or model.experts.ffn_width < model.width:
+        return np.ones_like(layouts.tp)
+    ranks = layouts.data_parallel * layouts.cp * layouts.tp
+    return np.clip(np.floor(ranks / layouts.ep), 1.0, layouts.tp)
+
+
+def stages_held(layouts: Layouts) -> Numbers | float:
+    """Pipeline stages of which a rank keeps the parameters: in DualPipe two (arXiv 2412.19437, table 2)."""
+    both = layouts.has("schedule", "dualpipe")
+    return np.where(both, 2.0, 1.0) if both.any() else 1.0
+
+
+def owners(layouts: Layouts) -> Numbers:
+    """Ranks that share the optimizer's state and its work; in a bidirectional pipeline two have the same stages."""
+    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_held(layouts), 1.0)
+
+
+def owned_parameters(model: ModelSpec, layouts: Layouts) -> Numbers:
+    """Parameters [L] that one rank updates."""
+    shared, experts = rank_parameters(model, layouts)
+    ranks = owners(layouts)
+    split = layouts.ep * expert_tp(model, layouts) / layouts.tp
+    return np.asarray(shared / ranks + experts / np.maximum(1.0, ranks / split))

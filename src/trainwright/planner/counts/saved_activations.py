@@ -1,0 +1,114 @@
+"""Bytes that the forward pass keeps for the backward pass, tensor by tensor, as the real module keeps them.
+
+Tests hold these counts to what ``torch.autograd.graph.saved_tensors_hooks`` sees, each storage once, parameters left
+out.
+Legend: N tokens, D width, F feed-forward width, Q and K sizes of all query and key heads, T sequence, e bytes of an
+element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.planner.counts.parameters import block_matrix_parameters
+from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS, chunk_tokens
+from trainwright.spec.device import DTYPE_BYTES
+from trainwright.spec.model import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MicroBatch:
+    """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device."""
+
+    sequences: int
+    sequence_tokens: int
+    dtype: str
+    device_kind: str
+    document_masking: bool = False
+    compiled: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Rows of every matrix product."""
+        return self.sequences * self.sequence_tokens
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one activation."""
+        return DTYPE_BYTES[self.dtype]
+
+
+def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
+    """Everything kept from tokens to hidden states.
+
+    With ``recompute`` each block keeps its input alone; ``block_bytes`` of one block come back while it is recomputed.
+    """
+    tokens, size = batch.tokens, batch.element_bytes
+    indices = 8 * tokens
+    if model.positions == "learned":
+        positions = 8 * batch.sequence_tokens
+    else:
+        positions = batch.sequence_tokens * model.head_size * size
+    blocks = model.layers * (tokens * model.width * size if recompute else block_bytes(model, batch))
+    return indices + positions + blocks + _norm_bytes(model, batch)
+
+
+def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns the bytes that one block keeps: norms with their results, attention, feed-forward, cast weights."""
+    tokens, size = batch.tokens, batch.element_bytes
+    normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
+    # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
+    feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size
+    casts = 0 if size == 4 else block_matrix_parameters(model) // model.layers * size
+    return normed + _attention_bytes(model, batch) + feed_forward + casts
+
+
+def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """RMSNorm: input and normalised input in fp32 and one statistic. LayerNorm: input and two statistics.
+
+    The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
+    """
+    tokens, size = batch.tokens, batch.element_bytes
+    if batch.compiled:
+        return tokens * (model.width * size + 4)
+    if model.norm == "rmsnorm":
+        return tokens * (2 * 4 * model.width + 4) + (0 if size == 4 else model.width * size)
+    statistic = size if batch.device_kind == "cpu" else 4
+    return tokens * (model.width * size + 2 * statistic) + (0 if size == 4 else 2 * model.width * size)
+
+
+def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Queries, keys, values and the mixed values.
+
+    The probabilities too where scores are made whole, else one statistic for each row.
+    """
+    queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
+    rows = batch.sequences * model.heads * batch.sequence_tokens
+    if batch.device_kind == "cpu" and batch.sequence_tokens <= WHOLE_SCORES_TOKENS:
+        # Grouped keys and values are repeated to one per query head before the products.
+        visible = batch.sequence_tokens**2 * (batch.sequences if batch.document_masking else 1)
+        return (
+            4 * batch.tokens * queries * batch.element_bytes
+            + rows * batch.sequence_tokens * batch.element_bytes
+            + visible
+        )
+    # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
+    # to rows of the width is a copy.
+    results = 2 if model.positions == "rope" and batch.device_kind == "cpu" else 1
+    return batch.tokens * ((1 + results) * queries + 2 * keys) * batch.element_bytes + 4 * rows
+
+
+def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """The most that the loss holds at once, for one chunk of logits after the other.
+
+    Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast. Beside them either
+    logits and log-probabilities in fp32, or one of these with its gradient in reduced precision, the head's gradient
+    of this chunk and two narrow products.
+    """
+    size = batch.element_bytes
+    rows = min(batch.tokens, chunk_tokens(model.vocabulary))
+    head = model.vocabulary * model.width
+    reduced = 0 if size == 4 else size
+    softmax = rows * model.vocabulary * 8
+    products = rows * model.vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
+    return batch.tokens * model.width * size + head * (4 + reduced) + max(softmax, products)

@@ -1,0 +1,1 @@
+"""What was measured, by us and by others, against what is predicted."""

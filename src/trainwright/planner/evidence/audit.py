@@ -1,0 +1,122 @@
+"""Joins a prediction with what was measured, row by row. Pure: a plan and a training summary in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.planner.evidence.ledger import FORMAT
+from trainwright.spec.plan import Plan
+from trainwright.spec.summary import TrainSummary
+
+SMALL = 0.01
+"""A part below this share of its whole, both predicted and measured, gets no ratio: it cannot matter."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditRow:
+    """One quantity, predicted and measured.
+
+    ``ratio`` is measured / predicted, None where nothing was predicted or the part is too small to matter. ``within``
+    says whether the measured value lies in the predicted range, None where no range was given.
+    """
+
+    group: str
+    quantity: str
+    unit: str
+    predicted: float
+    measured: float
+    ratio: float | None
+    within: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Audit:
+    """All rows, and the two ratios that a plan is judged by."""
+
+    rows: tuple[AuditRow, ...]
+    seconds_ratio: float
+    memory_ratio: float
+
+
+def audit(plan: Plan, summary: TrainSummary) -> Audit:
+    """Compare an estimate with what a finished training run came to."""
+    guess, run, memory = plan.estimate, summary.phases, summary.memory
+    total_s, total_bytes = run.total_s, memory.total_bytes
+    rows = [
+        AuditRow(
+            group="run",
+            quantity="training time",
+            unit="s",
+            predicted=guess.seconds.mid,
+            measured=total_s,
+            ratio=total_s / guess.seconds.mid,
+            within=guess.seconds.low <= total_s <= guess.seconds.high,
+        ),
+        AuditRow(
+            group="run",
+            quantity="peak memory",
+            unit="bytes",
+            predicted=guess.memory.total_bytes,
+            measured=total_bytes,
+            ratio=total_bytes / guess.memory.total_bytes,
+        ),
+        _row("run", "tokens per second", "tokens/s", guess.tokens_per_s, summary.tokens_per_s),
+    ]
+    if guess.mfu is not None and summary.mfu is not None:
+        rows.append(_row("run", "MFU", "", guess.mfu, summary.mfu))
+    rows += _parts("step", "s", guess.phases.as_dict(), summary.step_phases.as_dict())
+    rows += _parts("whole run", "s", guess.run_phases.as_dict(), run.as_dict())
+    rows += _parts("memory", "bytes", guess.memory.as_dict(), memory.as_dict())
+    return Audit(
+        rows=tuple(rows),
+        seconds_ratio=total_s / guess.seconds.mid,
+        memory_ratio=total_bytes / guess.memory.total_bytes,
+    )
+
+
+def ledger_line(
+    plan: Plan, comparison: Audit, *, run: str, finished_unix_s: float, versions: Mapping[str, str]
+) -> dict[str, Any]:
+    """What is kept of an audit to learn from: machine, shape, workload, and predicted and measured by name.
+
+    ``versions`` are those of trainwright and torch; a package that is not named there is kept as unknown.
+    """
+    return {
+        "format": FORMAT,
+        "run": run,
+        "finished_unix_s": finished_unix_s,
+        "trainwright": versions.get("trainwright"),
+        "torch": versions.get("torch"),
+        "device": plan.cluster.device.name,
+        "devices": plan.cluster.devices,
+        "cores": plan.cluster.node.cpu_cores,
+        "host_memory_bytes": plan.cluster.node.host_memory_bytes,
+        "threads": plan.parallel.threads,
+        "model": {name: getattr(plan.model, name) for name in plan.model.__dataclass_fields__},
+        "workload": {name: getattr(plan.workload, name) for name in plan.workload.__dataclass_fields__},
+        "micro_batch": plan.parallel.micro_batch_sequences,
+        "compile": plan.parallel.compile,
+        "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},
+    }
+
+
+def _parts(group: str, unit: str, predicted: Mapping[str, float], measured: Mapping[str, float]) -> Iterator[AuditRow]:
+    whole_predicted, whole_measured = sum(predicted.values()), sum(measured.values())
+    for name in predicted:
+        guess, seen = predicted[name], measured[name]
+        if guess == seen == 0:
+            continue
+        small = guess < SMALL * whole_predicted and seen < SMALL * whole_measured
+        row = _row(group, name, unit, guess, seen)
+        yield (
+            row
+            if not small
+            else AuditRow(group=group, quantity=name, unit=unit, predicted=guess, measured=seen, ratio=None)
+        )
+
+
+def _row(group: str, quantity: str, unit: str, predicted: float, measured: float) -> AuditRow:
+    ratio = measured / predicted if predicted else None
+    return AuditRow(group=group, quantity=quantity, unit=unit, predicted=predicted, measured=measured, ratio=ratio)

@@ -1,0 +1,142 @@
+"""Reads our own ledgers of finished runs, and says what was run where.
+
+A line that cannot be read, or was written in an older form, is counted and reported with the reason; it never keeps a
+plan from being made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.records import from_json
+from trainwright.hardware.catalogue.devices import find_device
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.planner.evidence.ledger import FORMAT, MEMORY, is_ledger, step_s
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedRun:
+    """A line of the ledger: ``step_s`` seconds and ``peak_bytes`` as measured; ``torch`` its version."""
+
+    run: str
+    finished_unix_s: float
+    device: str
+    devices: int
+    cores: int | None
+    host_memory_bytes: int | None
+    torch: str | None
+    threads: int | None
+    model: ModelSpec
+    workload: Workload
+    micro_batch: int
+    compile: bool
+    step_s: float
+    peak_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """All runs that could be read, newest first; ``broken`` says of each other line where it stands and why not."""
+
+    runs: tuple[FinishedRun, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+def read_ledgers(paths: Iterable[Path]) -> Ledger:
+    """Every run of some ledgers, one that stands in several of them once.
+
+    Raises:
+        DataError: a file cannot be opened.
+    """
+    runs: dict[tuple[str, float], FinishedRun] = {}
+    broken: list[str] = []
+    for path in paths:
+        for place, text in enumerate(_lines(path), start=1):
+            if not text.strip():
+                continue
+            try:
+                run = finished_run(json.loads(text), where=f"{path}:{place}")
+            except (ValueError, TrainwrightError) as error:
+                broken.append(f"{path}:{place}: {error.seen if isinstance(error, DataError) else error}")
+                continue
+            runs.setdefault((run.run, run.step_s), run)
+    return Ledger(runs=tuple(sorted(runs.values(), key=lambda run: -run.finished_unix_s)), broken=tuple(broken))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DataError("cannot read the ledger", where=path, seen=error.strerror or str(error)) from None
+    return text.splitlines()
+
+
+def finished_run(line: Any, *, where: str) -> FinishedRun:
+    """Returns one line of a ledger as a run.
+
+    Raises:
+        ValueError: it is no line of a ledger, of another form, or its measurements are none.
+        DataError: a field is missing or of the wrong type.
+    """
+    if not isinstance(line, dict) or not is_ledger(line):
+        raise ValueError("no line of a ledger")
+    if line.get("format") != FORMAT:
+        raise ValueError(f"of form {line.get('format', 1)}, this version reads {FORMAT}")
+    rows = line["rows"]
+    if not isinstance(rows, dict) or not all(_is_pair(pair) for pair in rows.values()):
+        raise ValueError("rows are no pairs of numbers")
+    plain = {name: line.get(name) for name in FinishedRun.__dataclass_fields__ if name not in _MEASURED}
+    plain |= {"step_s": step_s(rows), "peak_bytes": float(rows.get(MEMORY, (0, 0))[1])}
+    run = from_json(FinishedRun, plain, where=where)
+    if not (0 < run.step_s < 1e9 and 0 < run.peak_bytes < 1e18 and 0 < run.finished_unix_s < 1e11):
+        raise ValueError("no seconds of a step, or no peak of memory")
+    if run.micro_batch < 1 or run.devices < 1 or run.model.problems() or run.workload.problems(run.model):
+        raise ValueError("sizes that cannot be")
+    return run
+
+
+_MEASURED = ("step_s", "peak_bytes")
+
+
+def _is_pair(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in value)
+    )
+
+
+def placed_run(run: FinishedRun) -> PlacedRun:
+    """Returns what was run, on which machines of the catalogue, in which layout.
+
+    Raises:
+        RecipeError: the catalogue has no such device.
+    """
+    device = find_device(run.device)
+    name = run.device if device is None else device.name
+    machines = cluster(f"{run.devices}x{name}", where=f"run {run.run}")
+    return PlacedRun(
+        run=RunSpec(model=run.model, workload=run.workload, cluster=machines, stack=read_stack(OURS)),
+        parallel=ParallelPlan(
+            dp_replicate=run.devices, zero_stage=0, micro_batch_sequences=run.micro_batch, compile=run.compile
+        ),
+    )
+
+
+def said_of(runs: Iterable[FinishedRun]) -> str:
+    """``3 runs of the ledger, newest 2026-11-22``."""
+    known = list(runs)
+    if not known:
+        return "no run of the ledger"
+    newest = datetime.fromtimestamp(max(run.finished_unix_s for run in known), UTC).date().isoformat()
+    return f"{len(known)} run{'s' if len(known) > 1 else ''} of the ledger, newest {newest}"

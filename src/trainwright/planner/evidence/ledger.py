@@ -1,0 +1,56 @@
+"""Our own ledgers of finished runs: where they are, and what a line of one holds.
+
+The audit appends a line of JSON for each run to the ledger of its workspace; ``planner.evidence.finished`` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = "ledger.jsonl"
+"""In the workspace, beside the artefacts: one line for each audited run."""
+FORMAT = 2
+"""Since then a line says which machine and which torch it was measured on."""
+TOGETHER = "runs"
+"""A folder of this name holds workspaces whose runs are one user's: they learn from each other."""
+SPEED, MEMORY = "run/tokens per second", "run/peak memory"
+"""Rows of a ledger line, each a pair of predicted and measured."""
+STEP_PHASES = ("data_wait", "preprocess", "host_to_device", "forward", "backward", "communicate", "update")
+"""Phases of a step as rows ``step/...``; start-up and the like are not a step's."""
+
+
+def workspaces_with(workspace: Path) -> tuple[Path, ...]:
+    """The workspace, and then those beside it where workspaces are kept together."""
+    folder = workspace.absolute().parent
+    beside = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.name == TOGETHER else []
+    return (workspace, *(path for path in beside if path != workspace.absolute()))
+
+
+def ledgers_of(workspace: Path) -> tuple[Path, ...]:
+    """The ledgers that a workspace learns from."""
+    return tuple(path for each in workspaces_with(workspace) if (path := each / FILE).is_file())
+
+
+def step_s(rows: Mapping[str, Any]) -> float:
+    """Measured seconds of a step without what a run does once; 0 where no phase was measured."""
+    return float(sum(rows[f"step/{name}"][1] for name in STEP_PHASES if f"step/{name}" in rows))
+
+
+def same_run(line: str, other: Mapping[str, Any]) -> bool:
+    """Whether a line of a ledger holds the same measurement: an audit that was made again, not a run made again."""
+    try:
+        known = json.loads(line)
+    except ValueError:
+        return False
+    if not isinstance(known, dict) or known.get("run") != other["run"]:
+        return False
+    rows = known.get("rows")
+    return isinstance(rows, dict) and rows.get(SPEED, [None])[-1] == other["rows"][SPEED][-1]
+
+
+def is_ledger(run: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is a line of the ledger."""
+    return {"model", "workload", "rows", "device"} <= set(run)

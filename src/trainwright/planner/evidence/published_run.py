@@ -1,0 +1,199 @@
+"""A published row as a question to the planner, or the reason why it is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trainwright.core.errors import TrainwrightError
+from trainwright.hardware.catalogue.nodes import cluster, node_size
+from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
+from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of, workload_of
+from trainwright.planner.evidence.finished import FinishedRun, placed_run
+from trainwright.planner.evidence.rows import Measured, Record, measured
+from trainwright.planner.forecast.forecast import model_flops_per_token
+from trainwright.planner.forecast.memory.table import predict_memory
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.stack import Stack
+
+LEDGER = "ledger"
+"""The source that rows of our own finished runs have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A row that can be predicted, with what was measured."""
+
+    id: str
+    source: str
+    line: int
+    framework: str
+    device: str
+    model_class: str
+    placed: PlacedRun
+    measured: Measured
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A row that cannot, and why."""
+
+    id: str
+    source: str
+    line: int
+    reason: str
+
+
+def questions(runs: Iterable[Record | FinishedRun]) -> tuple[list[Row], list[Refused]]:
+    """Returns every run as a row or as a refusal."""
+    rows: list[Row] = []
+    refused: list[Refused] = []
+    for place, run in enumerate(runs, start=1):
+        try:
+            rows.append(row_of(run, line=place) if isinstance(run, FinishedRun) else question(run))
+        except (ValueError, TrainwrightError) as error:
+            if isinstance(run, FinishedRun):
+                name, source, line = run.run, LEDGER, place
+            else:
+                name, source, line = run.text("id"), run.text("source_repo_or_paper"), run.line
+            refused.append(Refused(id=name, source=source, line=line, reason=str(error)))
+    return rows, refused
+
+
+def row_of(run: FinishedRun, *, line: int) -> Row:
+    """Returns a finished run of our own as a row.
+
+    Raises:
+        RecipeError: the catalogue has no such device.
+    """
+    placed = placed_run(run)
+    stack = placed.run.stack
+    return Row(
+        id=run.run,
+        source=LEDGER,
+        line=line,
+        framework=stack.name,
+        device=placed.run.cluster.device.name,
+        model_class=_model_class(run.model),
+        placed=placed,
+        measured=Measured(
+            tokens_per_s=run.workload.batch_tokens / run.step_s / run.devices,
+            derived=False,
+            memory_bytes=run.peak_bytes,
+            memory_kind=stack.memory.reports,
+            out_of_memory=False,
+            memory_stage="worst",
+        ),
+    )
+
+
+def question(record: Record) -> Row:
+    """One record as a row.
+
+    Raises:
+        ValueError: a column cannot be read.
+        RecipeError: the device is not in the catalogue.
+    """
+    framework = record.text("framework")
+    release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")
+    stack = find_stack(framework, release=release, settings=settings) or _unknown(record)
+    model = model_of(record)
+    parallel, devices = parallel_of(record, stack)
+    workload = workload_of(record, stack, parallel)
+    cluster = cluster_of(record, devices)
+    run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
+    placed = filled(PlacedRun(run=run, parallel=parallel), record)
+    return Row(
+        id=record.text("id"),
+        source=record.text("source_repo_or_paper"),
+        line=record.line,
+        framework=framework,
+        device=cluster.device.name,
+        model_class=_model_class(model),
+        placed=placed,
+        measured=measured(
+            record,
+            devices=devices,
+            batch_tokens=workload.batch_tokens,
+            reports=stack.memory.reports,
+            token_flops=counted_flops(placed.run, record),
+        ),
+    )
+
+
+def counted_flops(run: RunSpec, record: Record) -> float:
+    """Operations of one token as the row's TFLOP/s count them: attention in full, recomputation if its notes say so.
+
+    Narayanan et al. (2021, equation 3) count the blocks' forward pass twice where they are recomputed, the output head
+    once. Adapters' gradients alone make no products with the frozen weights' inputs.
+    """
+    flops = model_flops_per_token(run.model, run.workload)
+    if "counts recompute" in record.text("notes") and run.workload.recompute == "full":
+        counted = count_flops(run.model, sequences=1, sequence_tokens=run.workload.sequence_tokens)
+        flops += (counted.linear + counted.attention) / run.workload.sequence_tokens
+    return flops
+
+
+def filled(placed: PlacedRun, record: Record) -> PlacedRun:
+    """The question with the micro batch that a row does not say: the largest that fits, as people choose it.
+
+    Micro batches are the rank's sequences over powers of two. Where not even the smallest fits, and the row does not
+    say what is recomputed, all is. Pipelines keep what ``parallel_of`` gave them.
+    """
+    run, plan = placed.run, placed.parallel
+    if record.text("micro_batch") or not record.text("global_batch") or plan.pp > 1:
+        return placed
+    local = run.workload.batch_tokens // run.workload.sequence_tokens // (plan.dp_shard * plan.dp_replicate)
+    sizes = [local >> power for power in range(max(1, local).bit_length()) if local % (1 << power) == 0]
+    plans = [replace(plan, micro_batch_sequences=size) for size in sizes if size]
+    wanted = record.text("activation_checkpointing")
+    for recompute in dict.fromkeys((run.workload.recompute, run.workload.recompute if wanted else "full")):
+        workload = replace(run.workload, recompute=recompute)
+        layouts = Layouts.of(plans, [recompute] * len(plans), workload)
+        memory = predict_memory(replace(run, workload=workload), layouts)
+        for chosen, fits in zip(plans, memory.fits(run.cluster.device), strict=True):
+            if fits:
+                return PlacedRun(run=replace(run, workload=workload), parallel=chosen)
+    return placed
+
+
+def _unknown(record: Record) -> Stack:
+    """The stack of a framework that no file knows, by what the row says of its layout."""
+    divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
+    return unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
+
+
+def _model_class(model: ModelSpec) -> str:
+    return "moe" if model.experts is not None else model.kind
+
+
+def cluster_of(record: Record, devices: int) -> ClusterSpec:
+    """The machines: the row's device in its usual node, and what the row's note says of node and network.
+
+    Notes that are understood: ``4-GPU nodes``, ``4x OmniPath 100``, ``8x200Gb HDR``, ``1600 Gbps RoCE inter-node`` (a
+    node's sum), ``400Gb/s RDMA per GPU``.
+    """
+    where = f"line {record.line}, column gpu"
+    name, note = record.text("gpu"), record.text("interconnect_note")
+    full = node_size(name, where=where)
+    if match := re.search(r"([1-9]\d*)-GPU nodes", note):
+        full = int(match[1])
+    per_node = min(full, devices)
+    nodes = -(-devices // per_node)
+    text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
+    if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})(?:Gb|\b)", note):
+        return (
+            cluster(text, scale_out=f"{match[2]}Gb/s", rails=int(match[1]), where=where)
+            if nodes > 1
+            else cluster(text, where=where)
+        )
+    if match := re.search(r"(\d+) Gbps", note):
+        return cluster(text, scale_out=f"{int(match[1]) // full}Gb/s", rails=full, where=where)
+    if match := re.search(r"(\d+)Gb/s\D*per GPU", note):
+        return cluster(text, scale_out=f"{match[1]}Gb/s", rails=full, where=where)
+    return cluster(text, where=where)

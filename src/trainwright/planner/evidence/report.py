@@ -1,0 +1,299 @@
+"""Predicts published rows and says how far off the planner is: by source, framework, device and model class.
+
+Errors are of the predicted value against the measured one: ``|predicted / measured - 1|``. Bias is the median of
+``predicted / measured - 1``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.evidence.published_run import Refused, Row, questions
+from trainwright.planner.evidence.rows import read_runs
+from trainwright.planner.forecast.forecast import corrected, forecast
+from trainwright.planner.forecast.memory.table import predict_memory
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.rates.learnt import Correction, Reference, correction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """A prediction with the range that should hold the measured value."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A row beside its prediction; ``tokens_per_s`` is per device.
+
+    ``verdict`` is ``fits``, ``uncertain`` or ``does not fit``.
+    """
+
+    row: Row
+    tokens_per_s: Range
+    memory_bytes: Range
+    verdict: str
+
+    @property
+    def speed_ratio(self) -> float | None:
+        """Predicted over measured tokens per second."""
+        measured = self.row.measured.tokens_per_s
+        return None if not measured else self.tokens_per_s.mid / measured
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Predicted over measured peak memory."""
+        measured = self.row.measured.memory_bytes
+        return None if not measured else self.memory_bytes.mid / measured
+
+
+def judge(row: Row, learnt: Correction | None = None) -> Judged:
+    """Predict one row, with what was ``learnt`` of measured runs.
+
+    Raises:
+        RecipeError: the device has no rate for the row's precision, or no link that the layout needs.
+    """
+    run, layouts, stage = row.placed.run, Layouts.one(row.placed), row.measured.memory_stage
+    worst_stage = there = forecast(run, layouts, CATALOGUE)
+    if stage != "worst":
+        memory = predict_memory(run, layouts, stage=stage)
+        there = replace(worst_stage, memory=memory)
+    if learnt is not None:
+        worst_stage, there = (corrected(each, **asdict(learnt)) for each in (worst_stage, there))
+    memory, worst = there.memory, worst_stage.memory
+    tokens = run.workload.batch_tokens / float(layouts.devices[0])
+    kind = row.measured.memory_kind or run.stack.memory.reports
+    low, high = memory.interval(kind)
+    fits = bool(worst.fits(run.cluster.device)[0])
+    return Judged(
+        row=row,
+        tokens_per_s=Range(
+            low=tokens / float(worst_stage.high_s[0]),
+            mid=tokens / float(worst_stage.step_s[0]),
+            high=tokens / float(worst_stage.low_s[0]),
+        ),
+        memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
+        verdict="uncertain" if worst.uncertain(run.cluster.device)[0] else "fits" if fits else "does not fit",
+    )
+
+
+def judge_all(rows: Iterable[Row]) -> tuple[list[Judged], list[Refused]]:
+    """Predict every row; one that cannot be predicted is refused with the reason."""
+    judged: list[Judged] = []
+    refused: list[Refused] = []
+    for row in rows:
+        try:
+            judged.append(judge(row))
+        except TrainwrightError as error:
+            refused.append(Refused(id=row.id, source=row.source, line=row.line, reason=str(error)))
+    return judged, refused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Errors:
+    """Errors of many rows; ``held`` is the share of measured values inside the predicted range."""
+
+    rows: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+    held: float
+
+
+def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
+    """Statistics of predicted over measured; None of no rows."""
+    if not ratios:
+        return None
+    ratio = np.asarray(ratios)
+    size = np.abs(ratio - 1)
+    return Errors(
+        rows=len(ratio),
+        median=float(np.median(size)),
+        mean=float(size.mean()),
+        p90=float(np.quantile(size, 0.9)),
+        bias=float(np.median(ratio) - 1),
+        held=float(np.mean(held)),
+    )
+
+
+def speed_errors(judged: Iterable[Judged]) -> Errors | None:
+    """Errors of tokens per second, over rows that were measured."""
+    known = [(each.speed_ratio, each.row.measured.tokens_per_s or 0.0, each.tokens_per_s) for each in judged]
+    pairs = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
+    return errors([ratio for ratio, _ in pairs], [inside for _, inside in pairs])
+
+
+def memory_errors(judged: Iterable[Judged]) -> Errors | None:
+    """Errors of peak memory, over rows that were measured."""
+    known = [(each.memory_ratio, each.row.measured.memory_bytes or 0.0, each.memory_bytes) for each in judged]
+    pairs = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
+    return errors([ratio for ratio, _ in pairs], [inside for _, inside in pairs])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdicts:
+    """How often "fits" was right; rows that ran fit, whatever they measured, and rows that ran out did not.
+
+    ``right`` leaves out rows called uncertain. ``false_alarms`` is the share of rows that ran and were refused,
+    ``found`` the share of rows that ran out of memory and were refused, or called uncertain in ``found_or_uncertain``.
+    """
+
+    ran: int
+    ran_out: int
+    uncertain: int
+    right: float
+    false_alarms: float
+    found: float
+    found_or_uncertain: float
+
+
+def verdicts(judged: Iterable[Judged]) -> Verdicts | None:
+    """Statistics of the verdicts, over rows that report memory, or that they ran out of it."""
+    known = [each for each in judged if each.row.measured.memory_bytes or each.row.measured.out_of_memory]
+    out = Counter(each.verdict for each in known if each.row.measured.out_of_memory)
+    ran = Counter(each.verdict for each in known if not each.row.measured.out_of_memory)
+    sure = len(known) - out["uncertain"] - ran["uncertain"]
+    if not known:
+        return None
+    return Verdicts(
+        ran=ran.total(),
+        ran_out=out.total(),
+        uncertain=out["uncertain"] + ran["uncertain"],
+        right=(out["does not fit"] + ran["fits"]) / sure if sure else 0.0,
+        false_alarms=ran["does not fit"] / ran.total() if ran else 0.0,
+        found=out["does not fit"] / out.total() if out else 0.0,
+        found_or_uncertain=(out["does not fit"] + out["uncertain"]) / out.total() if out else 0.0,
+    )
+
+
+GROUPS: Mapping[str, Callable[[Judged], str]] = {
+    "source": lambda each: each.row.source,
+    "framework": lambda each: each.row.framework,
+    "device": lambda each: each.row.device,
+    "model class": lambda each: each.row.model_class,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """One value of one grouping."""
+
+    by: str
+    name: str
+    speed: Errors | None
+    memory: Errors | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """All of it; ``derived`` is throughput of rows that print a step time only."""
+
+    rows: int
+    predicted: int
+    refused: tuple[Refused, ...]
+    speed: Errors | None
+    derived: Errors | None
+    memory: Errors | None
+    verdicts: Verdicts | None
+    groups: tuple[Group, ...]
+    worst_speed: tuple[Judged, ...]
+    worst_memory: tuple[Judged, ...]
+
+    @property
+    def coverage(self) -> float:
+        """Share of rows that could be predicted."""
+        return self.predicted / self.rows if self.rows else 0.0
+
+
+def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int = 10) -> Report:
+    """Put the statistics together. Derived rows stand apart from printed ones, in all but their own line."""
+    printed = [each for each in judged if not each.row.measured.derived]
+    groups = []
+    for by, name in GROUPS.items():
+        for value in sorted({name(each) for each in judged}):
+            chosen = [each for each in judged if name(each) == value]
+            groups.append(
+                Group(
+                    by=by,
+                    name=value,
+                    speed=speed_errors(each for each in chosen if not each.row.measured.derived),
+                    memory=memory_errors(chosen),
+                )
+            )
+    return Report(
+        rows=len(judged) + len(refused),
+        predicted=len(judged),
+        refused=tuple(refused),
+        speed=speed_errors(printed),
+        derived=speed_errors(each for each in judged if each.row.measured.derived),
+        memory=memory_errors(judged),
+        verdicts=verdicts(judged),
+        groups=tuple(groups),
+        worst_speed=_worst(printed, lambda each: each.speed_ratio, worst),
+        worst_memory=_worst(judged, lambda each: each.memory_ratio, worst),
+    )
+
+
+def _worst(judged: Iterable[Judged], ratio: Callable[[Judged], float | None], count: int) -> tuple[Judged, ...]:
+    def distance(each: Judged) -> float:
+        return abs(float(np.log(ratio(each) or 1.0)))
+
+    return tuple(sorted((each for each in judged if ratio(each)), key=distance, reverse=True)[:count])
+
+
+def known_runs(path: Path) -> list[Reference]:
+    """The measured runs of a file, to learn from.
+
+    Raises:
+        DataError: the file cannot be read, or a run in it cannot be predicted.
+    """
+    rows, refused = questions(read_runs(path))
+    judged, more = judge_all(rows)
+    for row in (*refused, *more):
+        raise DataError("a measured run cannot be used", where=f"{path}, run {row.line}", seen=row.reason)
+    return references(judged)
+
+
+def references(judged: Iterable[Judged]) -> list[Reference]:
+    """Measured runs as something to learn from."""
+    return [
+        Reference(
+            placed=each.row.placed,
+            log_speed=_miss(each.speed_ratio),
+            log_memory=_miss(each.memory_ratio),
+        )
+        for each in judged
+    ]
+
+
+def _miss(ratio: float | None) -> float | None:
+    return None if ratio is None else -float(np.log(ratio))
+
+
+def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Judged]:
+    """The same rows predicted with what ``known`` runs of the same device and stack say."""
+    return [judge(each.row, correction(each.row.placed, known)) for each in judged]
+
+
+def calibrated_by_first(judged: Sequence[Judged]) -> list[Judged]:
+    """Every row but the first of its source, framework and device, predicted with that first one known."""
+    others_judged: list[Judged] = []
+    for key in dict.fromkeys(map(_origin, judged)):
+        first, *others = [each for each in judged if _origin(each) == key]
+        others_judged += calibrated(others, references([first]))
+    return others_judged
+
+
+def _origin(each: Judged) -> tuple[str, str, str]:
+    return each.row.source, each.row.framework, each.row.device

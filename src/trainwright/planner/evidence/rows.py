@@ -1,0 +1,293 @@
+"""Reads a CSV of published training measurements: one row, one run, what was measured and by which definition.
+
+The columns are described in docs/en/published.md. A row that cannot be read is kept with the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from trainwright.core.errors import DataError
+from trainwright.core.units import GIB
+from trainwright.planner.evidence.finished import FinishedRun, finished_run
+from trainwright.planner.evidence.ledger import is_ledger
+from trainwright.planner.evidence.user_run import SHAPE, checked
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import MemoryKind
+
+REQUIRED = ("id", "framework", "arch", "n_layers", "hidden", "seq_len", "gpu", "n_gpus")
+"""Columns without which a file is no table of runs."""
+LARGEST = 10**15
+"""No count in a table of runs comes near."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One row as it is printed, with its notes taken apart (``a=b;c`` becomes ``{"a": "b", "c": ""}``).
+
+    ``model`` is the model that a user's run names in place of the columns of a shape.
+    """
+
+    line: int
+    values: Mapping[str, str]
+    notes: Mapping[str, str]
+    model: ModelSpec | None = None
+
+    def text(self, name: str) -> str:
+        """A column, or empty."""
+        return self.values.get(name, "")
+
+    def number(self, name: str) -> float | None:
+        """A column as a number; None where it is empty.
+
+        Raises:
+            ValueError: it is no number, below zero or without end.
+        """
+        text = self.text(name)
+        return number(name, text) if text else None
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A column as a positive whole number.
+
+        Raises:
+            ValueError: it is empty without a default, or not one.
+        """
+        value = self.number(name)
+        if value is None:
+            if default is None:
+                raise ValueError(f"{name} is empty")
+            return default
+        if not 1 <= value <= LARGEST or value != int(value):
+            raise ValueError(f"{name} is {self.text(name)}, expected a positive whole number")
+        return int(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What a row says was measured; None where it does not say.
+
+    ``tokens_per_s`` is per device: as printed, or from the printed TFLOP/s and what they count; ``derived`` where it
+    follows from the printed step time and batch. ``memory_bytes`` is one device's peak by ``memory_kind``, on the
+    pipeline stage ``memory_stage``.
+    """
+
+    tokens_per_s: float | None
+    derived: bool
+    memory_bytes: float | None
+    memory_kind: MemoryKind | None
+    out_of_memory: bool
+    memory_stage: Literal["worst", "first", "last"] = "worst"
+
+
+def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Record]:
+    """All rows of a table with the ``required`` columns, by default those of a table of runs.
+
+    Raises:
+        DataError: the file is missing, is not UTF-8, or lacks a required column.
+    """
+    with _opened(path) as lines:
+        reader = csv.DictReader(lines)
+        names = reader.fieldnames or []
+        missing = [name for name in required if name not in names]
+        if missing:
+            raise DataError(
+                "not a table of published runs",
+                where=str(path),
+                seen=f"no column {', '.join(missing)}",
+                expected=f"columns {', '.join(required)}, ...",
+                fix="docs/en/published.md lists them all",
+            )
+        return [
+            Record(
+                line=reader.line_num,
+                values={name: (value or "").strip() for name, value in row.items() if isinstance(name, str)},
+                notes=take_apart(row.get("notes") or ""),
+            )
+            for row in reader
+        ]
+
+
+def columns(path: Path) -> list[str]:
+    """The names in a table's first line.
+
+    Raises:
+        DataError: the file is missing or is not UTF-8.
+    """
+    with _opened(path) as lines:
+        return next(csv.reader(lines), [])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """The table's lines; what goes wrong in reading them is one line, a byte-order mark is none of them."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            yield lines
+    except OSError as error:
+        raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError("cannot read the table", where=str(path), seen=str(error), expected="CSV in UTF-8") from None
+
+
+def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
+    """Returns measured runs of one's own: a table as above, a ledger (``.jsonl``), or JSON with the table's names.
+
+    JSON holds one object, or a list of them.
+
+    Raises:
+        DataError: the file is missing, is neither, or lacks a required name.
+    """
+    if path.suffix == ".csv":
+        return read_records(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise DataError("not JSON", where=str(path), seen=str(error), expected="JSON in UTF-8") from None
+    runs = [
+        _run(run, path, place)
+        for place, run in enumerate(_lines(text, path) if path.suffix == ".jsonl" else _whole(text, path), start=1)
+    ]
+    if not runs:
+        raise DataError("no run in this file", where=str(path), expected="one run, or a list of them")
+    return runs
+
+
+def _whole(text: str, path: Path) -> list[Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
+    return content if isinstance(content, list) else [content]
+
+
+def _lines(text: str, path: Path) -> list[Any]:
+    runs = []
+    for place, line in enumerate(text.splitlines(), start=1):
+        try:
+            runs += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            raise DataError(
+                "not JSON", where=f"{path}:{place}", seen=str(error), expected="a run on each line"
+            ) from None
+    return runs
+
+
+def _run(run: Any, path: Path, place: int) -> Record | FinishedRun:
+    """Returns a line of a ledger as the run that it is, or a run as a user wrote it as the columns of a table."""
+    if not isinstance(run, dict):
+        raise DataError(
+            "not a measured run",
+            where=f"{path}, run {place}",
+            seen=json.dumps(run)[:40],
+            expected="an object",
+            fix="docs/en/published.md shows one",
+        )
+    if is_ledger(run):
+        try:
+            return finished_run(run, where=f"{path}, run {place}")
+        except ValueError as error:
+            raise DataError("not a line of a ledger", where=f"{path}, run {place}", seen=str(error)) from None
+    columns, model = checked(run, where=str(path), place=place)
+    missing = [name for name in REQUIRED if name not in columns and not (model and name in SHAPE)]
+    if missing:
+        raise DataError(
+            "not a measured run",
+            where=f"{path}, run {place}",
+            seen=f"no {', '.join(missing)}",
+            expected=f"{', '.join(REQUIRED)}, and what was measured",
+            fix="model: llama3-8b stands for a shape; docs/en/published.md shows a run",
+        )
+    return Record(
+        line=place,
+        values={name: as_printed(value) for name, value in columns.items() if value is not None},
+        notes=take_apart(str(columns.get("notes") or "")),
+        model=model,
+    )
+
+
+def as_printed(value: object) -> str:
+    """A JSON value as tables print it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def number(name: str, text: str) -> float:
+    """The number that a column, or a setting in the notes, says.
+
+    Raises:
+        ValueError: it is none, below zero or without end.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text}, expected a number") from None
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {text}, expected a finite number that is not below zero")
+    return value
+
+
+def take_apart(notes: str) -> dict[str, str]:
+    """``a=b;c`` as a mapping; of two with one name the first holds."""
+    parts: dict[str, str] = {}
+    for part in notes.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name:
+            parts.setdefault(name.strip(), value.strip())
+    return parts
+
+
+def measured(
+    record: Record, *, devices: int, batch_tokens: int | None, reports: MemoryKind, token_flops: float | None = None
+) -> Measured:
+    """What the row reports; ``reports`` is what the framework prints where the notes do not say.
+
+    ``token_flops`` are the operations that its TFLOP/s count for one token.
+
+    Raises:
+        ValueError: a number that is none.
+    """
+    printed = record.number("tokens_per_s_per_gpu")
+    rate = record.number("tflops_per_gpu")
+    if not printed and rate and token_flops:
+        printed = rate * 1e12 / token_flops
+    step_s = record.number("step_time_s")
+    derived = None
+    if not printed and step_s and batch_tokens:
+        derived = batch_tokens / step_s / devices
+    memory = record.number("peak_mem_gib_per_gpu")
+    return Measured(
+        tokens_per_s=printed or derived,
+        derived=not printed and derived is not None,
+        memory_bytes=memory * GIB if memory else None,
+        memory_kind=memory_kind(record, reports) if memory else None,
+        out_of_memory=record.text("oom") == "yes",
+        memory_stage=memory_stage(record),
+    )
+
+
+def memory_stage(record: Record) -> Literal["worst", "first", "last"]:
+    """Which pipeline stage's memory a row prints; nvidia-smi shows one node, the first unless notes say otherwise."""
+    text = record.text("notes").lower()
+    if "last rank" in text:
+        return "last"
+    return "first" if "nvidia-smi" in text and "stage max" not in text else "worst"
+
+
+def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:
+    """By which definition the row's memory was taken, from what its notes say."""
+    text = record.text("notes").lower()
+    if "nvidia-smi" in text or "incl. context" in text:
+        return "device"
+    if "reserved" in text:
+        return "reserved"
+    if "allocated" in text or "analytic" in text:
+        return "allocated"
+    return reports

@@ -1,0 +1,255 @@
+"""Replays whole published trainings: device-hours of all tokens, goodput included, against what was reported.
+
+A table of totals has columns model, n_params, n_active, tokens, gpu, n_gpus, and one of gpu_hours, days, cost_usd; its
+``source`` may print the price (``$2/GPU-h``). What a row does not print is chosen alike for all: a model that the
+catalogue does not know is a decoder, or a mixture, of its size; sequences have 4,096 tokens; the batch is the one that
+the catalogue's file on the model prints, or grows with the devices; the number of devices is the one that takes about
+three weeks; the software is the one that model or source name, the precision the one that the row or the catalogue's
+note on the model names. A row that its source calls an estimate or a plan was extrapolated from throughput, and is held
+to the steps alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trainwright.core.errors import TrainwrightError
+from trainwright.hardware.catalogue.devices import device
+from trainwright.hardware.catalogue.efficiency import generation
+from trainwright.hardware.catalogue.models import find_model
+from trainwright.hardware.catalogue.nodes import node_size
+from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack, stack_names
+from trainwright.planner.counts.parameters import active_parameters
+from trainwright.planner.counts.work import peak_flops_per_s
+from trainwright.planner.evidence.rows import Record
+from trainwright.planner.plan.budget import typical_model
+from trainwright.planner.plan.cluster import Planned, planned
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.model import Experts, ModelSpec
+from trainwright.spec.workload import Precision
+
+REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")
+"""Columns by which a table of totals is known."""
+USUAL_WEEKS, USUAL_MFU = 3.0, 0.4
+WEEK_S, HOUR_S = 7 * 24 * 3600.0, 3600.0
+USUAL_BATCH_TOKENS, BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
+"""Large clusters get a sequence for each device, up to Llama 3's 16 M tokens (arXiv 2407.21783, table 4)."""
+USUAL_SEQUENCE_TOKENS = 4096
+"""Between the 2,048 tokens of GPT-3 and LLaMA and the 8,192 of Llama 3; Llama 2, OLMo 2, Qwen2.5 and DeepSeek-V3 have
+it, and contexts that are longer were reached in a late and short stage."""
+EXPERTS_STACK = "megatron-core"
+"""Mixtures of experts of this size are trained on fused kernels."""
+FEW_EXPERTS, MANY_EXPERTS = (2, 4), (8, 8)
+"""Experts that see a token, and what their number is a multiple of: Mixtral's, and DeepSeek-V3's."""
+SPARSE = 8.0
+"""Parameters over active ones from which on experts are many and small (Mixtral 8x7B: 3.6, DeepSeek-V3: 18)."""
+BELIEVED_MFU = 0.7
+"""No published step reaches it: the best of 1,060 rows is at 0.64 (``tests/data/published/runs.csv``)."""
+
+_SEVERAL = re.compile(r"RLHF|distill", re.IGNORECASE)
+_ASSUMED = re.compile(r"theoretical|not a measurement", re.IGNORECASE)
+_EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Total:
+    """One training: device-hours reported, and predicted as low, mid and high.
+
+    ``bare_hours`` are without the overhead of runs; ``steps_s`` are the steps alone. An ``extrapolated`` row is held to
+    these. ``spread`` is the steps' own standard deviation of the logarithm.
+    """
+
+    name: str
+    line: int
+    device: str
+    devices: int
+    reported_hours: float
+    low_hours: float
+    hours: float
+    high_hours: float
+    mfu: float
+    generation: str
+    extrapolated: bool
+    steps_s: float
+    bare_hours: float
+    spread: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over reported."""
+        return self.hours / self.reported_hours
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """A row that is no training of a stated number of tokens, and why."""
+
+    name: str
+    line: int
+    reason: str
+
+
+def replay(records: Iterable[Record]) -> tuple[list[Total], list[Skipped]]:
+    """Every training of the table."""
+    totals: list[Total] = []
+    skipped: list[Skipped] = []
+    for record in records:
+        try:
+            totals.append(total(record))
+        except (ValueError, TrainwrightError) as error:
+            skipped.append(Skipped(name=record.text("model"), line=record.line, reason=str(error)))
+    return totals, skipped
+
+
+def total(record: Record) -> Total:
+    """One training.
+
+    Raises:
+        ValueError: the row lacks tokens, size or hours, is no pretraining, or cannot be true.
+        RecipeError: its device is unknown, or nothing fits on it.
+    """
+    _one_network(record)
+    tokens, model = record.number("tokens"), model_of(record)
+    if not tokens:
+        raise ValueError("no number of tokens")
+    spec = device(record.text("gpu"), where=f"line {record.line}, column gpu")
+    precision = precision_of(record, spec)
+    devices = int(record.number("n_gpus") or 0) or _usual_devices(model, tokens, spec, precision)
+    reported = reported_hours(record, devices)
+    mfu = 6 * active_parameters(model) * tokens / (reported * HOUR_S * peak_flops_per_s(spec, precision))
+    if mfu > BELIEVED_MFU:
+        raise ValueError(f"{mfu:.0%} of the device's peak, beyond any published step: its columns disagree")
+    planned_run = replanned(record, model, spec, devices)
+    per_second, extrapolated = planned_run.plan.cluster.devices / HOUR_S, bool(_EXTRAPOLATED.search(_words(record)))
+    run, step, parts = planned_run.plan.estimate.seconds, planned_run.choice.forecast, planned_run.run.parts
+    low, mid, high = (
+        (planned_run.run.steps * float(each[0]) for each in (step.low_s, step.step_s, step.high_s))
+        if extrapolated
+        else (run.low, run.mid, run.high)
+    )
+    bare_s = parts.steps_s if extrapolated else parts.total_s - parts.overhead_s
+    return Total(
+        name=record.text("model"),
+        line=record.line,
+        device=spec.name,
+        devices=planned_run.plan.cluster.devices,
+        reported_hours=reported,
+        low_hours=low * per_second,
+        hours=mid * per_second,
+        high_hours=high * per_second,
+        mfu=float(step.mfu[0]),
+        generation=generation(spec),
+        extrapolated=extrapolated,
+        steps_s=float(parts.steps_s[0]),
+        bare_hours=float(bare_s[0]) * per_second,
+        spread=step.spread,
+    )
+
+
+def _words(record: Record) -> str:
+    return f"{record.text('model')} {record.text('source')}"
+
+
+def _one_network(record: Record) -> None:
+    """Whether the hours are those of one network that was trained."""
+    if _SEVERAL.search(_words(record)):
+        raise ValueError("several networks at once, not a training of one network")
+    if _ASSUMED.search(_words(record)):
+        raise ValueError("hours from a rate that was assumed, not measured")
+
+
+def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision: Precision) -> int:
+    """Whole nodes, a power of two of them, that take about three weeks."""
+    flops, whole = 6 * active_parameters(model) * tokens, node_size(spec.name)
+    wanted = flops / (USUAL_MFU * peak_flops_per_s(spec, precision) * USUAL_WEEKS * WEEK_S)
+    return int(whole * 2 ** max(0, round(math.log2(max(1.0, wanted / whole)))))
+
+
+def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) -> Planned:
+    """The training as it would be planned, on whole nodes."""
+    whole = node_size(spec.name)
+    on = f"{max(1, round(devices / whole))}x{min(whole, devices)}x{spec.name}"
+    sequence = min(model.context_tokens, USUAL_SEQUENCE_TOKENS)
+    known = find_model(_plain_name(record))
+    usual = min(BATCH_CEILING_TOKENS, devices * sequence)
+    batch = (known.trained_batch_tokens if known and known.spec == model else None) or usual
+    asked = Question(
+        model=model,
+        on=on if devices > whole else f"{devices}x{spec.name}",
+        tokens=int(record.number("tokens") or 0),
+        sequence_tokens=sequence,
+        batch_tokens=batch if batch != usual or usual > USUAL_BATCH_TOKENS else None,
+        precision=precision_of(record, spec),
+        stack=stack_of(record, model),
+    )
+    return planned(resolve(asked))
+
+
+def precision_of(record: Record, spec: DeviceSpec) -> Precision:
+    """FP8 where the row or the catalogue's note on the model says so, else the device's 16 bits."""
+    known = find_model(_plain_name(record))
+    words = f"{_words(record)} {known.note if known else ''}".lower()
+    return "fp8" if "fp8" in words else "bf16" if "bf16" in spec.flops_per_s else "fp16"
+
+
+def stack_of(record: Record, model: ModelSpec) -> str:
+    """The software that model or source name as a word, the longest such word first; else what is usual."""
+    text = _words(record).lower()
+    heard = [
+        (len(word), name)
+        for name in stack_names()
+        for word in (*read_stack(name).words, *filter(str.islower, read_stack(name).aliases))
+        if re.search(rf"(?<![a-z]){re.escape(word)}", text)
+    ]
+    return max(heard)[1] if heard else EXPERTS_STACK if model.experts else DEFAULT
+
+
+def reported_hours(record: Record, devices: int) -> float:
+    """Device-hours: printed, or days times devices, or dollars over the printed price.
+
+    Raises:
+        ValueError: none of them is there.
+    """
+    hours, days, usd = record.number("gpu_hours"), record.number("days"), record.number("cost_usd")
+    if hours:
+        return hours
+    if days and record.number("n_gpus"):
+        return days * 24 * devices
+    price = re.search(r"\$(\d+(?:\.\d+)?)/GPU-h", record.text("source"))
+    if usd and price:
+        return usd / float(price[1])
+    raise ValueError("no device-hours, no days with devices, no dollars with a price")
+
+
+def _plain_name(record: Record) -> str:
+    return re.sub(r"\s*\(.*\)", "", record.text("model"))
+
+
+def model_of(record: Record) -> ModelSpec:
+    """The catalogue's model of that name and size, else a decoder or a mixture of the size.
+
+    Raises:
+        ValueError: the row prints no size.
+    """
+    size = record.number("n_params")
+    known = find_model(_plain_name(record))
+    if known is not None and isinstance(known.spec, ModelSpec) and (not size or 0.9 < known.parameters / size < 1.1):
+        return known.spec
+    if not size:
+        raise ValueError("no number of parameters")
+    active = record.number("n_active") or size
+    return typical_model(size) if active == size else mixture_of(size, active)
+
+
+def mixture_of(parameters: float, active: float) -> ModelSpec:
+    """The decoder of the active size, its feed-forward cut into the experts that see a token, and the others beside."""
+    dense = typical_model(active)
+    seen, unit = MANY_EXPERTS if parameters / active > SPARSE else FEW_EXPERTS
+    routed = (3.0 if dense.gated else 2.0) * dense.layers * dense.width * dense.ffn_width
+    count = unit * max(1, round(seen * (1 + (parameters - active) / routed) / unit))
+    return replace(dense, experts=Experts(count=count, active=seen, ffn_width=dense.ffn_width // seen))

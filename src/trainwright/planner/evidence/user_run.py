@@ -1,0 +1,129 @@
+"""A measured run as a user writes it down in JSON, checked name by name, as columns of a table of runs.
+
+Tables of published runs may hold columns that nobody reads and words that mean nothing; a run that a user wrote to have
+predictions corrected by it may not: a misspelt name would change nothing, silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.core.errors import DataError
+from trainwright.core.spelling import did_you_mean
+from trainwright.hardware.catalogue.models import read_model
+from trainwright.spec.model import ModelSpec
+
+SHAPE = (
+    "arch",
+    "n_layers",
+    "hidden",
+    "ffn_hidden",
+    "n_heads",
+    "n_kv_heads",
+    "vocab",
+    "tied_embeddings",
+)
+MEASURED = ("tokens_per_s_per_gpu", "tflops_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "oom")
+NAMES = (
+    "id",
+    "source_repo_or_paper",
+    "source_path",
+    "framework",
+    "model",
+    "model_name",
+    "n_params",
+    *SHAPE,
+    "seq_len",
+    "gpu",
+    "n_gpus",
+    "interconnect_note",
+    "dtype",
+    "dp_shard_or_fsdp",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "micro_batch",
+    "global_batch",
+    "activation_checkpointing",
+    "optimizer",
+    "cpu_offload",
+    "compile",
+    "flash_attention",
+    *MEASURED,
+    "mfu_reported",
+    "notes",
+)
+"""All that a run may say: the columns of a table, and ``model`` in place of a shape."""
+YES_NO = ("yes", "no", "true", "false")
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "activation_checkpointing": ("none", "selective", "full"),
+    "cpu_offload": YES_NO,
+    "compile": YES_NO,
+    "flash_attention": YES_NO,
+    "tied_embeddings": YES_NO,
+    "oom": YES_NO,
+    "optimizer": ("adam", "adamw", "muon", "adafactor", "sgd"),
+}
+"""Names whose values are words, and those words."""
+
+
+def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str, Any], ModelSpec | None]:
+    """Returns the run as columns of a table, and its model where it names one in place of a shape.
+
+    Raises:
+        DataError: an unknown name or word, a shape given twice, or nothing that was measured.
+        RecipeError: the model is in no catalogue.
+    """
+    here = f"{where}, run {place}"
+    for name in run:
+        if name not in NAMES:
+            raise DataError(
+                "unknown name",
+                where=here,
+                seen=name,
+                expected=f"one of {', '.join(NAMES)}",
+                fix=did_you_mean(name, list(NAMES)),
+            )
+    values = {name: value for name, value in run.items() if value is not None and value != ""}
+    for name, words in WORDS.items():
+        value = _word(values.get(name))
+        if value is not None and value not in words:
+            raise DataError(
+                "unknown value",
+                where=f"{here}, {name}",
+                seen=repr(values[name]),
+                expected=f"one of {', '.join(words)}",
+                fix=did_you_mean(value, list(words)),
+            )
+        if words is YES_NO and value is not None:
+            values[name] = value in ("yes", "true")
+    if not any(name in values for name in MEASURED):
+        raise DataError(
+            "nothing was measured",
+            where=here,
+            seen=f"no {', '.join(MEASURED[:4])}",
+            expected="one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB",
+        )
+    model = _model(values, where=here)
+    return {"id": f"run {place}"} | {name: value for name, value in values.items() if name != "model"}, model
+
+
+def _word(value: Any) -> str | None:
+    if value is None:
+        return None
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value).lower()
+
+
+def _model(run: Mapping[str, Any], *, where: str) -> ModelSpec | None:
+    """Returns the model that a run names; None where it has a shape of its own."""
+    if "model" not in run:
+        return None
+    twice = [name for name in SHAPE if name in run]
+    if twice:
+        raise DataError("a model has its shape", where=where, seen=f"model and {twice[0]}", fix="leave one of them out")
+    model = read_model(str(run["model"]), where=f"{where}, model")
+    if not isinstance(model, ModelSpec) or model.kind == "vision":
+        raise DataError("no model of text", where=f"{where}, model", seen=run["model"], expected="a transformer")
+    return model

@@ -1,0 +1,1 @@
+"""Formulas with numbers put in, for each number of a plan."""

@@ -1,0 +1,353 @@
+"""Formulas of one device's memory, by the classes of ``MemoryUse``; see ``planner.explain.registry``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.explain.formula import Explanation, Term
+from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, micro_tokens
+from trainwright.planner.forecast.memory.moments import MOMENTS, bucket_bytes, input_bytes, moments_of, pass_bytes
+from trainwright.planner.forecast.memory.offload import (
+    BUFFER_PARAMETERS,
+    STATE_BUFFERS,
+    SUB_GROUP_PARAMETERS,
+    WEIGHT_BUFFERS,
+    Offloaded,
+    offloaded,
+)
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, shared, state_bytes
+from trainwright.planner.forecast.memory.table import library_bytes, usable_bytes
+from trainwright.planner.plan.cluster import Planned
+
+SHARED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}
+"""The stage of ZeRO from which ranks share each (Rajbhandari et al., 2020)."""
+
+
+class _Place:
+    """The one layout at its worst stage and moment."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned, self.model = planned, planned.scenario.run.transformer
+        self.table = planned.choice.forecast.memory
+        self.case: MemoryCase = case_of(
+            self.model, planned.plan.workload, planned.choice.forecast.layouts, planned.scenario.run.stack.memory
+        )
+        self.states: Kept = kept(self.case)
+        self.stage = int(self.table.last_stage[0])
+        self.moment = MOMENTS[int(self.table.moment[0])]
+
+    def at(self, values: Numbers | float) -> float:
+        """Of [2, L] or [L] the stage's number."""
+        array = np.asarray(values, dtype=np.float64)
+        return float(array[self.stage, 0] if array.ndim == 2 else array.reshape(-1)[0])
+
+    @property
+    def when(self) -> str:
+        """``at the loss on the first stage``."""
+        piped = self.planned.plan.parallel.pp > 1
+        moment = {"end": "at the end of the backward pass", "backward": "in the backward pass"}.get(
+            self.moment, f"at the {self.moment}"
+        )
+        return moment + (f", on the {'last' if self.stage else 'first'} stage" if piped else "")
+
+
+def _explanation(
+    planned: Planned,
+    name: str,
+    about: str,
+    formula: str,
+    terms: list[Term],
+    *,
+    source: str = "",
+    details: tuple[Term, ...] = (),
+) -> Explanation:
+    value = float(getattr(planned.choice.forecast.memory, name)[0])
+    return Explanation(
+        name=f"memory.{name}",
+        about=about,
+        formula=formula,
+        terms=tuple(terms),
+        value=value,
+        unit="bytes",
+        source=source,
+        details=details,
+    )
+
+
+def _state(name: str) -> Callable[[Planned], Explanation]:
+    """Weights, gradients or the optimizer's state: bytes of an element times the elements that a rank keeps."""
+
+    def explained(planned: Planned) -> Explanation:
+        place = _Place(planned)
+        value = float(getattr(place.table, name)[0])
+        about = f"{name} of one rank, {place.when}"
+        if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0:
+            return _kept_otherwise(planned, place, name, value)
+        each = getattr(state_bytes(place.case), {"weights": "weight", "gradients": "gradient"}.get(name, name))
+        stage = SHARED_FROM[name]
+        count = place.at(shared(place.case, from_stage=stage))
+        share = value / (each * count)
+        layouts = place.case.layouts
+        terms = [
+            Term("b", each, "bytes", _bytes_of(planned, name)),
+            Term(
+                "n",
+                count,
+                "parameters",
+                f"of {place.at(place.case.stages.total):,.0f} on "
+                f"the rank's stage, shared by dp_shard x cp = {place.at(layouts.dp_shard * layouts.cp):.0f} ranks "
+                f"{'from' if place.at(layouts.zero_stage) >= stage else 'only from'} ZeRO-{stage} on",
+            ),
+        ]
+        if abs(share - 1) < 1e-9:
+            return _explanation(planned, name, about, "b × n", terms, source="Rajbhandari et al., 2020, section 3")
+        terms.append(Term("s", share, "", f"share of them that is there {place.when}"))
+        return _explanation(planned, name, about, "b × n × s", terms, source="Rajbhandari et al., 2020, section 3")
+
+    return explained
+
+
+def _kept_otherwise(planned: Planned, place: _Place, name: str, value: float) -> Explanation:
+    whole = place.at(getattr(place.states, name))
+    terms = [Term("k", whole, "bytes", f"{name} that stay on the device, frozen ones as kept")]
+    there = value / whole if whole else 0.0
+    terms.append(Term("s", there, "", f"share of them that is there {place.when}"))
+    return _explanation(planned, name, f"{name} of one rank with adapters or offload", "k × s", terms)
+
+
+def _bytes_of(planned: Planned, name: str) -> str:
+    work = planned.plan.workload
+    formats = f"{work.states} states in {work.precision}"
+    if name == "optimizer":
+        return f"of {work.optimizer} for one parameter with {formats}"
+    return f"of one {'weight' if name == 'weights' else 'gradient'} with {formats}"
+
+
+def _activations(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    case, stages = place.case, place.case.stages
+    value = float(place.table.activations[0])
+    about = f"what the forward pass keeps for the backward pass, {place.when}"
+    if place.moment not in ("loss", "backward"):
+        terms = [Term("r", value, "bytes", "what the first block still holds")]
+        return _explanation(planned, "activations", about, "r", terms)
+    step = pass_bytes(case)
+    full = planned.plan.workload.recompute == "full"
+    dense, mixed = (
+        (input_bytes(case),) * 2 if full else (block_bytes(case, mixture=False), block_bytes(case, mixture=True))
+    )
+    each = "a layer's input: tokens x width x bytes" if full else "kept by one layer, all operations"
+    terms = [
+        Term("p", place.at(stages.passes), "", "micro batches in flight on this stage"),
+        Term("L", place.at(stages.dense_layers), "layers", "on this stage, without experts"),
+        Term("a", place.at(dense), "bytes", each),
+        Term("M", place.at(stages.moe_layers), "layers", "on this stage, with experts"),
+        Term("m", place.at(mixed), "bytes", each),
+        Term("o", place.at(step.beside), "bytes", "kept outside of the layers"),
+    ]
+    inside = 0.0 if place.moment == "loss" else place.at(step.inside + step.kept_again)
+    terms.append(Term("i", inside, "bytes", "inside the block that goes backward"))
+    formula = "p × (L × a + M × m + o) + i"
+    # What is not there needs no symbol.
+    for symbol, pattern in (("M", " + M × m"), ("o", " + o"), ("i", " + i")):
+        if next(term for term in terms if term.symbol == symbol).value == 0:
+            formula = formula.replace(pattern, "")
+            terms = [term for term in terms if term.symbol not in ({"M", "m"} if symbol == "M" else {symbol})]
+    return _explanation(
+        planned,
+        "activations",
+        about,
+        formula,
+        terms,
+        details=_operations(place, full=full),
+        source="Korthikanti et al., 2022, arXiv 2205.05198, and each stack's own kernels",
+    )
+
+
+def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
+    """A layer's bytes by operation, where they are counted so."""
+    tokens = Term("", place.at(micro_tokens(place.case)), "tokens", "of a micro batch on a rank")
+    if full or place.case.memory.kernels == "own":
+        return (tokens,)
+    mixture = place.at(place.case.stages.dense_layers) == 0
+    factor = place.case.memory.activations
+    parts = {name: factor * place.at(part) for name, part in layer_bytes(place.case, mixture=mixture).items()}
+    elements = tokens.value * place.model.width
+    return (
+        tokens,
+        *(
+            Term(
+                "", part, "bytes", f"of a layer: {name.replace('_', ' ')}, {part / elements:.3g} bytes x tokens x width"
+            )
+            for name, part in parts.items()
+            if part
+        ),
+    )
+
+
+def _logits(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    value = float(place.table.logits[0])
+    about = f"logits and their gradients, {place.when}"
+    tokens, vocabulary = place.at(micro_tokens(place.case)), place.model.vocabulary
+    terms = [
+        Term("T", tokens, "tokens", "of a micro batch on a rank"),
+        Term("V", float(vocabulary), "", "vocabulary"),
+        Term("t", float(planned.plan.parallel.tp), "", "tensor-parallel ranks"),
+    ]
+    each = value * planned.plan.parallel.tp / (tokens * vocabulary) if vocabulary else 0.0
+    terms.append(Term("c", each, "bytes", "of all copies of a logit, hidden states included"))
+    return _explanation(planned, "logits", about, "T × V × c / t", terms)
+
+
+def _communication(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    moment = moments_of(place.case, place.states)[int(place.table.moment[0])]
+    terms = [
+        Term(
+            "g",
+            place.at(moment.communication),
+            "bytes",
+            f"weights gathered {place.when}: embedding and head, and layers one after the other",
+        ),
+        Term("b", place.at(bucket_bytes(place.case, place.states)), "bytes", "buffers in which gradients are reduced"),
+    ]
+    return _explanation(planned, "communication", "buffers of collectives", "g + b", terms)
+
+
+def _workspace(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    moment = moments_of(place.case, place.states)[int(place.table.moment[0])]
+    terms = [
+        Term("u", place.at(moment.workspace), "bytes", f"temporaries {place.when}"),
+        Term("w", place.case.memory.workspace_bytes, "bytes", "of the stack, fitted"),
+        Term(
+            "l", library_bytes(place.model, planned.plan.cluster.device), "bytes", "of the library of matrix products"
+        ),
+    ]
+    return _explanation(planned, "workspace", "temporaries and libraries", "u + w + l", terms)
+
+
+def _host(planned: Planned) -> Explanation:
+    place = _Place(planned)
+    gone, devices = offloaded(place.case), planned.plan.cluster.node.devices
+    value = float(place.table.host_bytes[0])
+    ranks = Term("d", float(devices), "", "devices of a node")
+    about = "what offload keeps in one node's memory"
+    if not planned.choice.forecast.layouts.offloads_to_nvme[0]:
+        return Explanation(
+            name="memory.host",
+            about=about,
+            formula="d × (w + g + s)",
+            value=value,
+            unit="bytes",
+            terms=(ranks, *_moved(place, gone)),
+            source=_INFINITY,
+        )
+    pinned = Term(
+        "p",
+        place.at(gone.host),
+        "bytes",
+        f"pinned buffers of a rank: up to "
+        f"{STATE_BUFFERS} of {SUB_GROUP_PARAMETERS:.0e} fp32 elements for the state, {WEIGHT_BUFFERS} of "
+        f"{BUFFER_PARAMETERS:.0e} for weights",
+    )
+    return Explanation(
+        name="memory.host",
+        about=about,
+        formula="d × p",
+        terms=(ranks, pinned),
+        value=value,
+        unit="bytes",
+        source="DeepSpeed's defaults of offload_optimizer and offload_param",
+    )
+
+
+def _nvme(planned: Planned) -> Explanation:
+    place, node = _Place(planned), planned.plan.cluster.node
+    value = float(place.table.nvme_bytes[0])
+    there = Term("", float(node.nvme_bytes or 0), "bytes", "of the node's drives")
+    about = "what offload keeps on one node's NVMe drives"
+    if not value:
+        return Explanation(
+            name="memory.nvme", about=about, formula="0", terms=(), value=value, unit="bytes", details=(there,)
+        )
+    ranks = Term("d", float(node.devices), "", "devices of a node")
+    return Explanation(
+        name="memory.nvme",
+        about=about,
+        formula="d × (w + g + s)",
+        value=value,
+        unit="bytes",
+        details=(there,),
+        terms=(ranks, *_moved(place, offloaded(place.case))),
+        source=_INFINITY,
+    )
+
+
+def _moved(place: _Place, gone: Offloaded) -> tuple[Term, ...]:
+    parts = (
+        ("w", gone.moved.weights, "weights"),
+        ("g", gone.moved.gradients, "gradients"),
+        ("s", gone.moved.optimizer, "the optimizer's state"),
+    )
+    return tuple(Term(symbol, place.at(value), "bytes", f"{name} of a rank") for symbol, value, name in parts)
+
+
+_INFINITY = "Rajbhandari et al., 2021, arXiv 2104.07857, section 3"
+
+
+def _total(planned: Planned) -> Explanation:
+    table = planned.choice.forecast.memory
+    names = (
+        "weights",
+        "gradients",
+        "optimizer",
+        "activations",
+        "logits",
+        "communication",
+        "workspace",
+        "reserved_unused",
+        "context",
+    )
+    terms = tuple(Term(name, float(getattr(table, name)[0]), "bytes", _CLASSES[name]) for name in names)
+    limit = Term("", usable_bytes(planned.plan.cluster.device), "bytes", "of the device")
+    needed = Term("", float(table.needed_bytes[0]), "bytes", "needed at least")
+    return Explanation(
+        name="memory.total",
+        about="peak of one device as its driver shows it",
+        formula=" + ".join(names),
+        terms=terms,
+        value=float(table.device_bytes[0]),
+        unit="bytes",
+        details=(needed, limit),
+    )
+
+
+_CLASSES = {
+    "weights": "as they are kept",
+    "gradients": "that are there at the peak",
+    "optimizer": "moments, master weights",
+    "activations": "kept for the backward pass",
+    "logits": "and their copies",
+    "communication": "buffers",
+    "workspace": "temporaries, libraries",
+    "reserved_unused": "by the allocator",
+    "context": "of the driver",
+}
+
+MEMORY: Mapping[str, Callable[[Planned], Explanation]] = {
+    "memory.total": _total,
+    "memory.weights": _state("weights"),
+    "memory.gradients": _state("gradients"),
+    "memory.optimizer": _state("optimizer"),
+    "memory.activations": _activations,
+    "memory.logits": _logits,
+    "memory.communication": _communication,
+    "memory.workspace": _workspace,
+    "memory.host": _host,
+    "memory.nvme": _nvme,
+}

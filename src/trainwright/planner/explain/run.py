@@ -1,0 +1,107 @@
+"""Formulas of a whole run: its time, dollars, energy and checkpoints; see ``planner.explain.registry``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+
+from trainwright.core.errors import RecipeError
+from trainwright.planner.cost.goodput import HOUR_S, Goodput
+from trainwright.planner.cost.run_cost import RunCost, checkpoint_bytes
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.explain.formula import Explanation, Term, first
+from trainwright.planner.plan.cluster import Planned
+
+_PARTS = {
+    "steps_s": "steps alone",
+    "stragglers_s": "waiting for slow devices",
+    "ramp_up_s": "small batches at the start",
+    "evaluation_s": "validation",
+    "checkpoints_s": "writing checkpoints",
+    "lost_s": "work that failures undo",
+    "recovery_s": "coming back from failures",
+    "start_s": "start-up",
+    "overhead_s": "overhead of long runs (as published ones had)",
+}
+
+
+_PHASES = frozenset({"steps_s", "evaluation_s", "checkpoints_s"})
+"""Parts that have phases of their own; the others are in ``other``."""
+
+
+def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
+    """What ``other`` of a run holds beside its steps' own: each part's words and seconds, the longest first."""
+    parts = [(_PARTS[name], first(getattr(run.parts, name))) for name in _PARTS if name not in _PHASES]
+    return tuple(sorted((part for part in parts if part[1] > 0), key=lambda part: -part[1]))
+
+
+def _seconds(planned: Planned) -> Explanation:
+    parts: Goodput = planned.run.parts
+    assert {field.name for field in fields(Goodput)} >= _PARTS.keys()
+    terms = tuple(
+        Term(name.removesuffix("_s"), first(getattr(parts, name)), "s", meaning)
+        for name, meaning in _PARTS.items()
+        if first(getattr(parts, name))
+    )
+    return Explanation(
+        name="run.seconds",
+        about=f"{planned.run.steps:,} steps and what interrupts them",
+        formula=" + ".join(term.symbol for term in terms),
+        terms=terms,
+        value=first(planned.run.seconds),
+        unit="s",
+        source="Daly, 2006, equation 20, for failures",
+    )
+
+
+def _usd(planned: Planned) -> Explanation:
+    price = planned.scenario.price
+    if price is None or planned.run.usd is None:
+        raise RecipeError(
+            "no price is known to explain", where=planned.plan.cluster.device.name, fix="give one: `price` 2.50"
+        )
+    terms = (
+        Term("s", first(planned.run.seconds), "s", "the run (run.seconds)"),
+        Term("h", HOUR_S, "s", "an hour"),
+        Term("d", float(planned.plan.cluster.devices), "", "devices"),
+        Term("p", price.usd_per_device_hour, "$", "for one device and hour"),
+    )
+    return Explanation(
+        name="run.usd",
+        about="the run's price",
+        formula="s / h × d × p",
+        terms=terms,
+        value=first(planned.run.usd),
+        unit="$",
+        source=price.source,
+    )
+
+
+def _checkpoint(planned: Planned) -> Explanation:
+    plan, run = planned.plan, planned.run
+    adapter = plan.workload.adapter
+    trained = None if adapter is None else adapter_parameters(planned.scenario.run.transformer, adapter)
+    count = total_parameters(plan.model) if trained is None else trained
+    size = checkpoint_bytes(replace(planned.scenario.run, workload=plan.workload))
+    terms = (
+        Term("P", float(count), "parameters", "that are trained"),
+        Term("b", size / count, "bytes", "of a weight, its master copy and the moments"),
+    )
+    writes = Term("", first(run.checkpoint_s), "s", "to write it")
+    return Explanation(
+        name="checkpoint.bytes",
+        about="one checkpoint of the whole model",
+        formula="P × b",
+        terms=terms,
+        value=size,
+        unit="bytes",
+        details=(writes,),
+    )
+
+
+RUN: Mapping[str, Callable[[Planned], Explanation]] = {
+    "run.seconds": _seconds,
+    "run.usd": _usd,
+    "checkpoint.bytes": _checkpoint,
+}

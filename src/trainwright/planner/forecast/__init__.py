@@ -1,0 +1,1 @@
+"""Time and memory of many layouts on one cluster, as arrays."""

@@ -1,0 +1,1 @@
+"""Bytes and seconds between devices: collectives, what each axis sends, experts."""

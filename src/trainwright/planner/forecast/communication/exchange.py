@@ -1,0 +1,157 @@
+"""What one training step sends between devices: seconds of each collective if nothing else ran beside it.
+
+Volumes follow from model, workload and layout; ``collectives`` prices them. All quantities are arrays [L]. One micro
+batch's forward pass on the slowest pipeline rank, unless a name says otherwise; the backward pass repeats what tensor,
+context and expert parallelism send.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.experts import fullest
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.ranks import expert_tp, rank_parameters, slowest_layers
+from trainwright.planner.forecast.communication.collectives import (
+    Fabric,
+    Placement,
+    all_gather_s,
+    all_reduce_s,
+    placement,
+    reduce_scatter_s,
+    send_recv_s,
+)
+from trainwright.planner.forecast.communication.dispatch import dispatch_s, token_bytes
+from trainwright.planner.forecast.memory.states import has_half_gradients
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Dispatch
+from trainwright.spec.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Exchange:
+    """Arrays [L] of seconds.
+
+    ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
+    collects sharded weights for one pass (zero but for ZeRO-3), ``scatter_s`` reduces and shards gradients of one
+    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step.
+    """
+
+    tensor_s: Numbers
+    context_s: Numbers
+    expert_s: Numbers
+    pipeline_s: Numbers
+    gather_s: Numbers
+    scatter_s: Numbers
+    gradients_s: Numbers
+    bus: Numbers
+    """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
+
+
+def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
+    """Returns every collective of a transformer's step, alone on its links; experts' as the stack sends to them.
+
+    Raises:
+        RecipeError: no link is known between devices that need one.
+    """
+    model, workload, cluster, dispatch = run.transformer, run.workload, run.cluster, run.stack.dispatch
+    fabric = Fabric.of(cluster)
+    groups = placement(
+        domain=fabric.domain,
+        tp=layouts.tp,
+        cp=layouts.cp,
+        ep=layouts.ep,
+        dp_shard=layouts.dp_shard,
+        dp_replicate=layouts.dp_replicate,
+        pp=layouts.pp,
+    )
+    size = workload.element_bytes
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    layers = slowest_layers(model, layouts)
+    hidden = size * tokens * model.width
+    split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
+    keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
+    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric, groups)
+    return Exchange(
+        # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
+        tensor_s=2
+        * layers
+        * np.where(
+            split > 1,
+            all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp),
+            all_reduce_s(fabric, hidden, groups.tp),
+        ),
+        context_s=layers * all_gather_s(fabric, keys, groups.cp),
+        expert_s=layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
+        pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
+        gather_s=gather_s,
+        scatter_s=scatter_s,
+        gradients_s=gradients_s,
+        bus=np.full(len(layouts), 0.0 if cluster.on_own_links else np.log(cluster.node.devices)),
+    )
+
+
+def _experts_s(
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, dispatch: Dispatch
+) -> Numbers | float:
+    """One layer's tokens to their experts and back; the fullest rank's, for which all others wait."""
+    if model.experts is None:
+        return 0.0
+    # Tensor-parallel neighbours that do not divide an expert's matrices have other experts.
+    group = placement(domain=fabric.domain, tp=expert_tp(model, layouts), ep=layouts.ep, dp_shard=layouts.ep).ep
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp / layouts.tp
+    tokens = tokens * fullest(model, workload, layouts)
+    there, back = token_bytes(model, workload, dispatch)
+    return sum(dispatch_s(fabric, model.experts, dispatch, size * tokens, group) for size in (there, back))
+
+
+def _weights(
+    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, groups: Placement
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
+
+    Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights once a step,
+    which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over
+    micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
+    which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
+    """
+    split = expert_tp(model, layouts)
+    whole = model.experts is not None and bool(np.any(split != layouts.tp))
+    experts_group = (
+        groups.experts
+        if not whole
+        else placement(
+            domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
+        ).experts
+    )
+    size = workload.element_bytes
+    gradient = 2.0 if has_half_gradients(workload) else 4.0
+    dense, experts = rank_parameters(model, layouts)
+    owners = layouts.dp_shard * layouts.cp
+    weights = (layouts.zero_stage == 3) & (owners > 1)
+    gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
+    gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, experts_group)
+    trained, trained_experts = dense, experts
+    if workload.adapter is not None:
+        trained, trained_experts = (
+            np.full(len(layouts), float(adapter_parameters(model, workload.adapter))),
+            0 * experts,
+        )
+    scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
+        fabric, gradient * trained_experts, experts_group
+    )
+    updated = all_gather_s(fabric, gradient * trained, groups.shard) + all_gather_s(
+        fabric, gradient * trained_experts, experts_group
+    )
+    inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
+        fabric, gradient * trained_experts, experts_group
+    )
+    owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
+    outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
+    zero = np.zeros(len(layouts))
+    once = outer + np.where(weights, zero, np.where(gradients, updated, inner))
+    return np.where(weights, gather, zero), np.where(gradients, scatter, zero), once

@@ -1,0 +1,183 @@
+"""Time and memory of many layouts on one cluster: what ``plan`` shows for one and the search compares for thousands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.planner.counts.adapters import adapter_training_flops
+from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.work import peak_flops_per_s
+from trainwright.planner.forecast.communication.exchange import Exchange
+from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
+from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.forecast.time.step import StepTable, combine, evaluated_s
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import INTERVAL
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Forecast:
+    """Arrays [L] over layouts, with what they were computed from.
+
+    ``step_s`` is the middle of the range ``low_s`` to ``high_s``.
+    """
+
+    run: RunSpec
+    layouts: Layouts
+    source: RateSource
+    kernels: Kernels
+    exposure: Exposure
+    sent: Exchange
+    step: StepTable
+    memory: MemoryTable
+    spread: float
+    without: tuple[Kind, ...] = ()
+    """Kinds of work that ``kernels`` leaves out."""
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """The machines."""
+        return self.run.cluster
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a step."""
+        return self.run.workload.batch_tokens
+
+    @property
+    def model_flops_per_token(self) -> float:
+        """Operations that training one token takes."""
+        return model_flops_per_token(self.run.model, self.run.workload)
+
+    @property
+    def peak_flops_per_s(self) -> float:
+        """Dense peak of a device for the run's precision."""
+        return peak_flops_per_s(self.cluster.device, self.run.workload.precision)
+
+    @property
+    def evaluated_s(self) -> Numbers:
+        """Seconds of a validation on as many tokens as a step has."""
+        return evaluated_s(self.kernels, self.step)
+
+    @property
+    def step_s(self) -> Numbers:
+        """Seconds of one step."""
+        return self.step.total_s
+
+    @property
+    def low_s(self) -> Numbers:
+        """The step's seconds at the fast end of the range."""
+        return np.asarray(self.step_s * np.exp(-INTERVAL * self.spread))
+
+    @property
+    def high_s(self) -> Numbers:
+        """The step's seconds at the slow end of the range."""
+        return np.asarray(self.step_s * np.exp(INTERVAL * self.spread))
+
+    @property
+    def tokens_per_s_per_device(self) -> Numbers:
+        """Tokens of the batch over seconds and devices."""
+        return np.asarray(self.batch_tokens / self.step_s / self.layouts.devices)
+
+    @property
+    def mfu(self) -> Numbers:
+        """Model FLOPs, attention in full, over the dense peak of the precision (Chowdhery et al., 2022)."""
+        return np.asarray(self.tokens_per_s_per_device * self.model_flops_per_token / self.peak_flops_per_s)
+
+    @property
+    def available_bytes(self) -> float:
+        """Bytes of the device's memory that a process can use."""
+        return usable_bytes(self.cluster.device)
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """True [L] where the predicted peak is within the device's memory."""
+        return self.memory.fits(self.cluster.device)
+
+    @property
+    def uncertain(self) -> NDArray[np.bool_]:
+        """True [L] where the peak is too near to the device's memory to be sure."""
+        return self.memory.uncertain(self.cluster.device)
+
+
+def forecast(run: RunSpec, layouts: Layouts, source: RateSource) -> Forecast:
+    """Returns time and memory of each layout; images of a convolutional network are sequences.
+
+    Args:
+        run: what is asked about.
+        layouts: of the run's cluster.
+        source: says how fast one of the cluster's devices is.
+
+    Raises:
+        RecipeError: the source has no rate for what the run asks, there is no link that the layouts need, or they are
+            not for a convolutional network.
+    """
+    kernels, exposure = source.kernels(run, layouts), source.exposure(run)
+    network = counted(run.model)
+    sent, memory = network.exchange(run, layouts), network.memory(run, layouts, source.process(run))
+    return Forecast(
+        run=run,
+        layouts=layouts,
+        source=source,
+        kernels=kernels,
+        exposure=exposure,
+        sent=sent,
+        memory=memory,
+        step=step_table(run, kernels, sent, layouts, exposure),
+        spread=source.spread(run),
+    )
+
+
+def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
+    """Returns the seconds [L] of a step: a forecast without memory.
+
+    Raises:
+        RecipeError: see ``forecast``.
+    """
+    sent = counted(run.model).exchange(run, layouts)
+    return step_table(run, source.kernels(run, layouts), sent, layouts, source.exposure(run)).total_s
+
+
+def step_table(run: RunSpec, kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
+    """Returns the seconds of a step with what offload adds to its update."""
+    step = combine(kernels, sent, layouts, exposure)
+    offload_s = counted(run.model).offload_s(run, layouts, step_s=step.total_s)
+    return replace(step, update=step.update + offload_s)
+
+
+def model_flops_per_token(model: ModelSpec | ConvNetSpec, workload: Workload) -> float:
+    """Operations that training one token takes, attention in full and nothing recomputed."""
+    tokens = workload.sequence_tokens
+    if workload.adapter is not None and isinstance(model, ModelSpec):
+        return adapter_training_flops(model, workload.adapter, sequences=1, sequence_tokens=tokens) / tokens
+    return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
+
+
+def corrected(forecast: Forecast, *, speed: float, memory: float, known: float, noise: float = 0.0) -> Forecast:
+    """The forecast with what measured runs say: ``speed`` and ``memory`` are factors of the predicted ones.
+
+    Seconds of all phases are scaled alike. Of memory, what is kept of weights, gradients and moments is certain: what
+    is left of the peak takes the difference. The range of the time is narrower by ``known``, the share of the
+    uncertainty that the runs explain; ``noise`` is the deviation of one run from another, which stays.
+    """
+    step = StepTable(**{field.name: getattr(forecast.step, field.name) / speed for field in fields(forecast.step)})
+    table, total = forecast.memory, forecast.memory.device_bytes
+    loose = ("activations", "logits", "communication", "workspace", "reserved_unused")
+    spare = np.add.reduce([getattr(table, name) for name in loose])
+    factor = np.maximum(0.0, 1 + (memory - 1) * total / np.maximum(spare, 1.0))
+    scaled = {name: getattr(table, name) * factor for name in (*loose, "stuck")}
+    left = math.sqrt(max(0.0, 1 - known))
+    return replace(
+        forecast, step=step, spread=math.hypot(forecast.spread * left, noise), memory=replace(table, **scaled)
+    )

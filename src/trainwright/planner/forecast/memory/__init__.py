@@ -1,0 +1,1 @@
+"""Bytes at the peak: states, activations, offload."""

@@ -1,0 +1,242 @@
+"""Bytes that one layer's forward pass keeps for its backward pass, operation by operation, on one rank.
+
+Legend: T tokens of a micro batch on one rank, h width, q and k sizes of all query and of all key heads, f feed-forward
+width, a heads, s keys that a query sees, e bytes of an element. ``wide`` tensors have the width and are divided by
+tensor parallelism with sequence parallelism only; ``inner`` ones (heads, feed-forward) are always divided by it.
+
+With ``fused`` kernels, dropout, no gate and whole scores the sum is s b h (34 + 5 a s / h): equation 1 of Korthikanti
+et al. (2022, arXiv 2205.05198); with tensor parallelism equation 2 and, with sequence parallelism, 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainwright.planner.counts import saved_activations as own
+from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.parameters import block_matrix_parameters
+from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.forecast.memory.states import MemoryCase
+
+EXPERT_IMBALANCE = 1.25
+"""The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
+2101.03961, section 2.2), which loads balanced by a loss come near to."""
+
+
+WITHOUT_INPUTS = frozenset({"beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"})
+"""Methods of adaptation that train biases, norms, tokens or prompts: no product's input is kept for them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Bytes for each token.
+
+    ``gathered`` are inputs of divided products, which some stacks keep whole; ``scores`` are divided by context
+    parallelism once more; ``copied`` are tokens sent to experts, ``copied_inner`` what is inside of those.
+    """
+
+    wide: float = 0.0
+    gathered: float = 0.0
+    inner: float = 0.0
+    scores: float = 0.0
+    copied: float = 0.0
+    copied_inner: float = 0.0
+
+
+def micro_tokens(case: MemoryCase) -> Numbers:
+    """Tokens [L] of one micro batch on one rank: sequences x length / cp."""
+    return case.layouts.micro_batch * case.workload.sequence_tokens / case.layouts.cp
+
+
+def wide_tokens(case: MemoryCase) -> Numbers:
+    """The same where a tensor has the width: divided by tensor parallelism with sequence parallelism."""
+    return micro_tokens(case) / np.where(case.layouts.sequence_parallel > 0, case.layouts.tp, 1.0)
+
+
+def keeps_inputs(case: MemoryCase) -> bool:
+    """Returns True where a product keeps its input: its weight is trained, or quantised by a library that keeps it."""
+    adapter = case.adapter
+    return adapter is None or (case.memory.quantised_inputs and adapter.frozen in ("nf4", "int8"))
+
+
+def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
+    """Bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
+    if case.adapter is None or case.adapter.method in WITHOUT_INPUTS:
+        return 0.0
+    return case.memory.adapter_input_bytes * sum(inputs[name] for name in case.adapter.targets if name in inputs)
+
+
+def mask_bytes(case: MemoryCase) -> float:
+    """Bytes of a dropout mask's element; layers with a gate drop nothing out."""
+    return 1.0 if case.memory.dropout and not case.model.gated else 0.0
+
+
+def norm_part(case: MemoryCase) -> Part:
+    """A norm before a product: its input, and its result, which the product keeps.
+
+    Eager RMSNorm keeps its input in fp32, and where its weight is trained the normalised input too; compiled code keeps
+    the input alone and computes the result again.
+    """
+    size, width = case.element_bytes, case.model.width
+    if case.memory.kernels == "compiled":
+        return Part(wide=size * width)
+    eager = case.memory.kernels == "eager" and case.model.norm == "rmsnorm"
+    trained = size if keeps_inputs(case) else 0.0
+    return Part(wide=(4.0 + trained if eager else size) * width, gathered=trained * width)
+
+
+def attention_part(case: MemoryCase) -> Part:
+    """Queries, keys, values, mixed values; a statistic for each row, or whole scores; a mask of dropout."""
+    model, size = case.model, case.element_bytes
+    queries, mixed = model.heads * model.score_size, model.heads * model.value_size
+    wide = mask_bytes(case) * model.width
+    wide += adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width, "output": mixed})
+    if model.latent is None:
+        keys = (model.heads if case.memory.repeats_keys else model.kv_heads) * model.head_size
+        projected = queries + 2 * keys
+    else:
+        # Latents and their norms are narrow, and whole on every rank; keys and values are made for every head.
+        latent = model.latent
+        wide += 2 * size * (latent.kv_rank + latent.rope_size + (latent.query_rank or 0))
+        projected = queries + model.heads * (model.score_size + model.value_size)
+    scores = 0.0 if case.workload.fused_attention else score_bytes(case) * model.heads * case.workload.sequence_tokens
+    statistic = 4.0 * model.heads if case.workload.fused_attention else 0.0
+    return Part(wide=wide, inner=size * (projected + mixed) + statistic, scores=scores)
+
+
+def score_bytes(case: MemoryCase) -> float:
+    """Bytes of one whole score: its probability, and with dropout its mask and what is left of it.
+
+    Eager softmax works in fp32, and its result is cast to the products' dtype.
+    """
+    size, eager = case.element_bytes, case.memory.kernels == "eager"
+    one = 4.0 if eager else size
+    dropped = 1.0 + one if mask_bytes(case) else 0.0
+    return one + dropped + (size if eager and size < 4 else 0.0)
+
+
+def network_part(case: MemoryCase, width: float) -> Part:
+    """A feed-forward of ``width``: gate and up, or up alone, what comes of them, and a mask of dropout.
+
+    Gated: eager code keeps silu(gate) besides; compiled code keeps the products' results alone. The last product's
+    input is kept where its weight is trained or adapted.
+    """
+    eager, compiled = case.memory.kernels == "eager", case.memory.kernels == "compiled"
+    adapted = case.adapter is not None and "down" in case.adapter.targets
+    tensors = (2.0 + eager) if case.model.gated else 1.0
+    tensors += not compiled and (keeps_inputs(case) or adapted)
+    width_of_gate = adapter_inputs(case, {"up": case.model.width, "gate": case.model.width})
+    return Part(
+        wide=mask_bytes(case) * case.model.width + width_of_gate,
+        inner=tensors * case.element_bytes * width + adapter_inputs(case, {"down": width}),
+    )
+
+
+def mixture_part(case: MemoryCase) -> Part:
+    """Experts: each token's copies before and behind them, and their networks; the router's two fp32 rows.
+
+    Experts are divided over ranks with their tokens, so that a rank works on as many copies as it sends.
+    """
+    experts = case.model.experts
+    if experts is None:
+        return Part()
+    copies = experts.active * (case.workload.expert_imbalance or EXPERT_IMBALANCE)
+    return Part(
+        wide=2 * 4.0 * experts.count,
+        inner=network_part(case, experts.shared_ffn_width).inner if experts.shared_ffn_width else 0.0,
+        copied=copies * 2 * case.element_bytes * case.model.width,
+        copied_inner=copies * network_part(case, experts.ffn_width).inner,
+    )
+
+
+def layer_bytes(case: MemoryCase, *, mixture: bool) -> dict[str, Numbers]:
+    """Bytes [L] that one layer keeps unless all is recomputed: ``norms``, ``attention``, ``scores``, ``feed_forward``.
+
+    Selective recomputation makes scores again (Korthikanti et al., section 5), and in compiled code every second
+    product, of gate and up one (torchtitan, arXiv 2410.06511, section 2.1.3).
+    """
+    layouts = case.layouts
+    norm, attention = norm_part(case), attention_part(case)
+    network = mixture_part(case) if mixture else network_part(case, case.model.ffn_width)
+    tokens, wide = micro_tokens(case), wide_tokens(case)
+    inner = tokens / layouts.tp
+    # Ranks that share an expert's matrices gather each other's tokens for it.
+    copied = network.copied * expert_tp(case.model, layouts) + network.copied_inner
+    drops = case.memory.kernels == "compiled" and case.model.gated and not mixture
+    again = np.where(layouts.has("recompute", "selective") & drops, case.element_bytes * case.model.ffn_width, 0.0)
+    return {
+        "norms": 2 * norm.wide * wide + 2 * norm.gathered * (tokens if case.memory.saves_gathered else wide),
+        "attention": attention.wide * wide + attention.inner * inner,
+        "scores": np.where(layouts.has("recompute", "selective"), 0.0, attention.scores) * inner / layouts.cp,
+        "feed_forward": network.wide * wide + (network.inner + copied - again) * inner,
+    }
+
+
+def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
+    """Bytes [L] that one layer keeps in all.
+
+    By the kernels that the layout's ``compile`` says; selective recomputation makes everything between products again,
+    as compiled code does, where kernels are eager.
+    """
+    if case.memory.kernels == "own":
+        # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
+        casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
+        gathered = casts * case.sharded if case.element_bytes < 4 else 0.0
+        return np.asarray(own_bytes(case).block - gathered / case.layouts.tp)
+    compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
+    plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
+    again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
+    return np.asarray(case.memory.activations * np.where((case.layouts.compile > 0) | again, fused, plain))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Own:
+    """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss."""
+
+    block: Numbers
+    beside: Numbers
+    loss: Numbers
+
+
+def own_bytes(case: MemoryCase) -> Own:
+    """This trainer's modules, counted tensor by tensor (``counts.saved_activations``), once for each micro batch."""
+    layouts, workload, model = case.layouts, case.workload, case.model
+    pairs = np.stack([layouts.micro_batch, layouts.compile])
+    distinct, places = np.unique(pairs, axis=1, return_inverse=True)
+    rows = []
+    for sequences, compiled in distinct.T:
+        batch = own.MicroBatch(
+            sequences=int(sequences),
+            sequence_tokens=workload.sequence_tokens,
+            dtype="fp32" if case.element_bytes == 4 else "bf16",
+            device_kind="cpu" if case.device_kind == "cpu" else "cuda",
+            document_masking=workload.document_masking,
+            compiled=bool(compiled),
+        )
+        block = own.block_bytes(model, batch)
+        beside = own.saved_bytes(model, batch) - model.layers * block
+        rows.append((block, beside, own.loss_bytes(model, batch)))
+    block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    return Own(block=block_, beside=beside_, loss=loss_)
+
+
+def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
+    """Returns the bytes [L] that a block's backward pass needs beyond those kept, at the worse of two moments.
+
+    In its feed-forward: gradients of the last product's input, gate and up, and two tensors of the width. In attention
+    with whole scores: two gradients of them, of which fused kernels write one over the other, and with selective
+    recomputation the scores again; what the feed-forward and its norm kept is free by then.
+    """
+    model, size, experts = case.model, case.element_bytes, case.model.experts
+    width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
+    tokens = micro_tokens(case)
+    network = (3.0 if model.gated else 2.0) * size * width * tokens / case.layouts.tp + 2 * size * model.width * tokens
+    if case.workload.fused_attention:
+        return network
+    gradients = (1.0 if case.memory.kernels == "fused" else 2.0) * size * model.heads * case.workload.sequence_tokens
+    again = np.where(case.layouts.has("recompute", "selective"), attention_part(case).scores, 0.0)
+    scores = (gradients + again) * tokens / case.layouts.tp / case.layouts.cp
+    kept = layer_bytes(case, mixture=mixture)
+    return np.maximum(network, scores - case.memory.activations * (kept["feed_forward"] + kept["norms"] / 2))

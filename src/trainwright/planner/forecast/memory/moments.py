@@ -1,0 +1,210 @@
+"""The moments of a step at which a device's memory can peak, as sums of classes.
+
+Arrays have the shape [2, L]: first and last pipeline stage of each of L layouts (see ``states``). Weights and the
+optimizer's state are there at every moment; a ``Moment`` is what comes on top.
+
+* loss: all that is saved for the backward pass, logits with their copies;
+* backward: the same without logits; one block, computed again where it must be, and gradients in flight;
+* end: all gradients; nothing is saved any more but for the first block;
+* update: all gradients, and the update's temporaries.
+
+Where a framework loads whole weights before it shards them, *load* is a fifth. An evaluation keeps less than a training
+pass, and a checkpoint gathers one tensor after the other, so that neither is a peak of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.process import KEEPS_GRADIENTS
+from trainwright.planner.forecast.memory.activations import (
+    block_bytes,
+    mask_bytes,
+    micro_tokens,
+    own_bytes,
+    transient_bytes,
+    wide_tokens,
+)
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase, sizes
+
+MOMENTS = ("loss", "backward", "end", "update", "load")
+
+
+class Moment(NamedTuple):
+    """Bytes [2, L] by class."""
+
+    gradients: Numbers
+    activations: Numbers
+    logits: Numbers
+    communication: Numbers
+    workspace: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All of them."""
+        return self.gradients + self.activations + self.logits + self.communication + self.workspace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pass:
+    """Bytes [2, L] of one training pass.
+
+    ``saved`` is kept for the backward pass by all micro batches in flight, ``beside`` by one outside of its layers;
+    ``kept_again`` what FSDP around adapters
+    keeps a second time; ``block`` one block that is computed again; ``transient`` gradients in flight inside of one;
+    ``kept_logits`` logits that a pipeline's engine does not let go.
+    """
+
+    saved: Numbers
+    beside: Numbers
+    kept_again: Numbers
+    block: Numbers
+    transient: Numbers
+    logits: Numbers
+    kept_logits: Numbers
+
+    @property
+    def inside(self) -> Numbers:
+        """Bytes that the backward pass needs inside one block."""
+        return self.block + self.transient
+
+
+def pass_bytes(case: MemoryCase) -> Pass:
+    """Returns the bytes that one pass needs."""
+    stages = case.stages
+    dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
+    full = case.layouts.has("recompute", "full")
+    inputs = stages.layers * input_bytes(case)
+    # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
+    mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
+    beside = own_bytes(case).beside if case.memory.kernels == "own" else mask
+    layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
+    sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
+    beside = beside + sent
+    saved = stages.passes * (beside + layers)
+    wrapped = case.sharded * (case.adapter is not None)
+    block = _larger(case, dense, mixed)
+    if case.process is None:
+        transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
+    else:
+        transient = case.process.transient * block + case.process.waste * saved
+    return Pass(
+        saved=saved,
+        beside=np.asarray(beside),
+        kept_again=np.where(full, wrapped * (case.memory.adapter_residuals - 1.0), 0.0) * saved,
+        block=np.where(full, block, 0.0),
+        transient=transient,
+        logits=logits_bytes(case),
+        kept_logits=held_bytes(case, micro_batches=2),
+    )
+
+
+def _larger(case: MemoryCase, dense: Numbers, mixed: Numbers) -> Numbers:
+    """The larger of the kinds of layers that a stage has."""
+    stages = case.stages
+    return np.maximum(np.where(stages.dense_layers > 0, dense, 0.0), np.where(stages.moe_layers > 0, mixed, 0.0))
+
+
+def cast_bytes(case: MemoryCase) -> Numbers:
+    """Weights in the compute dtype that ``torch.autocast`` keeps from forward to backward beside fp32 ones.
+
+    FSDP casts what it gathers instead, and this trainer's casts are counted with its blocks.
+    """
+    casts = case.workload.states == "fp32" and case.element_bytes < 4 and case.adapter is None
+    if not casts or case.memory.kernels == "own":
+        return np.zeros_like(case.stages.total)
+    return case.element_bytes * case.stages.total * (1.0 - case.sharded)
+
+
+def input_bytes(case: MemoryCase) -> Numbers:
+    """A layer's input [L]: tokens x width x element, divided by tensor parallelism with sequence parallelism only."""
+    return case.element_bytes * case.model.width * wide_tokens(case)
+
+
+def logits_bytes(case: MemoryCase) -> Numbers:
+    """Logits at the loss: tokens x vocabulary x (bytes of all copies) / tp, and some copies of the hidden states."""
+    memory = case.memory
+    if memory.kernels == "own":
+        return case.stages.has_head * own_bytes(case).loss
+    each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
+    logits = each * (1 + case.model.further_layers) * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
+    at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
+    return np.asarray(at_loss + held_bytes(case, micro_batches=1))
+
+
+def held_bytes(case: MemoryCase, *, micro_batches: int) -> Numbers:
+    """fp32 logits that DeepSpeed's pipeline engine holds on its last stage [2, L].
+
+    It has two buffers or more for outputs, and overwrites but never frees the last stage's (``runtime/pipe/engine.py``,
+    ``_exec_backward_pass``; ``schedule.py``, ``num_pipe_buffers``): of the micro batch before at the loss, and of both
+    while blocks go backward.
+    """
+    if not case.memory.holds_outputs:
+        return np.zeros_like(case.stages.total)
+    before = np.minimum(case.layouts.micro_batches, 2.0) - (2 - micro_batches)
+    each = 4.0 * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
+    return np.asarray(case.stages.has_head * before * each)
+
+
+def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
+    """Returns the bytes of gathered weights, at the loss and in the backward pass.
+
+    Embedding and head, which FSDP's root keeps gathered, with one layer at the loss; with the current and the next
+    layer and one layer's gradients in the backward pass. Between the micro batches of a pipeline weights stay gathered
+    and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
+    """
+    frozen, stages = case.adapter is not None, case.stages
+    gathers = (case.sharded > 0) | case.layouts.offloads_all
+    root, layer = stages.tables * case.element_bytes, stages.layer * case.frozen_bytes
+    whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
+    piped = case.layouts.pp > 1
+    at_loss = np.where(piped, whole, root + layer)
+    backward = np.where(piped, whole, root + layer * (2.0 if frozen else 3.0))
+    return np.where(gathers, at_loss, 0.0), np.where(gathers, backward, 0.0)
+
+
+def dequantised_bytes(case: MemoryCase) -> Numbers:
+    """The largest quantised matrix of a block [L], as a product needs it."""
+    quantised = case.adapter is not None and case.adapter.frozen in ("nf4", "int4", "int8")
+    return quantised * sizes(case.model).largest_block_matrix * case.element_bytes / case.layouts.tp
+
+
+def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
+    """The moments in the order of ``MOMENTS``."""
+    step, stages = pass_bytes(case), case.stages
+    none = np.zeros_like(step.saved)
+    heap = case.process is not None and case.device_kind in KEEPS_GRADIENTS
+    earlier = np.where((case.layouts.micro_batches > 1) | case.memory.flat_gradients | heap, 1.0, 0.0)
+    # The head's gradient is the first; it is there while the last block goes backward.
+    first = np.maximum(earlier, stages.has_head * stages.tables / stages.total)
+    at_loss, backward = gathered_bytes(case)
+    casts = cast_bytes(case)
+    inside = casts + dequantised_bytes(case)
+    alive = step.saved / np.maximum(1.0, stages.layers * stages.passes)
+    beside = casts if case.process is None else casts + step.inside
+    moments = [
+        Moment(earlier * states.gradients, step.saved, step.logits, at_loss, beside),
+        Moment(
+            first * states.gradients, step.saved + step.kept_again + step.inside, step.kept_logits, backward, inside
+        ),
+        Moment(states.gradients, alive + step.inside, step.kept_logits, backward, inside),
+        Moment(states.gradients, none, step.kept_logits, none, states.update),
+    ]
+    if case.memory.loads_whole and case.adapter is not None:
+        moments.append(Moment(none, none, none, case.sharded * stages.total * case.frozen_bytes, none))
+    return tuple(moments)
+
+
+def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:
+    """Buffers of the data-parallel reduction.
+
+    Copies of all gradients (torch's DDP), or buckets of a fixed size, one in which gradients are reduced and one in
+    which weights are gathered (DeepSpeed).
+    """
+    replicated = (case.layouts.dp_replicate > 1) & (case.layouts.dp_shard == 1)
+    copies = np.where(replicated, case.memory.reduce_copies, 0.0) * states.gradients
+    return copies + 2 * case.element_bytes * np.minimum(case.memory.bucket_elements, case.stages.dense)

@@ -1,0 +1,113 @@
+"""Offload: what leaves the device for the host's memory or NVMe drives, and the seconds that it adds to a step.
+
+Arrays of bytes have the shape [2, L]: first and last pipeline stage (see ``states``). Sections of arXiv 2104.07857 are
+cited by recall; its table of model states, 20 bytes for each of 12 layers x width^2 parameters, is a test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, shared
+from trainwright.spec.device import NodeSpec
+from trainwright.spec.run import RunSpec
+
+HOST_UPDATE_S = 0.26e-9
+"""One AdamW update of one parameter on all cores of a node: 2.57 s for 10 billion on two Xeon 8168 (Ren et al., 2021,
+arXiv 2101.06840, table 4, recall)."""
+STATE_BUFFERS, SUB_GROUP_PARAMETERS = 4, 1e9
+"""Pinned buffers of fp32 elements through which an optimizer's state streams from NVMe: one each for weight, gradient
+and both moments (DeepSpeed's ``offload_optimizer.buffer_count``), as long as what is updated at once
+(``sub_group_size``, recall)."""
+WEIGHT_BUFFERS, BUFFER_PARAMETERS = 5, 1e8
+"""The same of weights: DeepSpeed's ``offload_param.buffer_count`` and ``buffer_size``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Offloaded:
+    """Bytes [2, L] of one rank: all that left the device (``moved``), where it lives, and its parts."""
+
+    moved: Kept
+    host: Numbers
+    nvme: Numbers
+
+
+def offloaded(case: MemoryCase) -> Offloaded:
+    """Returns the bytes that one rank keeps off its device.
+
+    On NVMe, host memory still holds the pinned buffers through which it streams (Rajbhandari et al., 2021, arXiv
+    2104.07857, section 6.3), or all of it where that is less.
+    """
+    layouts = case.layouts
+    if layouts.has("offload", "none").all():
+        none = np.zeros_like(case.stages.total)
+        return Offloaded(moved=Kept(weights=none, gradients=none, optimizer=none, update=none), host=none, nvme=none)
+    here, everywhere = kept(case), kept(replace(case, layouts=replace(layouts, offload=np.zeros_like(layouts.offload))))
+    moved = Kept(
+        weights=everywhere.weights - here.weights,
+        gradients=everywhere.gradients - here.gradients,
+        optimizer=everywhere.optimizer - here.optimizer,
+        update=everywhere.update - here.update,
+    )
+    total = moved.weights + moved.gradients + moved.optimizer
+    group = np.minimum(SUB_GROUP_PARAMETERS, trained_parameters(case))
+    pinned = np.minimum(moved.optimizer, STATE_BUFFERS * 4.0 * group)
+    pinned += np.minimum(moved.weights, WEIGHT_BUFFERS * BUFFER_PARAMETERS * case.element_bytes)
+    drives = layouts.offloads_to_nvme
+    return Offloaded(moved=moved, host=np.where(drives, pinned, total), nvme=np.where(drives, total, 0.0))
+
+
+def offload_s(run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
+    """Returns the seconds [L] on top of ``step_s``; infinite where there is no bus to host memory, or no drive.
+
+    ``optimizer``: gradients go to the host and updated weights come back, once a step, and nothing hides it (Ren et
+    al., 2021, section 4.1, without its delayed update). ``all``: besides, each micro batch fetches the rank's weights
+    for both passes behind the work of the layer before (Rajbhandari et al., 2021, arXiv 2104.07857, section 6.2), so
+    that only what takes longer than that work is seen.
+
+    On NVMe the state is read and written once a step while the host updates what has come (the same, section 5.2.2);
+    weights are read for both passes and gradients written once, for each micro batch (section 4.1). The drives are the
+    node's, shared by its ranks.
+    """
+    moved = ~layouts.has("offload", "none")
+    if not moved.any():
+        return np.zeros(len(layouts))
+    node, bus = run.cluster.node, run.cluster.node.bus
+    if bus is None:
+        return np.where(moved, np.inf, 0.0)
+    case = case_of(run.transformer, run.workload, layouts, run.stack.memory)
+    gone = offloaded(case).moved
+    trained = np.max(trained_parameters(case), axis=0)
+    crossing = 2 * case.element_bytes * trained / bus.bytes_per_s
+    update = HOST_UPDATE_S * trained * node.devices
+    weights = case.frozen_bytes * np.max(shared(case, from_stage=3), axis=0)
+    fetches = 2 * layouts.micro_batches * weights / bus.bytes_per_s
+    if layouts.offloads_to_nvme.any():
+        state, parts = np.max(gone.optimizer, axis=0), np.max(gone.gradients, axis=0)
+        streamed = nvme_s(node, read=state, written=state)
+        passed = layouts.micro_batches * nvme_s(node, read=2 * weights, written=parts)
+        update = np.where(layouts.offloads_to_nvme, np.maximum(update, streamed), update)
+        fetches = np.where(layouts.offloads_to_nvme, np.maximum(fetches, passed), fetches)
+    seen = np.maximum(fetches - step_s, 0.0)
+    return np.where(moved, crossing + update, 0.0) + np.where(layouts.offloads_all, seen, 0.0)
+
+
+def nvme_s(node: NodeSpec, *, read: Numbers, written: Numbers) -> Numbers:
+    """Seconds [L] in which a node's drives read and write so many bytes of each of its ranks."""
+    if not node.nvme_read_bytes_per_s or not node.nvme_write_bytes_per_s:
+        return np.full_like(read, np.inf)
+    return node.devices * (read / node.nvme_read_bytes_per_s + written / node.nvme_write_bytes_per_s)
+
+
+def trained_parameters(case: MemoryCase) -> Numbers:
+    """Parameters [2, L] whose update one rank of the first and last stage makes."""
+    if case.adapter is None:
+        return shared(case, from_stage=1)
+    layouts = case.layouts
+    each = adapter_parameters(case.model, case.adapter) / (layouts.tp * layouts.pp)
+    each = each / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0)
+    return np.stack([each, each])

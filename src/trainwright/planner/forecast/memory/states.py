@@ -1,0 +1,343 @@
+"""Bytes that outlive a pass: weights, gradients, the optimizer's state, frozen weights; on the first and last stage.
+
+Arrays have the shape [2, L]: the first and the last pipeline stage of each of L layouts. One of them is the worst: the
+first holds the embedding and most micro batches in flight, the last the head and the logits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.optimizer import MOMENT_BYTES, moments_per_parameter
+from trainwright.planner.counts.parameters import block_matrices, matrices, parameter_counts
+from trainwright.planner.counts.pieces import STACK_ELEMENTS
+from trainwright.planner.counts.process import Process
+from trainwright.planner.counts.ranks import expert_tp, stages_held
+from trainwright.spec.device import DeviceKind
+from trainwright.spec.model import FAMILIES, ModelSpec
+from trainwright.spec.stack import StackMemory
+from trainwright.spec.workload import Adapter, Workload
+
+FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int4": 0.5 + 3 / 128}
+"""Bytes of one frozen element. nf4: four bits, and one fp32 scale for 64 of them (Dettmers et al., 2023, arXiv
+2305.14314, section 3); int4: GPTQ's groups of 128 with a 16-bit scale and a packed zero point."""
+NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
+"""nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
+FP8_COPY_BYTES = 2.0
+"""fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """Parameters of a model by where a layout puts them; per layer where the name says so."""
+
+    attention_per_layer: float
+    ffn_per_dense_layer: float
+    shared_per_moe_layer: float
+    router_per_moe_layer: float
+    experts_per_moe_layer: float
+    norms_per_layer: float
+    embedding: float
+    """Tables on the first stage, positions and segments included."""
+    head: float
+    """What only the last stage has: nothing where the head is tied."""
+    tied_copy: float
+    """A tied head's matrix, of which the last of several stages keeps a copy."""
+    largest_block_matrix: float
+    """Elements of the largest matrix of a block."""
+
+
+@lru_cache(maxsize=1024)
+def sizes(model: ModelSpec) -> Sizes:
+    """The parameters of ``model`` by place."""
+    counts = parameter_counts(model)
+    moe = max(1, model.moe_layers)
+    dense = max(1, model.blocks - model.moe_layers)
+    return Sizes(
+        attention_per_layer=counts["attention"] / model.blocks,
+        ffn_per_dense_layer=counts["feed_forward"] / dense,
+        shared_per_moe_layer=counts.get("shared", 0) / moe,
+        router_per_moe_layer=counts.get("router", 0) / moe,
+        experts_per_moe_layer=counts.get("experts", 0) / moe,
+        norms_per_layer=counts["norms"] / model.blocks,
+        embedding=counts["embedding"] + counts["positions"] + counts.get("segments", 0),
+        head=counts["head"] + counts.get("further", 0),
+        tied_copy=model.vocabulary * model.width if model.tied and model.makes_logits else 0,
+        largest_block_matrix=max(m.elements for m in matrices(model) if m.part not in ("head", "stem")),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Stages:
+    """What the first and the last stage hold: arrays [2, L]."""
+
+    layers: Numbers
+    dense_layers: Numbers
+    moe_layers: Numbers
+    dense: Numbers
+    """Parameters of one rank but for its experts, tensor parallelism divided out."""
+    experts: Numbers
+    """Parameters of one rank's experts."""
+    tables: Numbers
+    """Of ``dense``, embedding and head."""
+    layer: Numbers
+    """One layer's (the larger kind's) parameters: what FSDP gathers at once."""
+    has_embedding: Numbers
+    has_head: Numbers
+    passes: Numbers
+    """Micro batches whose activations are alive at once."""
+
+    @property
+    def total(self) -> Numbers:
+        """Parameters of one rank before data parallelism divides them."""
+        return self.dense + self.experts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MemoryCase:
+    """One prediction's question: what every function of memory takes."""
+
+    model: ModelSpec
+    workload: Workload
+    layouts: Layouts
+    memory: StackMemory
+    stages: Stages
+    device_kind: DeviceKind = "cuda"
+    process: Process | None = None
+    """What a process of our trainer holds beside tensors, where that was measured; None: what ``memory`` says."""
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """Adapters on frozen weights."""
+        return self.workload.adapter
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an activation."""
+        return self.workload.element_bytes
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Bytes of a block's weight where it is gathered: frozen ones as they are kept."""
+        if self.adapter is None:
+            return self.element_bytes
+        if self.adapter.frozen == "nf4" and self.memory.double_quantised:
+            return NF4_DOUBLE_BYTES
+        return FROZEN_BYTES[self.adapter.frozen]
+
+    @property
+    def sharded(self) -> Numbers:
+        """True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
+        ranks = self.layouts.dp_shard * self.layouts.cp
+        return np.where((self.layouts.zero_stage >= 3) & (ranks > 1), 1.0, 0.0)
+
+
+def case_of(
+    model: ModelSpec,
+    workload: Workload,
+    layouts: Layouts,
+    memory: StackMemory,
+    *,
+    device_kind: DeviceKind = "cuda",
+    process: Process | None = None,
+) -> MemoryCase:
+    """Returns the question with its stages counted.
+
+    This trainer's own kernels count for the families that it builds. A measured ``process`` takes the place of what the
+    stack's file says of libraries, driver and allocator.
+    """
+    if memory.kernels == "own" and model.family not in FAMILIES:
+        memory = replace(memory, kernels="eager")
+    if process is not None:
+        memory = replace(memory, workspace_bytes=0.0, context_bytes=0.0, fragmentation=0.0, idle=0.0)
+    return MemoryCase(
+        model=model,
+        workload=workload,
+        layouts=layouts,
+        memory=memory,
+        stages=stages_of(model, layouts),
+        device_kind=device_kind,
+        process=process,
+    )
+
+
+def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
+    """The first and last stage of each layout; layers are divided evenly, rounded up.
+
+    In a bidirectional pipeline the first rank and the last have both.
+    """
+    size = sizes(model)
+    single = np.where(layouts.pp == 1, 1.0, 0.0)
+    each = np.ceil(model.blocks / layouts.pp)
+    layers = np.stack([each, each])
+    dense_total = model.blocks - model.moe_layers
+    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (model.blocks - each))])
+    moe_layers = layers - dense_layers
+    share = 1.0 / layouts.tp
+    experts = size.experts_per_moe_layer / layouts.ep / expert_tp(model, layouts)
+    mixture = size.shared_per_moe_layer * share + size.router_per_moe_layer
+    attention = size.attention_per_layer * share + size.norms_per_layer
+    feed_forward = size.ffn_per_dense_layer * share
+    first, last = np.stack([np.ones_like(single), single]), np.stack([single, np.ones_like(single)])
+    tables = (first * size.embedding + last * size.head + last * (1 - first) * size.tied_copy) * share
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        layers, dense_layers, moe_layers, tables, last = (
+            np.where(both, values.sum(axis=0), values) for values in (layers, dense_layers, moe_layers, tables, last)
+        )
+    return Stages(
+        layers=layers,
+        dense_layers=dense_layers,
+        moe_layers=moe_layers,
+        dense=layers * attention + dense_layers * feed_forward + moe_layers * mixture + tables,
+        experts=moe_layers * experts,
+        tables=tables,
+        layer=attention + np.maximum((dense_layers > 0) * feed_forward, (moe_layers > 0) * (mixture + experts)),
+        has_embedding=first,
+        has_head=last * model.makes_logits,
+        passes=passes_in_flight(layouts),
+    )
+
+
+def passes_in_flight(layouts: Layouts) -> Numbers:
+    """Micro batches alive at once on the first and last stage.
+
+    1F1B: p - r on stage r (Narayanan et al., 2021, section 2.2). Interleaved with v chunks of 1 / v of the stage:
+    2 (p - r - 1) + (v - 1) p + 1 chunks. Zero-bubble H1: what 1F1B's first stage has, on every stage (Qi et al., 2023,
+    arXiv 2401.10241, section 2). DualPipe: p + 1 on every rank, of its two stages together (arXiv 2412.19437, table
+    2), so that half as many hold both. GPipe: all.
+    """
+    p, v, m = layouts.pp, layouts.virtual_stages, layouts.micro_batches
+    behind = np.stack([p - 1, np.zeros_like(p)])
+    plain = np.minimum(behind + 1, m)
+    chunks = np.minimum(2 * behind + (v - 1) * p + 1, m * v) / v
+    passes = np.where(layouts.has("schedule", "interleaved") & (v > 1), chunks, plain)
+    passes = np.where(layouts.has("schedule", "zero_bubble"), np.minimum(p, m), passes)
+    both = layouts.has("schedule", "dualpipe")
+    if both.any():
+        passes = np.where(both, np.minimum(p + 1, m) / 2, passes)
+    return np.where(layouts.has("schedule", "gpipe"), m, passes)
+
+
+def has_half_gradients(workload: Workload) -> bool:
+    """Returns True where gradients stay in 16 bits whatever the software: of pure weights, and fp16's of mixed ones."""
+    return workload.states == "pure" or (workload.states == "mixed" and workload.precision == "fp16")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateBytes:
+    """Bytes of one trained parameter: kept weight, gradient, the optimizer's state, and the update's temporary."""
+
+    weight: float
+    gradient: float
+    optimizer: float
+    update: float
+
+
+def state_bytes(case: MemoryCase) -> StateBytes:
+    """Bytes for each parameter by ``Workload.states``.
+
+    ``mixed`` keeps an fp32 master copy; its gradients are fp32 beside bf16 and fp16 beside fp16 (Megatron-LM's
+    ``accumulate_allreduce_grads_in_fp32`` follows bf16), unless the stack keeps both.
+    """
+    workload, memory, size = case.workload, case.memory, case.element_bytes
+    mixed = workload.states == "mixed" and size < 4
+    full = size if workload.states == "pure" else 4.0
+    weight = size if mixed else full
+    if workload.precision == "fp8" and memory.kernels == "fused":
+        weight += FP8_COPY_BYTES
+    reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
+    gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
+    if mixed and memory.master_gradients:
+        gradient, master = (gradient, master + 4.0) if reduced else (gradient + size, master)
+    moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
+    return StateBytes(
+        weight=weight,
+        gradient=gradient,
+        optimizer=master + moment * moments_per_parameter(case.model, workload),
+        update=full * memory.update_copies,
+    )
+
+
+def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
+    """Parameters that one rank keeps where ranks share them from ZeRO stage ``from_stage`` on.
+
+    Context parallelism shares too; experts are shared by the ranks that hold the same ones.
+    """
+    layouts, stages = case.layouts, case.stages
+    # The two ranks of a bidirectional pipeline that have the same stages update half of them each.
+    ranks = layouts.dp_shard * layouts.cp * (stages_held(layouts) if from_stage == 1 else 1.0)
+    replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
+    divides = layouts.zero_stage >= from_stage
+    return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Kept:
+    """Bytes [2, L] of what stays: ``gradients`` are those of one whole pass, ``update`` the update's temporaries."""
+
+    weights: Numbers
+    gradients: Numbers
+    optimizer: Numbers
+    update: Numbers
+
+
+def kept(case: MemoryCase) -> Kept:
+    """Weights, gradients and optimizer's state of one rank.
+
+    With offload the optimizer's state lives in host memory or on NVMe, with ``all`` and ``all-nvme`` weights and
+    gradients too, but for what is gathered.
+    """
+    whole = _kept_anywhere(case)
+    stays = np.where(case.layouts.has("offload", "none"), 1.0, 0.0)
+    never = np.where(case.layouts.offloads_all, 0.0, 1.0)
+    return Kept(
+        weights=whole.weights * never,
+        gradients=whole.gradients * never,
+        optimizer=whole.optimizer * stays,
+        update=whole.update * stays,
+    )
+
+
+def _kept_anywhere(case: MemoryCase) -> Kept:
+    if case.adapter is not None:
+        return _kept_with_adapter(case, case.adapter)
+    each = state_bytes(case)
+    states = shared(case, from_stage=1)
+    return Kept(
+        weights=each.weight * shared(case, from_stage=3),
+        gradients=each.gradient * shared(case, from_stage=2),
+        optimizer=each.optimizer * states,
+        update=each.update * states + stack_bytes(case),
+    )
+
+
+def stack_bytes(case: MemoryCase) -> float:
+    """Our own Muon orthogonalises a stack of equal shapes at a time: fp32 directions, and three stacks in bf16."""
+    if case.memory.kernels != "own" or case.workload.optimizer != "muon":
+        return 0.0
+    counts = Counter(rows * columns for rows, columns in block_matrices(case.model))
+    stacks = (max(size, min(STACK_ELEMENTS, case.model.layers * count * size)) for size, count in counts.items())
+    return (4.0 + 3 * 2.0) * max(stacks)
+
+
+def _kept_with_adapter(case: MemoryCase, adapter: Adapter) -> Kept:
+    """Frozen weights, tables in the compute dtype; the adapters' own weights with AdamW's two moments."""
+    layouts, stages = case.layouts, case.stages
+    whole = shared(case, from_stage=3)
+    tables = stages.tables * whole / stages.total
+    trained = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
+    trained = trained / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0)
+    adapters = case.memory.adapter_bytes * trained * np.ones_like(whole)
+    return Kept(
+        weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters,
+        gradients=adapters,
+        optimizer=2 * adapters,
+        update=case.memory.update_copies * adapters,
+    )

@@ -1,0 +1,206 @@
+"""Peak memory of one device for many layouts at once: by class, as torch and the driver report it, with an interval.
+
+``predict_memory`` takes the worse of the first and the last pipeline stage (or the one asked for) at the worst of a
+step's moments (see ``moments``). ``allocated`` is torch's own peak; ``reserved`` adds what its allocator keeps without
+use; ``device`` adds the driver's context and communicators, and is what nvidia-smi shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.process import COMPILE_BYTES, Process
+from trainwright.planner.forecast.memory.moments import bucket_bytes, moments_of, pass_bytes
+from trainwright.planner.forecast.memory.offload import offloaded
+from trainwright.planner.forecast.memory.states import case_of, kept
+from trainwright.spec.device import DeviceSpec, NodeSpec
+from trainwright.spec.measures import MemoryUse
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import MemoryKind, StackMemory
+
+Stage = Literal["worst", "first", "last"]
+INTERVAL_DEVIATIONS = 1.28
+"""Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
+USABLE_SHARE = 0.985
+"""Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
+HOST_SHARE = 0.95
+"""Of a host's memory that is available now: other programs breathe."""
+FITS_DEVIATIONS, FAILS_DEVIATIONS = 2.0, 0.25
+"""A verdict is certain from so many standard deviations below and above the device's memory on: "fits" has to be
+dependable, for a run that dies of memory costs more than a try."""
+NEEDED_SLACK = 0.02
+"""Share of allocated bytes that fragmentation costs at least, even when the allocator has to give its cache back."""
+STUCK_SHARE = 0.3
+"""Of what a stack's allocator holds beyond allocated bytes, the share that lies in segments whose other part is in use:
+those cannot be given back. With more of it runs that ran are refused, with less runs that died are called fitting."""
+NEEDED_CONTEXT_BYTES = 0.6e9
+"""The CUDA context of one process with its libraries' kernels loaded, without communicators."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MemoryTable:
+    """Bytes [L] by the classes of ``MemoryUse`` at the peak.
+
+    ``context`` is outside of torch; ``stuck`` the part of ``reserved_unused`` that is never given back; ``spread`` the
+    standard deviation of the logarithm of measured over predicted; ``last_stage`` where the last pipeline stage is the
+    worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory,
+    ``nvme_bytes`` onto its drives.
+    """
+
+    weights: Numbers
+    gradients: Numbers
+    optimizer: Numbers
+    activations: Numbers
+    logits: Numbers
+    communication: Numbers
+    workspace: Numbers
+    reserved_unused: Numbers
+    context: Numbers
+    stuck: Numbers
+    spread: Numbers
+    last_stage: NDArray[np.bool_]
+    moment: NDArray[np.intp]
+    host_bytes: Numbers
+    nvme_bytes: Numbers
+
+    @property
+    def allocated_bytes(self) -> Numbers:
+        """Peak of torch's allocated bytes."""
+        named = (self.weights, self.gradients, self.optimizer, self.activations, self.logits)
+        return np.asarray(np.add.reduce(named) + self.communication + self.workspace)
+
+    @property
+    def reserved_bytes(self) -> Numbers:
+        """Peak of torch's reserved bytes."""
+        return self.allocated_bytes + self.reserved_unused
+
+    @property
+    def device_bytes(self) -> Numbers:
+        """Bytes that the driver shows."""
+        return self.reserved_bytes + self.context
+
+    @property
+    def needed_bytes(self) -> Numbers:
+        """The least that the device must have: its allocator gives whole unused blocks back before it gives up."""
+        return self.allocated_bytes + self.stuck + np.minimum(self.context, NEEDED_CONTEXT_BYTES)
+
+    def reported(self, kind: MemoryKind) -> Numbers:
+        """The peak by one of the three definitions."""
+        return {"allocated": self.allocated_bytes, "reserved": self.reserved_bytes, "device": self.device_bytes}[kind]
+
+    def interval(self, kind: MemoryKind) -> tuple[Numbers, Numbers]:
+        """Low and high: eight of ten measurements lie between."""
+        factor = np.exp(INTERVAL_DEVIATIONS * self.spread)
+        middle = self.reported(kind)
+        return middle / factor, middle * factor
+
+    def fits_host(self, node: NodeSpec) -> NDArray[np.bool_]:
+        """Returns True [L] where what is offloaded fits into a node's memory, if that is known, and onto its drives."""
+        host = np.inf if node.host_memory_bytes is None else node.host_memory_bytes
+        fits: NDArray[np.bool_] = (self.host_bytes <= host) & (self.nvme_bytes <= (node.nvme_bytes or 0))
+        return fits
+
+    def use(self, place: int) -> MemoryUse:
+        """One layout's classes; the context counts as workspace."""
+        parts = {name: float(getattr(self, name)[place]) for name in MemoryUse.names()}
+        return MemoryUse.from_mapping({**parts, "workspace": parts["workspace"] + float(self.context[place])})
+
+    def fits(self, device: DeviceSpec) -> NDArray[np.bool_]:
+        """Returns True [L] where a process can have the bytes that are needed."""
+        fits: NDArray[np.bool_] = self.needed_bytes <= usable_bytes(device)
+        return fits
+
+    def uncertain(self, device: DeviceSpec) -> NDArray[np.bool_]:
+        """Returns True [L] where the device's memory lies too near to what is needed to be certain of ``fits``."""
+        distance = np.log(self.needed_bytes / usable_bytes(device)) / self.spread
+        uncertain: NDArray[np.bool_] = (distance > -FITS_DEVIATIONS) & (distance < FAILS_DEVIATIONS)
+        return uncertain
+
+
+def predict_memory(
+    run: RunSpec, layouts: Layouts, *, stage: Stage = "worst", process: Process | None = None
+) -> MemoryTable:
+    """Returns the peak memory of one device of each layout of a transformer.
+
+    Args:
+        run: what is trained, where, and by what software.
+        layouts: of the run's cluster.
+        stage: of a pipeline.
+        process: what the doctor measured of a process of our trainer; None: what the stack's file says.
+    """
+    case = case_of(
+        run.transformer, run.workload, layouts, run.stack.memory, device_kind=run.cluster.device.kind, process=process
+    )
+    memory, states = case.memory, kept(case)
+    moments = moments_of(case, states)
+    totals = np.stack([moment.total for moment in moments])
+    which = np.argmax(totals, axis=0)
+    peak = np.max(totals, axis=0) + states.weights + states.optimizer
+    at = np.argmax(peak, axis=0) if stage == "worst" else np.full(len(layouts), int(stage == "last"))
+
+    def here(values: Numbers) -> Numbers:
+        """Returns the stage's numbers of [2, L]."""
+        return np.asarray(np.take_along_axis(values, at[None], axis=0)[0])
+
+    def then(name: str) -> Numbers:
+        """Returns the class at the worst moment, on that stage."""
+        each = np.stack([getattr(moment, name) for moment in moments])
+        return here(np.take_along_axis(each, which[None], axis=0)[0])
+
+    step = pass_bytes(case)
+    parts = {name: then(name) for name in ("gradients", "activations", "logits")}
+    parts["weights"], parts["optimizer"] = here(states.weights), here(states.optimizer)
+    parts["communication"] = then("communication") + here(bucket_bytes(case, states))
+    parts["workspace"] = then("workspace") + memory.workspace_bytes + library_bytes(case.model, run.cluster.device)
+    if process is not None:
+        whole = {"gradients": states.gradients, "activations": step.saved, "logits": step.logits}
+        parts = _as_reported(parts, {name: here(values) for name, values in whole.items()})
+        parts["workspace"] = parts["workspace"] + process.baseline_bytes + COMPILE_BYTES * layouts.compile
+    allocated = np.add.reduce(list(parts.values()))
+    idle = here(np.where(which == 0, step.inside, step.logits - step.kept_logits))
+    one, elsewhere = np.ones_like(allocated), offloaded(case)
+    return MemoryTable(
+        **parts,
+        reserved_unused=memory.fragmentation * allocated + memory.idle * idle,
+        context=memory.context_bytes * one,
+        stuck=(stuck_share(memory) if process is None else 0.0) * allocated,
+        spread=memory.spread * one,
+        last_stage=(at == 1) & (layouts.pp > 1),
+        moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
+        host_bytes=here(elsewhere.host) * run.cluster.node.devices,
+        nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
+    )
+
+
+def _as_reported(parts: dict[str, Numbers], whole: dict[str, Numbers]) -> dict[str, Numbers]:
+    """The classes of the peak as our trainer reports them: each at its own largest, workspace what is left of it."""
+    rest = sum(parts.values()) - sum((parts | whole)[name] for name in parts if name != "workspace")
+    return parts | whole | {"workspace": np.maximum(rest, 0.0)}
+
+
+def stuck_share(memory: StackMemory) -> float:
+    """Returns the share of allocated bytes that fragmentation keeps unusable."""
+    return max(NEEDED_SLACK, STUCK_SHARE * memory.fragmentation)
+
+
+def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
+    """Workspace of cuBLAS: 32 MiB from compute capability 9.0 on, 8 MiB before (cuBLAS manual, "workspaces").
+
+    Grouped products of experts run on four more streams with a workspace each (Transformer Engine).
+    """
+    if device.kind != "cuda" or device.compute_capability is None:
+        return 0.0
+    one = 32.0 * (1 << 20) if float(device.compute_capability) >= 9 else 8.0 * (1 << 20)
+    return one * (1 if model.experts is None else 5)
+
+
+def usable_bytes(device: DeviceSpec) -> float:
+    """Returns the bytes of a device that a process can use: boards are sold in GB and hold as many GiB."""
+    visible = device.visible_bytes or device.memory_bytes / 1e9 * (1 << 30)
+    return visible * (HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)

@@ -1,0 +1,82 @@
+"""Seconds of one micro batch's passes on the slowest rank: kernels, and what of communication nothing hides.
+
+Sums that stand for "the longer of the two" are fourth-power means: work that overlaps perfectly when one side is much
+longer costs a little of both when they are equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwright.planner.counts.kernels import Exposure, Kernels, Value
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.forecast.communication.exchange import Exchange
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Passes:
+    """Arrays [L] of seconds of one micro batch on one rank.
+
+    ``forward`` and ``backward`` are kernels, recomputation and casts counting as backward, and ``weight`` is that part
+    of the latter which makes gradients of weights; ``host`` is waiting for launches, ``exposed`` communication that
+    nothing hides, ``sends`` that part of it which goes to another pipeline stage and back. ``hidden`` is what a
+    bidirectional pipeline does not wait for, because it computes the other direction's micro batch meanwhile.
+    """
+
+    forward: Numbers
+    backward: Numbers
+    weight: Numbers
+    host: Numbers
+    exposed: Numbers
+    sends: Numbers
+    hidden: Numbers
+
+    @property
+    def total(self) -> Numbers:
+        """All that a rank does for one micro batch."""
+        return self.forward + self.backward + self.host + self.exposed
+
+
+def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> Passes:
+    """Returns the seconds of one micro batch.
+
+    The slowest rank has the head, unless it has so many fewer blocks that it is faster than the others all the same. In
+    a bidirectional pipeline a rank has first and last stage, or two between, for half of the micro batches each;
+    forward and backward passes of the two run together, so that what one sends the other hides (DualPipe: arXiv
+    2412.19437, section 3.2.1).
+    """
+    both = layouts.has("schedule", "dualpipe")
+    ends = np.where(both, 0.5, 1.0)
+    fewer = np.where(both, kernels.lighter_ends, kernels.lighter)
+    blocks, returned = kernels.forward, kernels.backward
+    forward = blocks + np.maximum(0.0, ends * kernels.head - fewer * blocks)
+    backward = returned + np.maximum(0.0, ends * kernels.head_backward - fewer * returned)
+    full, selective = layouts.has("recompute", "full"), layouts.has("recompute", "selective")
+    again = np.where(full, blocks, np.where(selective, kernels.again * blocks, 0.0))
+    seconds = forward + backward + again + kernels.casts
+    host = np.asarray(kernels.launches * (3 + full))
+    busy = longer(seconds, host)
+    link = exposure.link * np.exp(exposure.bus_sharing * sent.bus)
+    parallel = exposure.tensor * sent.tensor_s + exposure.context * sent.context_s
+    parallel = parallel + np.where(both, 0.0, exposure.expert * sent.expert_s)
+    weights = link * (2 * sent.gather_s + sent.scatter_s)
+    sends = link * 2 * sent.pipeline_s
+    beside = link * (2 + full) * sent.expert_s + sends
+    waited = np.where(both, longer(beside, busy) - busy, sends)
+    exposed = link * (2 + full) * parallel + waited + exposure.sharded * weights + longer(weights, busy) - busy
+    return Passes(
+        forward=kernels.pace * forward,
+        backward=kernels.pace * (backward + again + kernels.casts),
+        weight=kernels.pace * kernels.weight,
+        host=kernels.pace * (busy - seconds),
+        exposed=exposed,
+        sends=np.where(both, 0.0, sends),
+        hidden=np.where(both, beside - waited, 0.0),
+    )
+
+
+def longer(one: Value, other: Value) -> Numbers:
+    """Returns the fourth-power mean of two times: nearly the longer one."""
+    return np.asarray((one**4 + other**4) ** 0.25)

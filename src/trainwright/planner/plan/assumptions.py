@@ -1,0 +1,149 @@
+"""What a plan on a cluster rests on beside what the user notes: numbers with their origin and source."""
+
+from __future__ import annotations
+
+from trainwright.hardware.catalogue.energy import energy
+from trainwright.hardware.catalogue.nodes import DEFAULTS
+from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.planner.cost.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+from trainwright.planner.cost.run_cost import RunCost
+from trainwright.planner.counts.experts import fullest
+from trainwright.planner.counts.work import peak_flops_per_s
+from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.plan.layout import Choice
+from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.plan import Assumption
+from trainwright.spec.workload import Precision, Workload
+
+RANK_HOST_BYTES = 4e9
+"""Of one rank's process on its host, a default without a measurement: libraries, pinned buffers, loaders."""
+
+
+def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
+    """Everything, in the order in which it is shown."""
+    return [
+        *_of_run(scenario, workload, run),
+        *_of_mixtures(scenario, workload, choice),
+        *_of_drives(choice.forecast),
+    ]
+
+
+def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
+    device, numbers, settings = scenario.run.cluster.device, read_runs(), scenario.settings
+    notes = [] if scenario.source != CATALOGUE else [_peak(device, workload.precision)]
+    notes += [
+        Assumption(
+            "how trained weights are kept",
+            workload.states,
+            "",
+            "default",
+            f"as software {scenario.run.stack.name!r} does",
+        ),
+        Assumption(
+            "time between failures of a device",
+            settings.device_mtbf_s / HOUR_S,
+            "hours",
+            "default",
+            "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)",
+        ),
+        Assumption(
+            "recovery from a failure",
+            settings.recovery_s,
+            "s",
+            "default",
+            "what Llama 3's effective training time leaves (arXiv 2407.21783)",
+        ),
+        Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source),
+        Assumption(
+            "disk of a node",
+            (scenario.run.cluster.node.disk_bytes_per_s or 0) / 1e9,
+            "GB/s",
+            "catalog" if scenario.run.cluster.origins.get("disk_bytes_per_s") == "catalog" else "default",
+            "checkpoints stop training while they are written",
+        ),
+        Assumption(
+            "host memory of a rank",
+            RANK_HOST_BYTES / 1e9,
+            "GB",
+            "default",
+            "libraries, pinned buffers, the loader's workers",
+        ),
+    ]
+    if settings.spot_provider is not None:
+        life_s = SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S)
+        notes.append(
+            Assumption(
+                "a spot node until it is taken back",
+                round(life_s / HOUR_S),
+                "hours",
+                "default",
+                "what AWS, Azure and GCP publish; a guess for others",
+            )
+        )
+    drawn = energy(device, scenario.run.cluster.devices, float(run.seconds[0]))
+    return [*notes, *(drawn.assumptions if drawn else ())]
+
+
+def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
+    """Of a device of the catalogue; this machine says its rates itself."""
+    peak = peak_flops_per_s(device, precision)
+    return Assumption(f"dense {precision} peak", peak / 1e12, "TFLOP/s", "catalog", device.source)
+
+
+def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
+    """How experts are reached, how full the fullest rank of them is, and what is trained for further tokens."""
+    model, dispatch, notes = scenario.run.model, scenario.run.stack.dispatch, []
+    if isinstance(model, ConvNetSpec):
+        return []
+    if model.experts is not None and choice.parallel.ep > 1:
+        stated = workload.expert_imbalance is not None
+        balance = {"loss": "an auxiliary loss", "bias": "a bias on each expert"}[model.experts.balance]
+        source = f"of {choice.parallel.ep} ranks over the mean" + ("" if stated else f", balanced by {balance}")
+        load = float(fullest(model, workload, choice.forecast.layouts)[0])
+        notes.append(
+            Assumption(
+                "load of the fullest rank of experts", round(load, 3), "", "given" if stated else "default", source
+            )
+        )
+        way = "one copy for each node, then for each rank" if dispatch.hierarchical else "one copy for each expert"
+        notes.append(
+            Assumption(
+                "tokens to experts",
+                way,
+                "",
+                "catalog",
+                dispatch.source or f"as software {scenario.run.stack.name!r} does",
+            )
+        )
+    if model.further_layers:
+        notes.append(
+            Assumption(
+                "blocks that predict further tokens",
+                model.further_layers,
+                "",
+                "catalog",
+                "the model's own; 0 trains without them",
+            )
+        )
+    return notes
+
+
+def _of_drives(forecast: Forecast) -> list[Assumption]:
+    """What a node's drives are taken to do, where states live on them."""
+    node, origins = forecast.cluster.node, forecast.cluster.origins
+    if not forecast.layouts.offloads_to_nvme[0]:
+        return []
+    read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
+    catalogued = origins.get("nvme_bytes_per_s") == "catalog"
+    return [
+        Assumption(
+            "NVMe of a node",
+            f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s",
+            "",
+            "catalog" if catalogued else "default",
+            node.source if catalogued else DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "),
+        )
+    ]

@@ -1,0 +1,268 @@
+"""A whole plan of a run on a cluster: verdict, memory, phases, time, money, and all that it rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from trainwright.planner.cost.run_cost import RunCost, run_cost
+from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.parameters import parameter_counts
+from trainwright.planner.counts.utilisation import utilisation
+from trainwright.planner.forecast.forecast import Forecast, corrected
+from trainwright.planner.forecast.time.bubble import idle_s
+from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
+from trainwright.planner.plan.layout import Choice, choose, mesh
+from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.shares import exposed, work_shares
+from trainwright.planner.rates.learnt import Correction, correction
+from trainwright.planner.search.changes import changes
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.measures import MemoryUse, PhaseTimes
+from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
+from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.workload import Recompute, Workload
+
+DOUBTED = 2.0
+"""A measured run that is so many times faster or slower than predicted is note to be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Planned:
+    """A plan with what it was computed from, for explanations."""
+
+    plan: Plan
+    scenario: Scenario
+    choice: Choice
+    run: RunCost
+
+
+def plan_run(scenario: Scenario) -> Plan:
+    """The plan of a scenario; see ``planned``."""
+    return planned(scenario).plan
+
+
+def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
+    """Returns the plan of a scenario, and the forecast that it comes from.
+
+    Args:
+        scenario: what is asked about.
+        choice: its layout; None: the scenario's, where it fixes one, else the best of all.
+
+    Raises:
+        RecipeError: a layout that cannot run, a device without a rate for the precision, a link that is not known.
+    """
+    choice = choice or choose(scenario)
+    asked = replace(scenario.run, workload=replace(scenario.run.workload, recompute=choice.recompute))
+    choice, piped = _played(scenario, choice)
+    learnt = _learnt(scenario, asked, choice)
+    if learnt != Correction():
+        choice = replace(choice, forecast=corrected(choice.forecast, **asdict(learnt)))
+    forecast = choice.forecast
+    price = scenario.price
+    run = run_cost(
+        forecast,
+        asked,
+        total_tokens=asked.workload.total_tokens,
+        usd_per_device_hour=None if price is None else price.usd_per_device_hour,
+        settings=scenario.settings,
+        numbers=scenario.numbers,
+    )
+    estimate = _estimate(scenario, asked.workload, choice, run)
+    more = (*piped, *((_measured_runs(scenario, learnt),) if scenario.references or scenario.left_out else ()))
+    estimate = replace(estimate, assumptions=(*estimate.assumptions, *more))
+    plan = Plan(
+        model=asked.model,
+        parameters=parameter_counts(asked.model),
+        workload=asked.workload,
+        cluster=asked.cluster,
+        parallel=choice.parallel,
+        estimate=estimate,
+        rejected=choice.rejected,
+    )
+    return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+
+
+def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
+    """The choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
+    forecast = choice.forecast
+    if isinstance(scenario.run.model, ConvNetSpec):
+        return choice, ()
+    idle = idle_s(forecast.run, forecast.source, forecast.kernels, forecast.sent, forecast.layouts)
+    if idle is None:
+        return choice, ()
+    played = replace(forecast, step=replace(forecast.step, idle=np.array([idle])))
+    shares = [float(each.step.idle[0] / each.step_s[0]) for each in (played, forecast)]
+    parallel, count = choice.parallel, forecast.layouts.micro_batches[0]
+    note = Assumption(
+        "pipeline",
+        f"{shares[0]:.1%} idle",
+        "",
+        "default",
+        f"{parallel.schedule} of {parallel.pp} stages and {count:,.0f} micro batches, "
+        f"played out; {shares[1]:.1%} in closed form, all stages equal",
+    )
+    return replace(choice, forecast=played), (note,)
+
+
+def _learnt(scenario: Scenario, asked: RunSpec, choice: Choice) -> Correction:
+    """What measured runs say about the chosen layout; nothing without any, or for a network that is no transformer."""
+    if not scenario.references or isinstance(scenario.run.model, ConvNetSpec):
+        return Correction()
+    return correction(PlacedRun(run=asked, parallel=choice.parallel), scenario.references, scenario.priors)
+
+
+def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
+    known = scenario.references
+    origin = scenario.references_from or f"{len(known)} given"
+    note = f"speed x {learnt.speed:.3g}, memory x {learnt.memory:.3g}"
+    why = f"{learnt.known:.0%} of the uncertainty explained"
+    if not known:
+        source = "; ".join(scenario.left_out)
+        return Assumption("measured runs", "none like this", "", "ledger", source)
+    if learnt == Correction():
+        note = "nothing learnt"
+        others = {f"{each.placed.run.cluster.device.name} with {each.placed.run.stack.name}" for each in known}
+        why = (
+            f"of {', '.join(sorted(others))}, and not {scenario.run.cluster.device.name} with {scenario.run.stack.name}"
+        )
+    doubtful = [each for each in known if each.log_speed is not None and abs(each.log_speed) > math.log(DOUBTED)]
+    if doubtful and learnt != Correction():
+        ratio = math.exp(doubtful[0].log_speed or 0.0)
+        why += f"; one is {ratio:.3g} x as fast as predicted, believed in part (tokens of one device?)"
+    return Assumption("measured runs", note, "", "ledger", "; ".join((origin, why, *scenario.left_out)))
+
+
+def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
+    """Returns changes that make the run fit, least slowdown first; another layout before all else.
+
+    Raises:
+        RecipeError: see ``planned``.
+    """
+    scenario = made.scenario
+    if isinstance(scenario.run.model, ConvNetSpec):
+        return ()
+    ways = []
+    if scenario.layout or scenario.recompute is not None:
+        other = choose(replace(scenario, layout={}, recompute=None))
+        if bool(other.forecast.fits[0]):
+            ways.append(Rejected(name=f"layout auto: {mesh(other.parallel, other.recompute)}", reason="fits"))
+    for change in changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source):
+        less = "; trains adapters alone" if change.trains_less else ""
+        ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
+    return tuple(ways)
+
+
+def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:
+    forecast = choice.forecast
+    shares = work_shares(forecast)
+    largest = max(shares, key=lambda share: share.seconds)
+    step_s = float(forecast.step_s[0])
+    low, high = forecast.memory.interval("device")
+    # A share of the peak, where that is not beaten.
+    mfu = utilisation(float(forecast.mfu[0]), 1.0)
+    available = forecast.available_bytes
+    has_numbers = scenario.numbers is not None
+    fit: Fit = verdict(forecast) if not has_numbers else "fits" if bool(forecast.fits[0]) else "does not fit"
+    return Estimate(
+        fits=fit != "does not fit",
+        fit=fit,
+        memory=_memory(forecast, available),
+        memory_available_bytes=available,
+        memory_interval=Interval(low=float(low[0]), mid=float(forecast.memory.device_bytes[0]), high=float(high[0])),
+        phases=_phases(forecast),
+        run_phases=_run_phases(forecast, run),
+        tokens_per_s=workload.batch_tokens / step_s,
+        mfu=mfu,
+        hfu=None if mfu is None else mfu * _recomputed_share(scenario, choice.recompute),
+        seconds=Interval(low=float(run.low_s[0]), mid=float(run.seconds[0]), high=float(run.high_s[0])),
+        usd=_interval(run.usd_low, run.usd, run.usd_high),
+        bottleneck=f"{largest.name} ({largest.seconds / step_s:.0%} of a step)",
+        shares=shares,
+        exposed=exposed(forecast),
+        needs=None if has_numbers else _needs(scenario, choice, run),
+        assumptions=(*scenario.assumptions, *(() if has_numbers else assumed(scenario, workload, choice, run))),
+    )
+
+
+def verdict(forecast: Forecast) -> Fit:
+    """Compares the one layout's peak is below the device's memory, above, or too near to it to say.
+
+    What is offloaded has to fit into the host's memory or onto its drives too.
+    """
+    if not forecast.memory.fits_host(forecast.cluster.node)[0]:
+        return "does not fit"
+    if bool(forecast.uncertain[0]):
+        return "uncertain"
+    return "fits" if bool(forecast.fits[0]) else "does not fit"
+
+
+def _memory(forecast: Forecast, available_bytes: float) -> MemoryUse:
+    """The peak by class; where that is more than the device has, with as little unused as the allocator can do with."""
+    use = forecast.memory.use(0)
+    if use.total_bytes <= available_bytes:
+        return use
+    least = float(forecast.memory.needed_bytes[0]) - (use.total_bytes - use.reserved_unused)
+    return replace(use, reserved_unused=min(use.reserved_unused, max(0.0, least)))
+
+
+def _phases(forecast: Forecast) -> PhaseTimes:
+    step = forecast.step
+    return PhaseTimes(
+        forward=float(step.forward[0]),
+        backward=float(step.backward[0]),
+        communicate=float(step.communicate[0]),
+        update=float(step.update[0]),
+        other=float(step.host[0] + step.idle[0]),
+    )
+
+
+def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
+    steps = _phases(forecast).scaled(run.steps)
+    parts = run.parts
+    lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s + parts.stragglers_s + parts.ramp_up_s
+    return replace(
+        steps,
+        evaluate=float(parts.evaluation_s[0]),
+        checkpoint=float(parts.checkpoints_s[0]),
+        other=steps.other + float(lost[0]),
+    )
+
+
+def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
+    """Operations that are really computed over those that the model needs."""
+    whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
+    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[recompute]
+    return 1 + again / whole.training
+
+
+def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
+    node = scenario.run.cluster.node
+    writers = max(1.0, float(run.checkpoint_write_bytes_per_s[0]) / (node.disk_bytes_per_s or 1.0))
+    offloaded = float(choice.forecast.memory.host_bytes[0])
+    # What lives there anyway, or on the node's drives, is not copied once more for a checkpoint.
+    staged = max(0.0, run.checkpoint_bytes / writers - offloaded - float(choice.forecast.memory.nvme_bytes[0]))
+    return Needs(
+        host_memory_bytes=offloaded + staged + node.devices * RANK_HOST_BYTES,
+        host_memory_available_bytes=node.host_memory_bytes,
+        checkpoint_bytes=run.checkpoint_bytes,
+        checkpoint_write_s=float(run.checkpoint_s[0]),
+        checkpoint_write_bytes_per_s=float(run.checkpoint_write_bytes_per_s[0]),
+        checkpoint_interval_s=float(run.parts.checkpoint_interval_s[0]),
+        loader_bytes_per_s=float(run.loader_bytes_per_s[0]),
+        disk_bytes=run.disk_bytes,
+        device_hours=float(run.device_hours[0]),
+        interruptions=float(run.parts.interruptions[0]),
+        power_w=None if run.power_w is None else float(run.power_w[0]),
+        kwh=None if run.kwh is None else float(run.kwh[0]),
+        nvme_bytes=float(choice.forecast.memory.nvme_bytes[0]),
+        nvme_available_bytes=node.nvme_bytes,
+    )
+
+
+def _interval(low: np.ndarray | None, mid: np.ndarray | None, high: np.ndarray | None) -> Interval | None:
+    if low is None or mid is None or high is None:
+        return None
+    return Interval(low=float(low[0]), mid=float(mid[0]), high=float(high[0]))

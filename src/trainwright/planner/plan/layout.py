@@ -1,0 +1,303 @@
+"""Which layout a scenario is run with: the one that is asked for, or the fastest that fits among what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import did_you_mean
+from trainwright.core.units import format_bytes
+from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, Layouts
+from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
+from trainwright.planner.search.layouts import best_layouts, why_not
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.plan import Rejected
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
+
+AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages")
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "schedule": get_args(Schedule),
+    "offload": get_args(Offload),
+    "recompute": get_args(Recompute),
+    "sequence_parallel": ("true", "false"),
+    "compile": ("true", "false"),
+}
+SHOWN = 4
+"""Alternatives that are named beside the layout that was chosen."""
+
+NAMED: Mapping[str, str] = {"gpipe": "GPipe", "zero_bubble": "zero-bubble", "dualpipe": "DualPipe"}
+"""Schedules that a layout in words names; the others follow from its chunks."""
+CONVNET = ("dp_replicate", "dp_shard", "micro_batch", "zero_stage", "compile", "recompute")
+LARGEST_MICRO_BATCH = 64
+"""Sequences, where the micro batch is left open on a layout that is given."""
+
+Wanted = Mapping[str, int | str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Choice:
+    """A layout with its forecast, arrays of length one, and the best of those that were not chosen."""
+
+    parallel: ParallelPlan
+    recompute: Recompute
+    forecast: Forecast
+    rejected: tuple[Rejected, ...] = ()
+
+
+def parse_layout(text: str, *, field: str = "layout") -> dict[str, int | str]:
+    """``dp_shard=64,tp=8`` by name; ``auto`` fixes nothing.
+
+    Raises:
+        RecipeError: an unknown name, or a value that is none.
+    """
+    parts: dict[str, int | str] = {}
+    if text.strip() == "auto":
+        return parts
+    known = [*AXES, *WORDS]
+    for pair in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals and name in known:
+            raise RecipeError(
+                "a part of a layout needs its value", field=field, seen=repr(pair), expected=f"{name}=VALUE"
+            )
+        if name not in known:
+            expected = f"auto, or NAME=VALUE of {', '.join(known)}"
+            fix = did_you_mean(name, known)
+            raise RecipeError("unknown part of a layout", field=field, seen=repr(pair), expected=expected, fix=fix)
+        if name in parts:
+            raise RecipeError("{name} is given twice", field=field, seen=text, name=name)
+        parts[name] = _word(name, value, field) if name in WORDS else _degree(name, value, field)
+    return parts
+
+
+def _word(name: str, value: str, field: str) -> str:
+    if value not in WORDS[name]:
+        expected, fix = f"one of {', '.join(WORDS[name])}", did_you_mean(value, list(WORDS[name]))
+        raise RecipeError("unknown {name}", field=field, seen=repr(value), expected=expected, fix=fix, name=name)
+    return value
+
+
+def _degree(name: str, value: str, field: str) -> int:
+    number = int(value) if value.isdigit() else -1
+    if name == "zero_stage" and not 0 <= number <= 3:
+        raise RecipeError("no stage of ZeRO", field=field, seen=f"zero_stage={value}", expected="0, 1, 2 or 3")
+    if name != "zero_stage" and number < 1:
+        raise RecipeError("not a number of ranks", field=field, seen=f"{name}={value}", expected="1 or more")
+    return number
+
+
+def choose(scenario: Scenario) -> Choice:
+    """The layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
+
+    Raises:
+        RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
+    """
+    wanted = dict(scenario.layout)
+    if int(wanted.get("virtual_stages", 1)) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
+        raise RecipeError(
+            "several chunks of a stage are for the interleaved schedule",
+            field="layout",
+            seen=f"schedule={wanted['schedule']}",
+            expected="virtual_stages=1",
+        )
+    if scenario.recompute is not None:
+        wanted.setdefault("recompute", scenario.recompute)
+    if isinstance(scenario.run.model, ConvNetSpec):
+        return best(scenario, _data_parallel(scenario, wanted))
+    if not wanted:
+        return _searched(scenario)
+    offload = str(wanted.get("offload", "none"))
+    every = candidates(
+        scenario.run,
+        [scenario.run.cluster.devices],
+        offload=offload,  # type: ignore[arg-type]  # parse_layout has checked it
+        wasteful=True,
+    ).layouts
+    mask = np.ones(len(every), dtype=bool)
+    for name, value in wanted.items():
+        if name in AXES:
+            mask &= getattr(every, name) == value
+        elif name == "recompute":
+            mask &= every.recompute == RECOMPUTES.index(value)
+        elif name == "schedule":
+            # Only interleaving has several chunks on a stage.
+            mask &= (every.virtual_stages > 1) == (value == "interleaved")
+            if value == "dualpipe":
+                mask &= two_ways(every.pp, every.micro_batches)
+    layouts = _with_words(every.take(mask), wanted) if mask.any() else _filled(scenario, wanted)
+    return best(scenario, layouts)
+
+
+def _searched(scenario: Scenario) -> Choice:
+    ranked = best_layouts(scenario.run, count=40, source=scenario.source)
+    if not ranked:
+        reasons = "; ".join(each.reason for each in why_not(scenario.run, source=scenario.source))
+        raise RecipeError(
+            "no layout divides this run over the cluster",
+            field="layout",
+            seen=reasons or "no candidate",
+            fix="change `batch_tokens`, `sequence_tokens` or the number of devices",
+        )
+    layouts = Layouts.of([each.parallel for each in ranked], [each.recompute for each in ranked], scenario.run.workload)
+    return best(scenario, layouts)
+
+
+def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:
+    """Returns the fastest that fits; where none does, the fastest of those whose least change would make it fit.
+
+    Of those that are within ``same_speed`` of the fastest the one with the largest micro batch is taken.
+    """
+    every = forecast(scenario.run, layouts, scenario.source)
+    fits, unsure = every.fits, every.uncertain
+    # What surely fits comes before what may, unless that costs more than a tenth of the time.
+    seconds = np.where(fits, every.step_s * np.where(unsure, 1.1, 1.0), np.inf)
+    order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
+    place = int(order[0])
+    if same_speed > 1 and fits[place]:
+        near = fits & (every.step_s <= same_speed * np.min(every.step_s[fits]))
+        place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
+        order = np.asarray([place, *(each for each in order if each != place)])
+    parallel, recompute = parallel_plan(layouts, place)
+    one = layouts.take(np.asarray([place]))
+    return Choice(
+        parallel=parallel,
+        recompute=recompute,
+        forecast=forecast(scenario.run, one, scenario.source),
+        rejected=_alternatives(every, order) if fits[place] else (),
+    )
+
+
+def _data_parallel(scenario: Scenario, wanted: Wanted) -> Layouts:
+    """What a convolutional network can be laid out as: replicas or ZeRO over all devices, and a micro batch.
+
+    Raises:
+        RecipeError: something else is wanted.
+    """
+    devices, work = scenario.run.cluster.devices, scenario.run.workload
+    foreign = [f"{name}={value}" for name, value in wanted.items() if name not in CONVNET]
+    if foreign or wanted.get("recompute", "none") != "none":
+        raise RecipeError(
+            "this layout is for transformers",
+            field="layout",
+            seen=", ".join(foreign) or "recompute",
+            expected=f"parts of {', '.join(CONVNET)}",
+        )
+    shapes = [ParallelPlan(dp_replicate=devices, zero_stage=0)]
+    stages: tuple[Literal[1, 2, 3], ...] = (1, 2, 3)
+    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in stages if devices > 1]
+    compiled = wanted.get("compile", "true" if scenario.run.stack.memory.kernels == "compiled" else "false") == "true"
+    plans = [
+        replace(shape, micro_batch_sequences=each, compile=compiled)
+        for shape in shapes
+        for each in divisors(work.batch_sequences // devices)
+    ]
+    fixed = {name: value for name, value in wanted.items() if name in AXES}
+    fields = {"micro_batch": "micro_batch_sequences"}
+    plans = [
+        plan for plan in plans if all(getattr(plan, fields.get(name, name)) == value for name, value in fixed.items())
+    ]
+    if not plans or work.batch_sequences % devices:
+        raise RecipeError(
+            "this layout cannot run",
+            field="layout",
+            seen=f"{work.batch_sequences} images a step",
+            expected=f"a multiple of {devices} devices and of the micro batch",
+        )
+    return Layouts.of(plans, ["none"] * len(plans), work)
+
+
+def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
+    """The best layout of each other mesh, and what speaks against it."""
+    others: dict[str, Rejected] = {}
+    best = every.step_s[order[0]]
+    chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
+    for place in map(int, order[1:]):
+        parallel, recompute = parallel_plan(every.layouts, place)
+        name = mesh(parallel, recompute)
+        if name == chosen or name in others:
+            continue
+        slower = every.step_s[place] / best - 1
+        need = format_bytes(float(every.memory.needed_bytes[place]))
+        reason = f"{slower:.1%} slower" if slower >= 0 else f"{-slower:.1%} faster, but {need} may not fit"
+        if slower < 0 and every.fits[place] and not every.uncertain[place]:
+            reason = "as fast, in more passes"
+        others[name] = Rejected(name=name, reason=reason)
+        if len(others) == SHOWN:
+            break
+    return tuple(others.values())
+
+
+def _with_words(layouts: Layouts, wanted: Wanted) -> Layouts:
+    ones = np.ones(len(layouts))
+    changed: dict[str, Any] = {}
+    if "schedule" in wanted:
+        changed["schedule"] = ones * SCHEDULES.index(wanted["schedule"])
+    for name in ("sequence_parallel", "compile"):
+        if name in wanted:
+            changed[name] = ones * (wanted[name] == "true")
+    return replace(layouts, **changed)
+
+
+def _filled(scenario: Scenario, wanted: Wanted) -> Layouts:
+    """The layout that ``wanted`` fixes, what it leaves out as usual: ranks that are left shard, nothing else is split.
+
+    Raises:
+        RecipeError: every reason why it cannot run.
+    """
+    number = {name: int(value) for name, value in wanted.items() if name in AXES}
+    taken = int(np.prod([number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp")]))
+    rest = max(1, scenario.run.cluster.devices // taken)
+    piped = number.get("pp", 1) > 1
+    shard = number.get("dp_shard", rest)
+    virtual = number.get("virtual_stages", 1)
+    plan = ParallelPlan(
+        **{name: number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp", "ep")},
+        dp_shard=shard,
+        micro_batch_sequences=number.get("micro_batch", 1),
+        virtual_stages=virtual,
+        zero_stage=number.get("zero_stage", 0 if shard == 1 else 1 if piped else 3),  # type: ignore[arg-type]  # 0 to 3
+        sequence_parallel=wanted.get("sequence_parallel", str(scenario.run.stack.sequence_parallel).lower()) == "true",
+        compile=wanted.get("compile", "true" if scenario.run.stack.memory.kernels == "compiled" else "false") == "true",
+        schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),  # type: ignore[arg-type]  # checked
+        offload=wanted.get("offload", "none"),  # type: ignore[arg-type]  # checked
+    )
+    problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
+    if problems:
+        raise RecipeError("this layout cannot run: " + "; ".join(problems), field="layout")
+    chosen = wanted.get("recompute")
+    recomputes: Sequence[Recompute] = RECOMPUTES if chosen is None else (chosen,)  # type: ignore[assignment]  # checked
+    plans = [plan]
+    if "micro_batch" not in number:
+        per_rank = scenario.run.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
+        plans = [
+            replace(plan, micro_batch_sequences=each) for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH
+        ]
+    pairs = [(each, recompute) for each in plans for recompute in recomputes]
+    return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)
+
+
+def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
+    """A layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
+    degrees = [
+        f"{name} {getattr(parallel, name)}"
+        for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
+        if getattr(parallel, name) > 1
+    ]
+    if parallel.dp_shard > 1 and parallel.zero_stage != 3:
+        degrees.append(f"ZeRO-{parallel.zero_stage}")
+    if parallel.virtual_stages > 1:
+        degrees.append(f"{parallel.virtual_stages} chunks a stage")
+    if parallel.pp > 1 and parallel.schedule in NAMED:
+        degrees.append(NAMED[parallel.schedule])
+    how = [f"micro batch {parallel.micro_batch_sequences}"]
+    if recompute != "none":
+        how.append(f"recompute {recompute}")
+    if parallel.offload != "none":
+        how.append(f"offload {parallel.offload}")
+    return f"{', '.join(degrees) or 'one device'}; {', '.join(how)}"

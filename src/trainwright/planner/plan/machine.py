@@ -1,0 +1,223 @@
+"""This machine as a cluster of one device: from the doctor's record, or from facts and stated defaults.
+
+Rates and memory that were measured hold on every device of a larger cluster of the same node too (``nodes.several``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from trainwright.core.errors import MachineError
+from trainwright.hardware.catalogue.devices import find_device
+from trainwright.hardware.catalogue.runs import RunNumbers
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.hardware.machine.nvidia import Gpu
+from trainwright.hardware.machine.probes import Probes
+from trainwright.hardware.machine.processor_peak import processor_peak
+from trainwright.hardware.machine.record import Machine
+from trainwright.planner.cost.run_cost import RunSettings
+from trainwright.planner.counts.process import COMPILE_BYTES, Process
+from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.rates.catalogue import Catalogue
+from trainwright.planner.rates.probed import COMPILED_REST, Probed
+from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
+from trainwright.spec.plan import INTERVAL, Assumption, Origin
+from trainwright.spec.run import RunSpec
+
+UNPROBED_ERROR = (0.55, 1.8)
+"""The range of the time where nothing was measured, for rates that are known exactly; the bounds of a processor's rates
+widen it."""
+DEFAULT_PROCESS = Process(baseline_bytes=400 << 20, transient=2.0, waste=0.3)
+DISK_BYTES_PER_S = 200e6
+COMPILE_S, COMPILE_PER_LAYER_S = 15.0, 1.5
+COMPILE_WORTH_S = 600.0
+"""torch.compile is worth its start-up in runs that are predicted to take longer than this."""
+SAME_SPEED = 1.02
+"""Steps within so much of the fastest one count as equally fast: less than equal machines differ by."""
+DOCTOR = "trainwright doctor"
+ONE_MACHINE = "docs/lab/log.md: one machine"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Here:
+    """One device of this machine, how fast it is, and what that rests on.
+
+    ``threads`` are those of a CPU's process; ``can_compile``: a compiler and Python's headers are there.
+    """
+
+    facts: MachineFacts
+    cluster: ClusterSpec
+    source: RateSource
+    can_compile: bool
+    threads: int | None
+    rates: tuple[Assumption, ...]
+
+    def assumptions(self, run: RunSpec, *, compiled: bool) -> tuple[Assumption, ...]:
+        """Returns every number of the machine that a plan of the run rests on."""
+        return (*self.rates, *_of_process(self.source.process(run), self.source), *(_OF_COMPILER if compiled else ()))
+
+
+def this_machine(machine: Machine, *, wanted: str = "auto") -> Here:
+    """Returns the device that training will use here.
+
+    Args:
+        machine: the doctor's record.
+        wanted: ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        MachineError: CUDA is wanted and the machine has none that torch can use.
+    """
+    facts, probes = machine.facts, machine.probes
+    if wanted == "cuda" and (probes is None or probes.device_kind != "cuda") and not facts.gpus:
+        raise MachineError("no CUDA device here", where="train.exec.device", fix="set train.exec.device=cpu, or auto")
+    if probes is not None and wanted in ("auto", probes.device_kind):
+        return _probed(facts, probes)
+    gpu = facts.gpus[0] if facts.gpus and wanted != "cpu" else None
+    known = find_device(gpu.name) if gpu else None
+    return _unprobed_processor(facts) if gpu is None or known is None else _unprobed_gpu(facts, gpu, known)
+
+
+def settings_here(*, checkpoint_every_s: float) -> RunSettings:
+    """Returns how a run on one's own machine is operated: nothing fails, and the last step writes a checkpoint."""
+    return RunSettings(
+        checkpoint_interval_s=checkpoint_every_s or math.inf, device_mtbf_s=math.inf, recovery_s=0.0, attended=True
+    )
+
+
+def numbers_here(layers: int, *, compiled: bool) -> RunNumbers:
+    """Returns what a run here takes beyond its steps: torch.compile's start-up, and nothing of a cluster's overhead."""
+    start_s = COMPILE_S + COMPILE_PER_LAYER_S * layers if compiled else 0.0
+    return RunNumbers(
+        overhead={"default": 0.0}, overhead_days=1.0, start_s=start_s, spread=0.0, source=ONE_MACHINE, recorded=""
+    )
+
+
+def _probed(facts: MachineFacts, probes: Probes) -> Here:
+    cuda = probes.device_kind == "cuda"
+    gpu = facts.gpus[0] if cuda and facts.gpus else None
+    known = find_device(probes.device_name) if cuda else None
+    rates = {dtype: probes.peak_flops_per_s(dtype) or 0.0 for dtype in probes.dtypes()}
+    device = DeviceSpec(
+        name=probes.device_name,
+        kind=probes.device_kind,
+        vendor="" if known is None else known.vendor,
+        memory_bytes=facts.memory_bytes if gpu is None else gpu.memory_bytes,
+        visible_bytes=facts.memory_available_bytes if gpu is None else gpu.memory_free_bytes,
+        bytes_per_s=probes.flat()["memory_bytes_per_s"],
+        flops_per_s=rates if known is None else {dtype: known.flops_per_s.get(dtype, rates[dtype]) for dtype in rates},
+        source="measured here",
+    )
+    disk = probes.disk
+    cluster = _alone(device, facts, disk_bytes_per_s=disk.size_bytes / (disk.write_s + disk.digest_s))
+    assumptions = [
+        _assume(f"matrix products, {dtype}", rate, "FLOP/s", "probed", f"{DOCTOR}: fastest shape")
+        for dtype, rate in rates.items()
+    ]
+    assumptions.append(
+        _assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", f"{DOCTOR}: x + y into fresh memory")
+    )
+    if probes.doubtful:
+        text = "rates may be too low, and the range is wide: trainwright doctor --fresh on a quiet machine"
+        assumptions.append(
+            _assume("other programs while measuring", f"{probes.cpu_busy:.0%}", "of the processors", "probed", text)
+        )
+    return Here(
+        facts=facts,
+        cluster=replace(cluster, probes=probes.flat()),
+        source=Probed(probes=probes),
+        can_compile=_can_compile(facts),
+        threads=None if cuda else facts.cores,
+        rates=tuple(assumptions),
+    )
+
+
+def _unprobed_processor(facts: MachineFacts) -> Here:
+    peak = processor_peak(facts)
+    device = DeviceSpec(
+        name=facts.cpu,
+        kind="cpu",
+        vendor="",
+        memory_bytes=facts.memory_bytes,
+        visible_bytes=facts.memory_available_bytes,
+        bytes_per_s=peak.bytes_per_s.mid,
+        flops_per_s={dtype: rate.mid for dtype, rate in peak.flops_per_s.items()},
+    )
+    deviation = math.hypot(_deviation(UNPROBED_ERROR), _deviation(peak.spread))
+    return _unprobed(
+        facts, device, Catalogue(assumed_process=DEFAULT_PROCESS, deviation=deviation), "default", peak.source
+    )
+
+
+def _unprobed_gpu(facts: MachineFacts, gpu: Gpu, known: DeviceSpec) -> Here:
+    device = replace(known, memory_bytes=gpu.memory_bytes, visible_bytes=gpu.memory_free_bytes)
+    return _unprobed(facts, device, Catalogue(deviation=_deviation(UNPROBED_ERROR)), "catalog", known.source)
+
+
+def _unprobed(facts: MachineFacts, device: DeviceSpec, source: RateSource, origin: Origin, text: str) -> Here:
+    rates = [
+        _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text) for dtype, rate in device.flops_per_s.items()
+    ]
+    bandwidth = _assume("memory bandwidth", device.bytes_per_s, "bytes/s", origin, "datasheet, or 6 to 25 GB/s a core")
+    return Here(
+        facts=facts,
+        cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),
+        source=source,
+        can_compile=_can_compile(facts),
+        threads=facts.cores if device.kind == "cpu" else None,
+        rates=(*rates, bandwidth),
+    )
+
+
+def _alone(device: DeviceSpec, facts: MachineFacts, *, disk_bytes_per_s: float) -> ClusterSpec:
+    node = NodeSpec(
+        device=device,
+        devices=1,
+        host_memory_bytes=facts.memory_bytes,
+        cpu_cores=facts.cores,
+        disk_bytes_per_s=disk_bytes_per_s,
+    )
+    return ClusterSpec(node=node)
+
+
+def _can_compile(facts: MachineFacts) -> bool:
+    return facts.compiler is not None and facts.python_headers
+
+
+def _deviation(span: tuple[float, float]) -> float:
+    """Standard deviation of the logarithm whose nine-in-ten range is as wide as ``span``."""
+    return math.log(span[1] / span[0]) / 2 / INTERVAL
+
+
+def _of_process(process: Process | None, source: RateSource) -> tuple[Assumption, ...]:
+    if process is None:
+        return ()
+    origin: Origin = "probed" if isinstance(source, Probed) else "default"
+    text = DOCTOR if origin == "probed" else "a process with torch loaded"
+    return (
+        _assume("process before the model", process.baseline_bytes, "bytes", origin, text),
+        _assume("temporaries of a pass", process.transient, "x what one block saves", origin, text),
+        _assume("memory that malloc cannot give back", process.waste, "x what is saved", origin, text),
+    )
+
+
+def range_of(low: float, high: float, origin: Origin, source: str) -> Assumption:
+    """Returns the range of the time as factors of its middle."""
+    return _assume("range of the time", f"{low:.3g} to {high:.3g}", "x", origin, source)
+
+
+def _assume(name: str, value: float | str, unit: str, origin: Origin, source: str) -> Assumption:
+    number = value if isinstance(value, str) else _rounded(float(value))
+    return Assumption(name, number, unit, origin, source)
+
+
+def _rounded(value: float) -> float:
+    """Four significant digits: a measurement says no more."""
+    return round(value, 3 - math.floor(math.log10(abs(value)))) if value else 0.0
+
+
+_OF_COMPILER = (
+    _assume("torch.compile: time between products left", COMPILED_REST, "x", "default", ONE_MACHINE),
+    _assume("torch.compile: start-up", COMPILE_S, "s, and 1.5 s a layer", "default", ONE_MACHINE),
+    _assume("torch.compile: memory", COMPILE_BYTES, "bytes", "default", ONE_MACHINE),
+)

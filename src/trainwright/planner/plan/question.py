@@ -1,0 +1,272 @@
+"""What a user asks of a cluster, in the user's words, and the model and the workload that are meant.
+
+``Question`` holds texts and numbers as they were given, so that one of them can be varied (``planner.plan.sweep``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from trainwright.core.errors import RecipeError, about
+from trainwright.core.units import format_count
+from trainwright.hardware.catalogue.nodes import cluster, names_here, several
+from trainwright.hardware.catalogue.stacks import DEFAULT
+from trainwright.planner.cost.batches import divisible
+from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.rates.learnt import Reference
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import ClusterSpec, DeviceSpec, PriceKind
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Assumption
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import (
+    Adapter,
+    Method,
+    MomentDtype,
+    OptimizerName,
+    Precision,
+    Recompute,
+    States,
+    Workload,
+)
+
+if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
+    from trainwright.planner.plan.machine import Here
+
+DEFAULT_SEQUENCE_TOKENS = 8192
+RATE_NAMES: Mapping[str, str] = {"nvfp4": "fp4"}
+"""Precisions whose rate stands under another name in a device's file."""
+TOKENS_PER_PARAMETER, ADAPTER_TOKENS = 20, 10_000_000
+LARGE_PARAMETERS = 1e11
+BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
+"""Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
+2407.21783, table 4)."""
+IMAGES = 90 * 1_281_167
+IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """A run on a cluster, as asked; None: to be chosen.
+
+    ``on`` is a cluster in one word (``64x8xh100-sxm``, ``4x1xhere``), ``layout`` what is fixed of the parallel layout
+    by name (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'.
+    """
+
+    model: ModelSpec | ConvNetSpec
+    on: str
+    model_name: str = ""
+    tokens: int | None = None
+    batch_tokens: int | None = None
+    sequence_tokens: int | None = None
+    precision: Precision | None = None
+    optimizer: OptimizerName = "adamw"
+    states: States | None = None
+    moments: MomentDtype | None = None
+    recompute: Recompute | None = None
+    method: Method = "full"
+    rank: int = 16
+    stack: str = DEFAULT
+    layout: Mapping[str, int | str] = field(default_factory=dict)
+    scale_up: str | None = None
+    scale_out: str | None = None
+    rails: int | None = None
+    clouds: tuple[str, ...] | None = None
+    price_kind: PriceKind = "on_demand"
+    price: float | None = None
+    fused_loss: bool = False
+    expert_imbalance: float | None = None
+    """Load of the fullest rank of experts over the mean."""
+    further_layers: int | None = None
+    """Blocks that predict further tokens, in place of the model's own."""
+    references: tuple[Reference, ...] = ()
+    """Measured runs that correct the prediction (``planner.rates.learnt``)."""
+    references_from: str = ""
+    """Where they come from, in words; empty: they were given."""
+    here: Here | None = None
+    """This machine, where ``on`` names it."""
+
+    def cluster(self) -> ClusterSpec:
+        """Returns what the question is about; raises RecipeError for what is unknown or lacks a link."""
+        with about("on"):
+            if not names_here(self.on):
+                return cluster(self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
+            if self.here is None:
+                raise RecipeError("this machine was not looked at", seen=self.on, expected="a device of the catalogue")
+            alone = self.here.cluster
+            return several(alone, self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
+
+
+def trained(question: Question) -> ModelSpec | ConvNetSpec:
+    """The model with what only training has; adapters stand beside the model as it is deployed."""
+    model, further = question.model, question.further_layers
+    if isinstance(model, ConvNetSpec):
+        if further:
+            raise RecipeError("a convolutional network predicts no tokens", field="further_layers", seen=str(further))
+        return model
+    if further is not None and (further < 0 or (further and model.kind != "decoder")):
+        raise RecipeError(
+            "blocks that predict further tokens",
+            field="further_layers",
+            seen=str(further),
+            expected="0 or more, in a decoder",
+        )
+    if question.method != "full" and not further:
+        return model.deployed()
+    return model if further is None else replace(model, further_layers=further)
+
+
+def workload_of(question: Question, machines: ClusterSpec, software: Stack, assumptions: list[Assumption]) -> Workload:
+    """Returns the steps that are meant; appends an assumption for each size that the question leaves open.
+
+    Raises:
+        RecipeError: a size that cannot be.
+    """
+    model = question.model
+    sequence = _sequence(question, assumptions)
+    tokens = _tokens(question, assumptions)
+    batch = _batch(question, machines, sequence, tokens, assumptions)
+    precision = _precision(question, machines.device, assumptions)
+    _positive("rank", question.rank)
+    adapter = None
+    if question.method != "full" and isinstance(model, ConvNetSpec):
+        raise RecipeError("adapters stand beside a transformer's matrices", field="method", seen=question.method)
+    if question.method != "full" and isinstance(model, ModelSpec):
+        names = adaptable(model)
+        adapter = Adapter(
+            rank=question.rank,
+            targets=names,
+            frozen="nf4" if question.method == "qlora" else "bf16",
+            method="lora",
+        )
+        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block"))
+    return Workload(
+        sequence_tokens=sequence,
+        batch_tokens=batch,
+        steps=max(1, -(-tokens // batch)),
+        precision=precision,
+        optimizer=question.optimizer,
+        recompute=question.recompute or "none",
+        states=question.states or software.states,
+        moments=question.moments,
+        adapter=adapter,
+        fused_loss=question.fused_loss,
+        expert_imbalance=question.expert_imbalance,
+    )
+
+
+def _sequence(question: Question, assumptions: list[Assumption]) -> int:
+    model = question.model
+    if isinstance(model, ConvNetSpec):
+        return 1
+    if model.kind == "vision":
+        tokens = model.context_tokens
+        assumptions.append(Assumption("tokens of an image", float(tokens), "tokens", "given", "model"))
+        return tokens
+    if question.sequence_tokens is not None:
+        return _positive("sequence_tokens", question.sequence_tokens)
+    tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
+    source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
+    assumptions.append(Assumption("sequence", float(tokens), "tokens", "default", source))
+    return tokens
+
+
+def stretched(question: Question, sequence: int, assumptions: list[Assumption]) -> Question:
+    """The question of a model with rotary positions at a sequence beyond its context: they go on without weights."""
+    model = question.model
+    if not isinstance(model, ModelSpec) or model.positions != "rope" or sequence <= model.context_tokens:
+        return question
+    source = (
+        f"{sequence / model.context_tokens:.3g} times the {model.context_tokens:,} tokens that the model was made for"
+    )
+    assumptions.append(Assumption("rotary positions", "go on", "", "given", source))
+    return replace(question, model=replace(model, context_tokens=sequence))
+
+
+def _tokens(question: Question, assumptions: list[Assumption]) -> int:
+    if question.tokens is not None:
+        return _positive("tokens", question.tokens)
+    if question.method != "full":
+        tokens, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
+    elif isinstance(question.model, ConvNetSpec):
+        tokens, source = IMAGES, "90 epochs of ImageNet-1k (Goyal et al., 2017, arXiv 1706.02677)"
+    elif question.model.kind == "vision":
+        tokens = IMAGES * question.model.context_tokens
+        source = f"90 epochs of ImageNet-1k, {question.model.context_tokens} tokens an image"
+    else:
+        tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
+        source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
+    assumptions.append(Assumption(question.model.unit, float(tokens), "", "default", source))
+    return tokens
+
+
+def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, assumptions: list[Assumption]) -> int:
+    if question.batch_tokens is not None:
+        return _rounded(_positive("batch_tokens", question.batch_tokens), sequence, machines.devices, assumptions)
+    if isinstance(question.model, ConvNetSpec):
+        images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
+        source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
+        assumptions.append(Assumption("batch", float(images), "images", "default", source))
+        return images
+    large = total_parameters(question.model) > LARGE_PARAMETERS
+    ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
+    critical = float(critical_batch_tokens(float(tokens)))
+    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
+    # Whole sequences for each device, where there are enough of them.
+    if sequences >= machines.devices:
+        sequences -= sequences % machines.devices
+    source = (
+        f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
+        f"and Llama's {format_count(ceiling)}"
+    )
+    assumptions.append(Assumption("batch", float(sequences * sequence), "tokens", "default", source))
+    return sequences * sequence
+
+
+def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumption]) -> int:
+    """``4M`` tokens are no whole number of sequences; of those near it one that divides over many ranks is meant."""
+    if batch % sequence == 0:
+        return batch
+    near = max(1, round(batch / sequence))
+    over = divisible(near, unit=devices)
+    rounded = (divisible(near) if over % devices else over) * sequence
+    if abs(rounded - batch) > 0.1 * batch:
+        raise RecipeError(
+            "a batch has whole sequences",
+            field="batch_tokens",
+            seen=f"{batch:,} tokens",
+            expected=f"a multiple of the sequence's {sequence:,}, such as {rounded:,}",
+        )
+    source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
+    assumptions.append(Assumption("batch", float(rounded), "tokens", "given", source))
+    return rounded
+
+
+def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumption]) -> Precision:
+    """The precision asked for, which the device must have a rate for; else the first of three that it has."""
+    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if question.precision is None else (question.precision,)
+    known = [dtype for dtype in order if device.flops_per_s.get(RATE_NAMES.get(dtype, dtype))]
+    if not known:
+        rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
+        raise RecipeError(
+            "no {order} rate of {name} is known",
+            field="precision",
+            expected=f"one of {rates}" if rates else "a device with published rates",
+            order=" or ".join(order),
+            name=device.name,
+        )
+    if question.precision is None:
+        source = "bf16 where the device has it, else fp16, else fp32"
+        assumptions.append(Assumption("precision", known[0], "", "default", source))
+    return known[0]
+
+
+def _positive(field: str, value: int) -> int:
+    if value < 1:
+        raise RecipeError("must be at least 1", field=field, seen=str(value))
+    return value

@@ -1,0 +1,93 @@
+"""The same run on a rented device: does it fit, how long, what does it cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.hardware.prices.price_list import PriceList
+from trainwright.planner.cost.run_cost import run_cost
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Rental
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+LARGEST_MICRO_BATCH = 64
+
+
+def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
+    """The run on one such device with this trainer, at the device's cheapest checked on-demand price.
+
+    Precision follows the device: fp32 where its datasheet has no rate for the workload's.
+    """
+    reason = ""
+    if workload.precision not in spec.flops_per_s:
+        if "fp32" not in spec.flops_per_s:
+            return _unknown(spec, f"its datasheet has no {workload.precision} rate")
+        reason = f"no {workload.precision} there: fp32"
+        workload = replace(workload, precision="fp32")
+    asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=read_stack(OURS))
+    alone = fastest_alone(asked)
+    price = prices.cheapest(spec.name)
+    run = run_cost(
+        alone,
+        asked,
+        total_tokens=workload.total_tokens,
+        usd_per_device_hour=None if price is None else price.usd_per_device_hour,
+    )
+    fits = bool(alone.fits[0])
+    if not fits:
+        need = format_bytes(float(alone.memory.needed_bytes[0]))
+        reason = f"needs {need} of {format_bytes(alone.available_bytes)}"
+    elif price is None:
+        reason = "; ".join(filter(None, (reason, "no checked price is known")))
+    return Rental(
+        device=spec.name,
+        provider=price.provider if price else "",
+        price_kind=price.kind if price else "",
+        usd_per_device_hour=price.usd_per_device_hour if price else None,
+        fits=fits,
+        seconds=float(run.seconds[0]),
+        usd=None if run.usd is None else float(run.usd[0]),
+        source=price.source if price else "",
+        as_of=price.as_of if price else "",
+        seconds_low=float(run.low_s[0]),
+        seconds_high=float(run.high_s[0]),
+        reason=reason,
+    )
+
+
+def fastest_alone(run: RunSpec) -> Forecast:
+    """The forecast [1] of the micro batch that is fastest on one device and fits; of one sequence where none does."""
+    workload = run.workload
+    plan = ParallelPlan(compile=run.stack.memory.kernels == "compiled")
+    sizes = [each for each in range(1, LARGEST_MICRO_BATCH + 1) if workload.batch_sequences % each == 0]
+    layouts = Layouts.of(
+        [replace(plan, micro_batch_sequences=each) for each in sizes], [workload.recompute] * len(sizes), workload
+    )
+    every = forecast(run, layouts, CATALOGUE)
+    place = int(np.argmin(np.where(every.fits, every.step_s, np.inf)))
+    return forecast(run, layouts.take(np.asarray([place])), CATALOGUE)
+
+
+def _unknown(spec: DeviceSpec, reason: str) -> Rental:
+    return Rental(
+        device=spec.name,
+        provider="",
+        price_kind="",
+        usd_per_device_hour=None,
+        fits=False,
+        seconds=0.0,
+        usd=None,
+        source="",
+        as_of="",
+        reason=reason,
+    )

@@ -1,0 +1,187 @@
+"""What a question comes to: the run that is predicted, every default listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trainwright.core.errors import RecipeError, about
+from trainwright.hardware.catalogue.nodes import names_here
+from trainwright.hardware.catalogue.runs import RunNumbers
+from trainwright.hardware.catalogue.stacks import stack
+from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.price_list import price_list
+from trainwright.planner.cost.run_cost import RunSettings
+from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.plan.question import Question, stretched, trained, workload_of
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.rates.learnt import Priors, Reference
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
+from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import (
+    STAGE_WASTE,
+    Recompute,
+    stage_waste,
+)
+
+if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
+    from trainwright.planner.plan.machine import Here
+
+NAMED = ("sequence_tokens", "batch_tokens", "steps", "expert_imbalance")
+"""Fields of a workload that its problems name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """What is predicted: a run of ``workload.steps`` steps, and ``assumptions`` about all that was not given."""
+
+    run: RunSpec
+    layout: Mapping[str, int | str]
+    recompute: Recompute | None
+    price: Price | None
+    settings: RunSettings
+    assumptions: tuple[Assumption, ...]
+    references: tuple[Reference, ...] = ()
+    references_from: str = ""
+    left_out: tuple[str, ...] = ()
+    """Why other measured runs say nothing here."""
+    priors: Priors | None = None
+    """Of one's own machine, whose runs are learnt from; None: of published runs."""
+    source: RateSource = CATALOGUE
+    """Says how fast a device of the cluster is."""
+    numbers: RunNumbers | None = None
+    """What a run takes beyond its steps; None: what published runs do on clusters."""
+
+
+def resolve(question: Question) -> Scenario:
+    """Everything that was left open chosen, and written down.
+
+    Raises:
+        RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
+    """
+    question = replace(question, model=trained(question))
+    machines = question.cluster()
+    here = question.here if names_here(question.on) else None
+    if here is not None and question.references:
+        raise RecipeError("measured runs correct the catalogue's rates, and here they are measured", field="references")
+    with about("stack"):
+        software = stack(question.stack)
+    assumptions: list[Assumption] = []
+    workload = workload_of(question, machines, software, assumptions)
+    question = stretched(question, workload.sequence_tokens, assumptions)
+    problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
+    if problems:
+        text = "; ".join(problems)
+        raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
+    price = _price(question, machines.device)
+    spot = question.price_kind == "spot" and price is not None
+    assumptions += _stages(question)
+    assumptions += _machine_assumptions(machines, software, price, question.price_kind, here)
+    run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
+    assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
+    provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
+    return Scenario(
+        run=run,
+        layout=question.layout,
+        source=CATALOGUE if here is None else here.source,
+        recompute=question.recompute,
+        price=price,
+        settings=RunSettings(spot_provider=provider if spot else None),
+        assumptions=tuple(assumptions),
+        references=question.references,
+        references_from=question.references_from,
+    )
+
+
+def _stages(question: Question) -> list[Assumption]:
+    """What a pipeline loses whose stages were asked for and do not divide the layers."""
+    pp = question.layout.get("pp")
+    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.blocks:
+        return []
+    layers, waste = question.model.blocks, stage_waste(question.model.blocks, pp)
+    if waste <= STAGE_WASTE:
+        return []
+    near = [each for each in range(1, layers + 1) if stage_waste(layers, each) <= STAGE_WASTE]
+    below, above = max(each for each in near if each < pp), min(each for each in near if each > pp)
+    source = (
+        f"{layers} layers on {pp} ranks, {-(-layers // pp)} on the slowest; near, with less waste: {below} or {above}"
+    )
+    return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source)]
+
+
+def _price(question: Question, device: DeviceSpec) -> Price | None:
+    if question.price is not None:
+        if not 0 < question.price < math.inf:
+            raise RecipeError("a price is above zero", field="price", seen=str(question.price))
+        return Price(
+            usd_per_device_hour=question.price,
+            kind=question.price_kind,
+            provider="",
+            region="",
+            as_of="",
+            source="given",
+        )
+    with about("clouds"):
+        for name in question.clouds or ():
+            cloud(name)
+    return price_list().cheapest(device.name, question.price_kind, providers=question.clouds)
+
+
+def _machine_assumptions(
+    machines: ClusterSpec, software: Stack, price: Price | None, kind: PriceKind, here: Here | None
+) -> list[Assumption]:
+    device, node = machines.device, machines.node
+    assumptions = [
+        Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source),
+        Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source),
+    ]
+    assumptions = [] if here is not None else assumptions
+    if node.scale_up is not None and node.devices > 1:
+        assumptions.append(
+            _link(
+                "link inside a node",
+                node.scale_up.name,
+                node.scale_up.bytes_per_s,
+                machines.origins.get("scale_up"),
+                node.scale_up.source,
+            )
+        )
+    if machines.scale_out is not None and machines.nodes > 1:
+        assumptions.append(
+            _link(
+                "network, a device's share",
+                machines.scale_out.name,
+                machines.scale_out.bytes_per_s,
+                machines.origins.get("scale_out"),
+                machines.scale_out.source,
+            )
+        )
+    spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
+    assumptions.append(Assumption("software", software.name, "", "catalog", f"{software.title}; {spread}"))
+    if price is None:
+        source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
+        assumptions.append(Assumption("price", "unknown", "", "catalog", source))
+    else:
+        origin: Origin = "given" if price.source == "given" else "catalog"
+        source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+        source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
+        assumptions.append(
+            Assumption(
+                f"price ({price.kind.replace('_', '-')})",
+                price.usd_per_device_hour,
+                "$ per device and hour",
+                origin,
+                source,
+            )
+        )
+    return assumptions
+
+
+def _link(name: str, title: str, bytes_per_s: float, origin: str | None, source: str) -> Assumption:
+    known: Origin = "given" if origin == "given" else "default" if origin == "default" else "catalog"
+    return Assumption(name, bytes_per_s / 1e9, "GB/s each way", known, f"{title}; {source}")

@@ -1,0 +1,107 @@
+"""What a step would be shorter by without one kind of work, and without one kind of communication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from trainwright.planner.counts.kernels import Kind
+from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.time.step import StepTable, combine
+from trainwright.spec.plan import Share
+
+COMPUTE: Mapping[str, Kind] = {
+    "matrix products of the blocks": "products",
+    "attention": "attention",
+    "memory traffic between the products": "between",
+    "the output head and the loss": "head",
+    "launching kernels from the host": "launches",
+    "the optimizer's update": "update",
+}
+"""Kinds of work on a device, in words."""
+SENT: Mapping[str, tuple[str, ...]] = {
+    "tensor parallelism": ("tensor_s",),
+    "context parallelism": ("context_s",),
+    "expert parallelism": ("expert_s",),
+    "pipeline sends": ("pipeline_s",),
+    "sharded weights and gradients": ("gather_s", "scatter_s"),
+    "gradients once a step": ("gradients_s",),
+}
+"""Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+TOGETHER = ("expert parallelism", "pipeline sends")
+"""What bidirectional pipelines hide together."""
+
+
+def work_shares(forecast: Forecast) -> tuple[Share, ...]:
+    """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
+    forecast = bound_by(forecast, lambda step: step.total_s)
+    whole, pace = step_without(forecast), _pace(forecast)
+    without = {name: step_without(forecast, kind) for name, kind in COMPUTE.items()}
+    shares = [
+        Share(name=name, seconds=pace * float((whole.total_s - step.total_s)[0])) for name, step in without.items()
+    ]
+    shares.append(Share(name="exposed communication", seconds=float(forecast.step.communicate[0])))
+    shares.append(Share(name="the pipeline's idle time", seconds=float(forecast.step.idle[0])))
+    shares.append(Share(name=_offload_to(forecast), seconds=float(forecast.step.update[0] - pace * whole.update[0])))
+    return tuple(sorted(_real(shares, float(forecast.step_s[0])), key=lambda share: -share.seconds))
+
+
+def _offload_to(forecast: Forecast) -> str:
+    return "offload to NVMe" if forecast.layouts.offloads_to_nvme[0] else "offload to the host"
+
+
+def _pace(forecast: Forecast) -> float:
+    """How much longer measured runs say that everything takes; see ``forecast.corrected``."""
+    whole = step_without(forecast)
+    return float(forecast.step.forward[0] / whole.forward[0])
+
+
+def exposed(forecast: Forecast) -> tuple[Share, ...]:
+    """Each kind of communication by what the step would be shorter by without it, but for idle time.
+
+    What is hidden together, and stands out together, is divided as each would stand out alone.
+    """
+    saved = {kind: _saved_s(forecast, *names) for kind, names in SENT.items()}
+    apart = sum(saved[kind] for kind in TOGETHER)
+    joint = _saved_s(forecast, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
+    shares = [
+        Share(name=kind, seconds=_pace(forecast) * seconds * (joint if kind in TOGETHER else 1.0))
+        for kind, seconds in saved.items()
+    ]
+    return tuple(_real(shares, float(forecast.step_s[0])))
+
+
+def _saved_s(forecast: Forecast, *names: str) -> float:
+    """Seconds of communication that the step would be spared without these of ``Exchange``."""
+    whole = step_without(forecast).communicate
+    nothing: dict[str, Any] = dict.fromkeys(names, np.zeros_like(forecast.step_s))
+    without = combine(forecast.kernels, replace(forecast.sent, **nothing), forecast.layouts, forecast.exposure)
+    return float((whole - without.communicate)[0])
+
+
+def step_without(forecast: Forecast, *kinds: Kind) -> StepTable:
+    """The step if there were no work of these kinds, and none that the forecast leaves out already."""
+    kinds = (*kinds, *forecast.without)
+    kernels = forecast.source.kernels(forecast.run, forecast.layouts, without=kinds) if kinds else forecast.kernels
+    return combine(kernels, forecast.sent, forecast.layouts, forecast.exposure)
+
+
+def bound_by(forecast: Forecast, seconds: Callable[[StepTable], Numbers]) -> Forecast:
+    """The forecast without its head where that takes none of these ``seconds``.
+
+    A rank that has the head and fewer blocks may be no slower than the others; then only their work counts.
+    """
+    if not np.array_equal(seconds(step_without(forecast, "head")), seconds(step_without(forecast))):
+        return forecast
+    headless: tuple[Kind, ...] = ("head",)
+    kernels = forecast.source.kernels(forecast.run, forecast.layouts, without=headless)
+    return replace(forecast, kernels=kernels, without=headless)
+
+
+def _real(shares: Iterable[Share], total_s: float) -> list[Share]:
+    """Without what is not there."""
+    return [share for share in shares if share.seconds > 1e-9 * total_s]

@@ -1,0 +1,272 @@
+"""One thing about a run varied: how layout, time and communication follow, and where more devices stop paying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, get_args
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import did_you_mean
+from trainwright.core.units import parse_count
+from trainwright.hardware.catalogue.nodes import HERE, names_here
+from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+from trainwright.spec.device import PriceKind
+from trainwright.spec.plan import Interval, Plan
+from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
+
+FIELDS: Mapping[str, str] = {
+    "on": "on",
+    "sequence": "sequence_tokens",
+    "batch": "batch_tokens",
+    "tokens": "tokens",
+    "precision": "precision",
+    "optimizer": "optimizer",
+    "states": "states",
+    "moments": "moments",
+    "stack": "stack",
+    "method": "method",
+    "rank": "rank",
+    "scale_up": "scale_up",
+    "scale_out": "scale_out",
+    "rails": "rails",
+    "price_kind": "price_kind",
+}
+"""What can be varied beside the cluster's size and the layout's parts, and the question's field that it is."""
+COUNTS = frozenset(("sequence", "batch", "tokens", "rank", "rails", "nodes"))
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "precision": get_args(Precision),
+    "optimizer": get_args(OptimizerName),
+    "states": get_args(States),
+    "moments": get_args(MomentDtype),
+    "method": get_args(Method),
+    "price_kind": get_args(PriceKind),
+}
+SIZES = ("nodes",)
+PAYS = 0.5
+"""A device pays while it brings at least this share of what a device brought in the smallest cluster."""
+Series = Literal["strong", "weak"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One value of what is varied; without a plan, ``reason`` says why there is none.
+
+    ``efficiency`` is throughput per device over that of the first point of its series.
+    """
+
+    value: str
+    series: Series | None = None
+    devices: int = 0
+    layout: str = ""
+    fit: str = ""
+    memory_bytes: float | None = None
+    step_s: float | None = None
+    tokens_per_s: float | None = None
+    batch_tokens: int | None = None
+    mfu: float | None = None
+    exposed_s: float | None = None
+    idle_s: float | None = None
+    phases: Mapping[str, float] | None = None
+    seconds: Interval | None = None
+    usd: Interval | None = None
+    efficiency: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweep:
+    """Points in their order; ``stops_at`` is the last number of devices that pays, None where all or none do."""
+
+    axis: str
+    points: tuple[Point, ...]
+    stops_at: int | None = None
+    critical_batch_tokens: float | None = None
+    """Beyond this batch a run of so many tokens needs more of them (``planner.cost.scaling_laws``)."""
+
+
+def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
+    """``nodes=1,2,4,...,64`` as its name and its values; dots go on as the values before them do.
+
+    Raises:
+        RecipeError: an unknown name, no values, or a series that does not reach its end.
+    """
+    axis, equals, rest = (part.strip() for part in text.partition("="))
+    known = [*SIZES, *AXES, *WORDS, *FIELDS]
+    if not equals or axis not in known:
+        raise RecipeError(
+            "nothing to vary by that name",
+            field="sweep",
+            seen=repr(text),
+            expected=f"NAME=VALUES of {', '.join(known)}",
+            fix=did_you_mean(axis, known),
+        )
+    values = [value.strip() for value in rest.split(",") if value.strip()]
+    if not values:
+        raise RecipeError("no values to vary over", field="sweep", seen=repr(text), expected=f"{axis}=A,B,...")
+    if "..." in values:
+        values = _continued(values, text)
+    return axis, tuple(dict.fromkeys(values))
+
+
+def _count(value: str) -> int:
+    try:
+        return parse_count(value)
+    except RecipeError as error:
+        raise RecipeError(error.what, field="sweep", seen=error.seen, expected=error.expected) from error
+
+
+def _continued(values: list[str], text: str) -> list[str]:
+    """Two values before the dots give a ratio, or else a difference; one doubles."""
+    place = values.index("...")
+    if place == 0 or len(values) != place + 2:
+        raise RecipeError("dots stand before the last value", field="sweep", seen=repr(text), expected="1,2,4,...,64")
+    known = [_count(value) for value in values[:place]]
+    end, last = _count(values[-1]), known[-1]
+    before = known[-2] if len(known) > 1 else 0
+    grows = 2 if len(known) == 1 else last // before if before and last % before == 0 and last > before else 0
+    series_values = list(known)
+    # 2, 4, ... and 1, 2, ... double; 2, 4, 6, ... does not.
+    if len(known) > 2 and known[1] * known[1] != known[0] * known[2]:
+        grows = 0
+    while series_values[-1] < end and last > before:
+        series_values.append(series_values[-1] * grows if grows > 1 else series_values[-1] + last - before)
+    if series_values[-1] != end:
+        raise RecipeError(
+            "the series does not reach {end}",
+            field="sweep",
+            seen=repr(text),
+            expected=f"such as {series_values[-1]}",
+            end=end,
+        )
+    return [str(value) for value in series_values]
+
+
+def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
+    """Plan ``question`` once for each value; for ``nodes`` twice, with one batch and with one that grows with them.
+
+    Raises:
+        RecipeError: a value that cannot be read, or none of them can be planned.
+    """
+    if axis != "nodes":
+        points = [_point(value, varied(question, axis, value)) for value in values]
+        return Sweep(axis=axis, points=_planned(points, axis))
+    base = resolve(question).run.workload
+    fixed = replace(question, batch_tokens=base.batch_tokens, tokens=base.total_tokens)
+    first = _nodes(values[0])
+    each = max(1, fixed.batch_tokens or 1) // first if question.batch_tokens is not None else None
+    strong = [_point(value, _with_nodes(fixed, _nodes(value)), "strong") for value in values]
+    smallest = each or _least_batch(fixed, first)
+    weak = [
+        _point(value, _with_nodes(replace(fixed, batch_tokens=smallest * _nodes(value)), _nodes(value)), "weak")
+        for value in values
+    ]
+    both = _planned([*_efficient(strong), *_efficient(weak)], axis)
+    critical = float(critical_batch_tokens(float(base.total_tokens)))
+    return Sweep(axis=axis, points=both, stops_at=_stops_at(both), critical_batch_tokens=critical)
+
+
+def varied(question: Question, axis: str, value: str) -> Question:
+    """The question with one thing changed."""
+    if axis in AXES or axis in WORDS:
+        return replace(question, layout={**question.layout, **parse_layout(f"{axis}={value}", field="sweep")})
+    if axis == "nodes":
+        return _with_nodes(question, _nodes(value))
+    if axis in CHOICES and value not in CHOICES[axis]:
+        known = list(CHOICES[axis])
+        raise RecipeError(
+            "unknown {axis}",
+            field="sweep",
+            seen=repr(value),
+            expected=f"one of {', '.join(known)}",
+            fix=did_you_mean(value, known),
+            axis=axis.replace("_", " "),
+        )
+    changed: str | int = _count(value) if axis in COUNTS else value
+    return replace(question, **{FIELDS[axis]: changed})  # type: ignore[arg-type]  # checked when it is resolved
+
+
+def _with_nodes(question: Question, nodes: int) -> Question:
+    machines = question.cluster()
+    name = HERE if names_here(question.on) else machines.device.name
+    return replace(question, on=f"{nodes}x{machines.node.devices}x{name}")
+
+
+def _nodes(value: str) -> int:
+    nodes = _count(value)
+    if nodes < 1:
+        raise RecipeError("a cluster has at least one node", field="sweep", seen=f"nodes={value}")
+    return nodes
+
+
+def _least_batch(question: Question, first: int) -> int:
+    """Tokens for one node of a batch that grows: eight sequences a device."""
+    run = resolve(_with_nodes(question, first)).run
+    return 8 * run.cluster.node.devices * run.workload.sequence_tokens
+
+
+def _point(value: str, question: Question, series: Series | None = None) -> Point:
+    try:
+        plan = plan_run(resolve(question))
+    except RecipeError as error:
+        return Point(value=value, series=series, reason=f"{error.what} ({error.seen})" if error.seen else error.what)
+    return _described(value, plan, series)
+
+
+def _described(value: str, plan: Plan, series: Series | None) -> Point:
+    estimate = plan.estimate
+    return Point(
+        value=value,
+        series=series,
+        devices=plan.cluster.devices,
+        layout=mesh(plan.parallel, plan.workload.recompute),
+        fit=estimate.fit or "",
+        memory_bytes=estimate.memory.total_bytes,
+        step_s=estimate.phases.total_s,
+        tokens_per_s=estimate.tokens_per_s,
+        batch_tokens=plan.workload.batch_tokens,
+        mfu=estimate.mfu,
+        exposed_s=estimate.phases.communicate,
+        idle_s=estimate.phases.other,
+        phases=estimate.phases.as_dict(),
+        seconds=estimate.seconds,
+        usd=estimate.usd,
+    )
+
+
+def _planned(points: list[Point], axis: str) -> tuple[Point, ...]:
+    if all(point.step_s is None for point in points):
+        raise RecipeError("no value of {axis} can be planned", field="sweep", seen=points[0].reason, axis=axis)
+    return tuple(points)
+
+
+def _efficient(points: list[Point]) -> list[Point]:
+    """With throughput per device over the first one's that fits."""
+    known = [point for point in points if point.tokens_per_s is not None and point.fit != "does not fit"]
+    if not known or known[0].tokens_per_s is None:
+        return points
+    first = known[0].tokens_per_s / known[0].devices
+    return [
+        point
+        if point.tokens_per_s is None or point.fit == "does not fit"
+        else replace(point, efficiency=point.tokens_per_s / point.devices / first)
+        for point in points
+    ]
+
+
+def _stops_at(points: Sequence[Point]) -> int | None:
+    """The largest cluster whose last devices still pay, if larger ones do not."""
+    known = [
+        (point.devices, point.tokens_per_s)
+        for point in points
+        if point.series == "strong" and point.efficiency is not None and point.tokens_per_s is not None
+    ]
+    for (devices, speed), (more, faster) in pairwise(known):
+        if (faster - speed) / (more - devices) < PAYS * known[0][1] / known[0][0]:
+            return devices
+    return None

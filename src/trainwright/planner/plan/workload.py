@@ -1,0 +1,173 @@
+"""From a recipe and what is known of its dataset to the workload: the one place where lengths become steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import log2
+
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.paths import local_path
+from trainwright.core.units import parse_duration
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.spec.plan import Assumption
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.workload import DatasetFacts, Precision, Workload
+
+DEFAULT_VALIDATION_TOKENS = 100_000
+"""Taken where the recipe validates on a whole split whose size is not known yet."""
+BYTES = 256
+"""Tokens that a byte-level tokenizer has for the bytes themselves."""
+BYTES_PER_DOUBLING = 0.4
+"""Bytes by which a token grows with each doubling of the vocabulary: 4 bytes at 50,257 entries, as GPT-2 on English."""
+DOCUMENT_BYTES = 4096
+"""Taken for a document where none was counted."""
+
+
+def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Workload:
+    """Returns what is computed.
+
+    Args:
+        recipe: the run.
+        facts: of the dataset, counted or estimated.
+        precision: of the matrices, with ``auto`` resolved.
+
+    Raises:
+        RecipeError: the run is shorter than one update, or its length is not known.
+    """
+    section = recipe.train
+    steps = steps_in(recipe, section.duration, facts)
+    if steps < 1:
+        raise RecipeError(
+            "the run is shorter than one update",
+            where="train.duration",
+            seen=section.duration,
+            expected=f"at least train.batch_tokens ({section.batch_tokens})",
+        )
+    validates = recipe.data.split.validation > 0
+    return Workload(
+        sequence_tokens=section.sequence_tokens,
+        batch_tokens=section.batch_tokens,
+        steps=steps,
+        precision=precision,
+        optimizer=section.optimizer.counted_as,
+        recompute=section.recompute,
+        document_masking=section.document_masking,
+        validation_tokens=section.validation.tokens or facts.validation_tokens or DEFAULT_VALIDATION_TOKENS,
+        validations=-(-steps // section.validation.every_steps) if validates else 0,
+    )
+
+
+def steps_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
+    """Returns the updates in a duration, rounded to whole ones; raises as ``tokens_in``."""
+    return round(tokens_in(recipe, duration, facts) / recipe.train.batch_tokens)
+
+
+def tokens_in(recipe: Recipe, duration: str, facts: DatasetFacts) -> int:
+    """Returns the tokens in a duration, before rounding to whole updates.
+
+    Raises:
+        RecipeError: it is in epochs, and nothing is known of the dataset.
+    """
+    epoch_tokens = None
+    if facts.train_tokens is not None:
+        epoch_tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
+    return parse_duration(duration).tokens(
+        batch_tokens=recipe.train.batch_tokens,
+        parameters=total_parameters(recipe.model_spec(vocabulary=facts.vocabulary)),
+        epoch_tokens=epoch_tokens,
+    )
+
+
+def dataset_facts(splits: Mapping[str, Mapping[str, int]], *, vocabulary: int) -> DatasetFacts:
+    """Returns the facts of a dataset that is there, from the ``tokens`` and ``documents`` of its splits."""
+    return DatasetFacts(
+        vocabulary=vocabulary,
+        train_tokens=splits["train"]["tokens"],
+        train_documents=splits["train"]["documents"],
+        validation_tokens=splits["validation"]["tokens"] if "validation" in splits else None,
+        counted=True,
+    )
+
+
+def estimated_facts(recipe: Recipe, *, corpus_bytes: int | None) -> DatasetFacts:
+    """Returns what can be said of a dataset that is not there yet.
+
+    Args:
+        recipe: the run.
+        corpus_bytes: text in the corpus; None where it is not known, and so is the length of an epoch.
+
+    Raises:
+        DataError: the pretrained tokenizer is not there, or is none.
+    """
+    vocabulary = pretrained_vocabulary(recipe) or recipe.data.tokenizer.vocabulary
+    if corpus_bytes is None:
+        return DatasetFacts(vocabulary=vocabulary)
+    train_bytes = corpus_bytes * recipe.data.split.train
+    return DatasetFacts(
+        vocabulary=vocabulary,
+        train_tokens=round(train_bytes / bytes_per_token(vocabulary)),
+        train_documents=max(1, round(train_bytes / DOCUMENT_BYTES)),
+    )
+
+
+def bytes_per_token(vocabulary: int) -> float:
+    """Returns the bytes that a token of a byte-level vocabulary stands for; texts differ by a factor of two."""
+    return 1 + BYTES_PER_DOUBLING * max(0.0, log2(vocabulary / BYTES))
+
+
+def pretrained_vocabulary(recipe: Recipe) -> int | None:
+    """Returns the entries of the recipe's pretrained tokenizer; None where the recipe trains one.
+
+    Raises:
+        DataError: there is no such file, or it is no tokenizer.json.
+    """
+    named = recipe.data.tokenizer.path
+    if named is None:
+        return None
+    path = local_path(named)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        ids = [*record["model"]["vocab"].values(), *(token["id"] for token in record.get("added_tokens", ()))]
+        return int(max(ids)) + 1
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError("no tokenizer.json with a vocabulary", where=path, seen=repr(error)) from error
+
+
+def assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption, ...]:
+    """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
+    tokens = recipe.train.validation.tokens
+    entries = [
+        _validation(tokens, facts),
+        Assumption(
+            "vocabulary",
+            float(facts.vocabulary),
+            "entries",
+            "recipe",
+            "the dataset" if facts.counted else "data.tokenizer",
+        ),
+    ]
+    if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
+        guess = f"estimated: the corpus's bytes, {bytes_per_token(facts.vocabulary):.2f} of them in a token"
+        entries.append(
+            Assumption(
+                "tokens of an epoch",
+                float(recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)),
+                "tokens",
+                "recipe" if facts.counted else "default",
+                "the dataset" if facts.counted else guess,
+            )
+        )
+    return tuple(entries)
+
+
+def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
+    counted = None if tokens else facts.validation_tokens
+    unknown = "the split's size is not known yet"
+    return Assumption(
+        "tokens of a validation",
+        float(tokens or counted or DEFAULT_VALIDATION_TOKENS),
+        "tokens",
+        "recipe" if tokens or counted else "default",
+        "" if tokens else "the dataset" if counted else unknown,
+    )

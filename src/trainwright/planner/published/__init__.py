@@ -1,1 +1,0 @@
-"""Published measurements: reads them, predicts each, and says how far off the planner is."""

@@ -1,0 +1,1 @@
+"""How fast devices work, from catalogues, probes and finished runs."""

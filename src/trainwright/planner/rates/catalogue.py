@@ -1,0 +1,235 @@
+"""What a stack of software reaches of a device: rates from the catalogue, fitted to published runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
+from trainwright.planner.counts.experts import processors_left
+from trainwright.planner.counts.images import convnet_work
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, Value
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.process import Process
+from trainwright.planner.counts.work import Work, forward_work
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.efficiency import Efficiency
+from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Stack
+
+ATTENTION_BACKWARD = 2.5
+"""Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
+SIXTEEN_BIT = ("bf16", "fp16")
+FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
+"""Those whose fused attention is one of ``spec.stack.Flash``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rates:
+    """What one stack reaches on one device for one workload; see ``Efficiency`` and ``StackTime`` for each."""
+
+    compute: Value
+    products: Value
+    head: Value
+    attention: Value
+    traffic: Value
+    loss: Value
+    ramp: Value
+    launch_s: Value
+    link: Value
+    bandwidth: Value
+    tiles: Value
+    unaligned: Value
+    operands: Value
+    scores: Value
+    encoder: Value
+    casts: Value
+    expert_kernels: Value
+    selective: Value
+    tensor: Value
+    context: Value
+    expert: Value
+    sharded: Value
+    gradients: Value
+    bus_sharing: Value
+    update: Value
+    bubble: Value
+
+
+def tuned_key(device_generation: str, precision: str) -> str:
+    """The name under which a stack's tuning for a generation and a format stands."""
+    return f"{device_generation}-{'16' if precision in SIXTEEN_BIT else precision}"
+
+
+def flash_key(device_generation: str, stack: Stack) -> str:
+    """The name under which fused attention's share of a rate stands: by kernel too where there are several."""
+    return f"{device_generation}-{stack.flash}" if device_generation in FLASH_GENERATIONS else device_generation
+
+
+class Factor(NamedTuple):
+    """A number of the catalogue, with the name that its files and fits give it."""
+
+    name: str
+    value: float
+
+
+def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
+    """Returns the numbers whose product each field of ``Rates`` is: of ``Efficiency``, or the stack (``stack.x``)."""
+    workload, cluster, time = run.workload, run.cluster, run.stack.time
+    kind, adapter = generation(cluster.device), workload.adapter
+    device = (
+        _entry("products", general.products, kind),
+        _entry("devices", general.devices, cluster.device.name),
+    )
+    flash = _entry("attention", general.attention, flash_key(kind, run.stack))
+    tuned = _entry("stack.tuned", time.tuned, tuned_key(kind, workload.precision))
+    bus = "peer" if cluster.device.peer_to_peer else "staged"
+    experts = run.model.experts is not None
+    fused = (*device, flash, Factor("stack.attention", time.attention))
+    return {
+        "compute": (
+            Factor("stack.compute", time.compute),
+            tuned,
+            *((_entry("adapters", general.adapters, adapter.method),) if adapter else ()),
+        ),
+        "products": (*device, _entry("precisions", general.precisions, workload.precision)),
+        "head": device,
+        "attention": fused if workload.fused_attention else device,
+        "traffic": (
+            _entry("traffic", general.traffic, run.stack.memory.kernels),
+            Factor("stack.traffic", time.traffic),
+            *((Factor("expert_traffic", general.expert_traffic),) if experts else ()),
+        ),
+        "loss": (
+            Factor("loss", general.loss),
+            *((Factor("fused_loss", general.fused_loss),) if workload.fused_loss else ()),
+        ),
+        "launch_s": (Factor("launch_s", general.launch_s), Factor("stack.launch", time.launch)),
+        "tensor": (Factor("tensor", general.tensor), Factor("stack.tensor", time.tensor)),
+        "sharded": (Factor("sharded", general.sharded), Factor("stack.sharded", time.sharded)),
+        "link": () if cluster.on_own_links else (_entry("bus", general.bus, bus),),
+        "bus_sharing": (_entry("bus_sharing", general.bus_sharing, bus),),
+        "ramp": (Factor("ramp", general.ramp),),
+        "bandwidth": (Factor("bandwidth", general.bandwidth),),
+        "tiles": (Factor("tiles", general.tiles),),
+        "unaligned": (Factor("unaligned", general.unaligned),),
+        "operands": (Factor("operands", general.operands),),
+        "scores": (Factor("scores", general.scores),),
+        "encoder": (Factor("encoder", general.encoder),),
+        "casts": (Factor("casts", general.casts),),
+        "expert_kernels": (Factor("expert_kernels", general.expert_kernels),),
+        "selective": (Factor("selective", general.selective),),
+        "context": (Factor("context", general.context),),
+        "expert": (Factor("expert", general.expert),),
+        "gradients": (Factor("gradients", general.gradients),),
+        "update": (Factor("update", general.update),),
+        "bubble": (Factor("bubble", general.bubble),),
+    }
+
+
+def _entry(table: str, values: Mapping[str, float], key: str) -> Factor:
+    """Returns a table's number; its default where it lacks the key, and 1 where it has no default."""
+    return Factor(f"{table}.{key}", values.get(key, values.get(DEFAULT, 1.0)))
+
+
+def rates(run: RunSpec, general: Efficiency) -> Rates:
+    """Returns what the run's stack reaches, from the catalogue's numbers."""
+    every = factors(run, general).items()
+    return Rates(**{name: math.prod(factor.value for factor in parts) for name, parts in every})
+
+
+WORK_OF: Mapping[Kind, tuple[str, ...]] = {
+    "products": ("products_s", "unaligned_s", "operands_s"),
+    "attention": ("attention_s", "short_s", "scores_s"),
+    "between": ("traffic_s", "encoder_s", "casts_s"),
+    "head": ("head_s", "loss_s"),
+    "launches": ("kernels", "expert_layers"),
+    "update": ("update_s", "orthogonal_s"),
+}
+"""The counts of ``Work`` that are of each kind."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Catalogue:
+    """The rates that published runs reach with a run's stack on its device; a ``RateSource``."""
+
+    efficiency: Efficiency = field(default_factory=read_efficiency)
+    assumed_process: Process | None = None
+    """A process on a machine that was not measured; None: the numbers of the stack's file."""
+    deviation: float | None = None
+    """Of the logarithm of measured over predicted seconds, where the device's own peaks are uncertain."""
+
+    def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
+        """Returns the seconds of counted work at the rates that the stack reaches.
+
+        Raises:
+            RecipeError: the device's peak for the run's precision is not known.
+        """
+        work = self.work(run, layouts)
+        nothing: dict[str, Any] = dict.fromkeys(
+            (name for kind in without for name in WORK_OF[kind]), np.zeros(len(layouts))
+        )
+        return reached(replace(work, **nothing), self.rates(run), left=processors_left(run, layouts))
+
+    def exposure(self, run: RunSpec) -> Exposure:
+        """Returns what the stack makes of communication."""
+        return exposure_of(self.rates(run))
+
+    def spread(self, run: RunSpec) -> float:
+        """Returns the deviation of published runs of the stack, unless the device's peaks are uncertain."""
+        return run.stack.time.spread if self.deviation is None else self.deviation
+
+    def process(self, run: RunSpec) -> Process | None:
+        """Returns what is assumed of a process; the same for every run."""
+        del run
+        return self.assumed_process
+
+    def work(self, run: RunSpec, layouts: Layouts) -> Work:
+        """Returns the counted work, at the datasheet's rates."""
+        model, workload, device = run.model, run.workload, run.cluster.device
+        if isinstance(model, ConvNetSpec):
+            return convnet_work(model, workload, layouts, device)
+        return forward_work(model, workload, layouts, device)
+
+    def rates(self, run: RunSpec) -> Rates:
+        """Returns every rate of the run, by name."""
+        return rates(run, self.efficiency)
+
+
+CATALOGUE = Catalogue()
+
+
+def reached(work: Work, rate: Rates, *, left: Value = 1.0) -> Kernels:
+    """Returns the seconds of counted work at given rates.
+
+    Sending to experts keeps processors from computing while it overlaps; ``left`` is the share that it leaves.
+    """
+    aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
+    products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
+    attention = (work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
+    moved = rate.traffic * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
+    between = moved / rate.bandwidth
+    head, loss = work.head_s / rate.head, rate.loss * work.loss_s
+    return Kernels(
+        forward=products + attention + between,
+        backward=work.backward_products * products + ATTENTION_BACKWARD * attention + 2 * between,
+        weight=(work.backward_products - 1) * products,
+        head=head + loss / 2,
+        head_backward=work.backward_products * head + loss / 2,
+        update=rate.update * work.update_s / rate.bandwidth + work.orthogonal_s / rate.head,
+        casts=rate.casts * work.casts_s / rate.bandwidth,
+        launches=rate.launch_s * (work.kernels + rate.expert_kernels * work.expert_layers),
+        again=rate.selective,
+        pace=rate.compute,
+        lighter=work.lighter,
+        lighter_ends=work.lighter_ends,
+    )
+
+
+def exposure_of(rate: Rates) -> Exposure:
+    """Returns those rates that are of communication."""
+    return Exposure(**{each.name: getattr(rate, each.name) for each in fields(Exposure)})

@@ -1,0 +1,389 @@
+"""Rates that the doctor measured on this machine, carried over from the probed shapes to others.
+
+A product's rate is interpolated between the rates of probed shapes, by inverse squared distance between the logarithms
+of tokens, inputs and outputs. What the blocks do beyond products, attention and casts of weights is the rest of the
+measured blocks' time, in seconds per byte of the counted traffic, interpolated over the logarithms of tokens and width.
+A layout changes the shapes that are looked up: tensor parallelism divides products, context parallelism tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.machine.probes import BlockProbe, MatmulPass, Probes
+from trainwright.planner.counts.experts import fullest
+from trainwright.planner.counts.flops import muon_flops
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parameters import (
+    BLOCK_PARTS,
+    Matrix,
+    block_matrix_parameters,
+    matrices,
+    total_parameters,
+)
+from trainwright.planner.counts.process import Process, process_from
+from trainwright.planner.counts.ranks import lighter_ends, owned_parameters, rank_parameters, slowest_layers
+from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
+from trainwright.planner.counts.work import block_elements, dealt, product_shape
+from trainwright.planner.rates.catalogue import Catalogue
+from trainwright.planner.rates.interpolation import interpolate
+from trainwright.spec.device import DTYPE_BYTES
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import INTERVAL
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
+COMPILED_REST = 0.6
+"""What torch.compile leaves of the time between products: on a 2-layer Llama stack in bf16 the blocks took 103 ms
+instead of 144 ms, their products alone about 40 ms (docs/lab/log.md)."""
+SPREAD = 0.085
+"""Standard deviation of the logarithm of measured over predicted seconds, as audits of probed machines have shown: nine
+runs of ten within 0.87 and 1.15."""
+MOST_BUSY = 0.9
+"""Of a machine that is busier still nobody knows how fast it is alone: ten times as fast is believed at most."""
+NEAR_TOKENS = 2048
+"""Memory probes are matched with the model's blocks at about so many tokens, which is what the doctor probes."""
+EVALUATED_LOSS = 1 / 3
+"""Of what the loss does beside its products, what is left without gradients."""
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shapes:
+    """One layout of a model: all that the looked-up shapes depend on."""
+
+    model: ModelSpec
+    workload: Workload
+    layouts: Layouts
+    """Of length one."""
+
+    @property
+    def tokens(self) -> float:
+        """Rows of a product, of a micro batch on one rank."""
+        return float((self.layouts.micro_batch * self.workload.sequence_tokens / self.layouts.cp)[0])
+
+    @property
+    def layers(self) -> float:
+        """Blocks on the slowest rank."""
+        return float(slowest_layers(self.model, self.layouts)[0])
+
+    def product(self, matrix: Matrix) -> tuple[float, float, float, float]:
+        """Rows, outputs and inputs of a product on a rank, and how many of them a micro batch takes there."""
+        load = fullest(self.model, self.workload, self.layouts)
+        tokens = np.asarray([self.tokens])
+        rows, outputs, inputs, count = (
+            float(each[0]) for each in product_shape(matrix, self.model, self.layouts, tokens, load)
+        )
+        share = self.layers / self.model.blocks if matrix.part in BLOCK_PARTS else 1.0
+        return rows, outputs, inputs, count * share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What the doctor measured on one device; a ``RateSource`` for any cluster of such devices.
+
+    Links are not measured: what software makes of communication comes from ``catalogue``.
+    """
+
+    probes: Probes
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
+        """Returns the seconds of each layout, interpolated; shapes that several layouts share are looked up once.
+
+        Raises:
+            RecipeError: the doctor has not measured what the run does.
+        """
+        self._check(run)
+        model = run.transformer
+        keys = np.stack([getattr(layouts, each) for each in _LOOKED_UP])
+        _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        rows = [
+            self._row(Shapes(model=model, workload=run.workload, layouts=layouts.take(first[[each]])), without)
+            for each in range(len(first))
+        ]
+        columns = {name: np.asarray([row[name] for row in rows])[places.reshape(-1)] for name in rows[0]}
+        lighter, ends = lighter_ends(model, layouts)
+        return Kernels(**columns, again=self.catalogue.rates(run).selective, lighter=lighter, lighter_ends=ends)
+
+    def exposure(self, run: RunSpec) -> Exposure:
+        """Returns what the run's stack makes of communication, as the catalogue says."""
+        return self.catalogue.exposure(run)
+
+    def process(self, run: RunSpec) -> Process | None:
+        """Returns what the growth probes show, of networks whose blocks save about as much as the run's.
+
+        Where torch's allocator holds what no tensor uses, that is ``reserved_unused``, not waste.
+        """
+        tokens = run.workload.sequence_tokens
+        batch = MicroBatch(
+            sequences=max(1, NEAR_TOKENS // tokens),
+            sequence_tokens=tokens,
+            dtype=self.probes.growth[0].dtype,
+            device_kind=self.probes.device_kind,
+        )
+        near = block_bytes(run.transformer, batch)
+        process = process_from(self.probes.growth, self.probes.baseline_bytes, near_bytes=near)
+        return process if self.probes.device_kind == "cpu" else replace(process, waste=0.0)
+
+    def spread(self, run: RunSpec) -> float:
+        """Returns ``SPREAD``; more of an exchange that no probe has measured, and of rates of a busy machine."""
+        spread = math.hypot(SPREAD, self._busy_spread())
+        return spread if run.cluster.devices == 1 else math.hypot(spread, run.stack.time.spread)
+
+    def _busy_spread(self) -> float:
+        """Standard deviation that other programs leave: alone the machine may be faster by the share that they took."""
+        if not self.probes.doubtful:
+            return 0.0
+        return -math.log(1 - min(self.probes.cpu_busy, MOST_BUSY)) / INTERVAL
+
+    def _check(self, run: RunSpec) -> None:
+        known, work = self.probes.dtypes(), run.workload
+        if work.precision not in known:
+            raise RecipeError(
+                "no rate for {precision} was measured",
+                where=self.probes.device_name,
+                expected=f"one of {', '.join(known)}",
+                precision=work.precision,
+            )
+        if work.adapter is not None or work.optimizer not in ("adamw", "muon"):
+            what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
+            raise RecipeError("{what} were not measured", where=self.probes.device_name, what=what)
+
+    def _row(self, shapes: Shapes, without: Collection[Kind]) -> dict[str, float]:
+        """The fields of ``Kernels`` for one layout."""
+        products = dict.fromkeys(DIRECTIONS, 0.0) if "products" in without else self._products(shapes)
+        attention = (0.0, 0.0) if "attention" in without else self._attention(shapes)
+        between = (0.0, 0.0) if "between" in without else self._between(shapes)
+        head = (0.0, 0.0, 0.0) if "head" in without else self._head(shapes)
+        parameters = float(np.add(*rank_parameters(shapes.model, shapes.layouts))[0])
+        return {
+            "forward": products["forward"] + attention[0] + between[0],
+            "backward": products["grad_input"] + products["grad_weight"] + attention[1] + between[1],
+            "weight": products["grad_weight"],
+            "head": head[0],
+            "head_backward": head[1],
+            "head_evaluated": head[2],
+            # Gradients beyond the first micro batch's are added to those before: two reads, one write.
+            "accumulate": self.stream_s(12.0 * parameters, pieces=_pieces(shapes) + 2),
+            "update": 0.0 if "update" in without else self._update(shapes),
+        }
+
+    def _products(self, shapes: Shapes) -> dict[MatmulPass, float]:
+        """Linear layers of the rank's blocks, by direction."""
+        dtype, sums = shapes.workload.precision, dict.fromkeys(DIRECTIONS, 0.0)
+        for matrix in matrices(shapes.model):
+            if matrix.part in BLOCK_PARTS:
+                rows, outputs, inputs, count = shapes.product(matrix)
+                for direction in DIRECTIONS:
+                    each = self.matmul_s(direction, tokens=rows, inputs=inputs, outputs=outputs, dtype=dtype)
+                    sums[direction] += count * each
+        return sums
+
+    def _attention(self, shapes: Shapes) -> tuple[float, float]:
+        """Forward and backward pass of all layers; ranks of context parallelism share the pairs."""
+        model, work, layouts = shapes.model, shapes.workload, shapes.layouts
+        sequences = shapes.layers * float((layouts.micro_batch / layouts.tp / layouts.cp)[0])
+        forward, backward = (
+            self.attention_s(
+                sequences=sequences,
+                heads=model.heads,
+                tokens=work.sequence_tokens,
+                head_size=model.head_size,
+                dtype=work.precision,
+                backward=backward,
+            )
+            for backward in (False, True)
+        )
+        return forward, backward
+
+    def _between(self, shapes: Shapes) -> tuple[float, float]:
+        """Returns the seconds of the blocks beside products and attention; weights are cast, their gradients back."""
+        moved, casts = moved_bytes(shapes), self._casts_s(shapes)
+        compiled = COMPILED_REST if shapes.layouts.compile[0] else 1.0
+        place = (shapes.tokens, shapes.model.width)
+        probes = _preferred(self._blocks, lambda each: each.probe.dtype == shapes.workload.precision)
+        probes = _preferred(probes, lambda each: each.probe.model.family == shapes.model.family)
+        forward, backward = (
+            interpolate(
+                place,
+                [
+                    ((each.probe.tokens, each.probe.model.width), rates[way])
+                    for each, rates in ((each, (each.forward, each.backward)) for each in probes)
+                ],
+            )
+            for way in (0, 1)
+        )
+        return moved * forward * compiled + casts, 2 * moved * backward * compiled + casts
+
+    def _casts_s(self, shapes: Shapes) -> float:
+        """Weights to reduced precision, or their gradients to fp32; sharded ones are cast as they are gathered."""
+        size, layouts = DTYPE_BYTES[shapes.workload.precision], shapes.layouts
+        if size == 4 or (layouts.zero_stage[0] == 3 and layouts.dp_shard[0] * layouts.cp[0] > 1):
+            return 0.0
+        parts = [shapes.product(matrix) for matrix in matrices(shapes.model) if matrix.part in BLOCK_PARTS]
+        elements = sum(outputs * inputs * count for _, outputs, inputs, count in parts)
+        return self.stream_s((4 + size) * elements, pieces=_pieces(shapes))
+
+    def _head(self, shapes: Shapes) -> tuple[float, float, float]:
+        """Head and loss: forward, where the loss takes its gradient; backward; and without gradients.
+
+        The embedding's and the head's gradients are dense.
+        """
+        model, dtype = shapes.model, shapes.workload.precision
+        sums, elements = dict.fromkeys(DIRECTIONS, 0.0), 0.0
+        for matrix in matrices(model):
+            if matrix.part not in BLOCK_PARTS:
+                rows, outputs, inputs, count = shapes.product(matrix)
+                elements += outputs * inputs * count
+                for direction in DIRECTIONS:
+                    each = self.matmul_s(direction, tokens=rows, inputs=inputs, outputs=outputs, dtype=dtype)
+                    sums[direction] += count * each
+        classes = max(1, model.vocabulary if model.makes_logits else model.classes) / float(shapes.layouts.tp[0])
+        rest = self.loss_rest_s(tokens=shapes.tokens, vocabulary=classes, dtype=dtype)
+        return sum(sums.values()) + rest, self.stream_s(3 * 4.0 * elements), sums["forward"] + EVALUATED_LOSS * rest
+
+    def _update(self, shapes: Shapes) -> float:
+        """One update with clipping: a pass for the norm (one read) and one to scale (read, write)."""
+        model, layouts = shapes.model, shapes.layouts
+        owned = float(owned_parameters(model, layouts)[0])
+        if shapes.workload.optimizer == "adamw":
+            return self.adamw_s(owned)
+        orthogonalised = owned * block_matrix_parameters(model) / total_parameters(model)
+        muon = float(dealt(model, layouts, self.muon_s)[0])
+        clipping = self.stream_s(12.0 * orthogonalised, pieces=_pieces(shapes))
+        return muon + clipping + self.adamw_s(owned - orthogonalised)
+
+    def matmul_s(self, direction: MatmulPass, *, tokens: float, inputs: float, outputs: float, dtype: str) -> float:
+        """Returns the seconds of one product of a linear layer."""
+        known = [
+            ((probe.tokens, probe.inputs, probe.outputs), probe.flops_per_s)
+            for probe in self.probes.matmul
+            if probe.dtype == dtype and probe.direction == direction
+        ]
+        return 2.0 * tokens * inputs * outputs / interpolate((tokens, inputs, outputs), known)
+
+    def attention_s(
+        self, *, sequences: float, heads: int, tokens: int, head_size: int, dtype: str, backward: bool
+    ) -> float:
+        """Returns the seconds of causal attention, from probes at other lengths and head sizes."""
+        known = [
+            (
+                (probe.tokens, probe.head_size),
+                probe.forward_flops / (probe.backward if backward else probe.forward).median_s,
+            )
+            for probe in self.probes.attention
+            if probe.dtype == dtype
+        ]
+        return 4.0 * sequences * heads * tokens**2 * head_size / interpolate((tokens, head_size), known)
+
+    def loss_rest_s(self, *, tokens: float, vocabulary: float, dtype: str) -> float:
+        """Returns the seconds of softmax, loss and its gradient without the products."""
+        known = []
+        for probe in _preferred(self.probes.loss, lambda probe: probe.dtype == dtype):
+            shape = {"tokens": probe.tokens, "inputs": probe.width, "outputs": probe.vocabulary}
+            products = sum(self.matmul_s(direction, **shape, dtype=probe.dtype) for direction in DIRECTIONS)
+            rest_s = max(probe.timing.median_s - products, 0.05 * probe.timing.median_s)
+            known.append(((probe.vocabulary,), rest_s / (probe.tokens * probe.vocabulary)))
+        return tokens * vocabulary * interpolate((vocabulary,), known)
+
+    def stream_s(self, moved_bytes: float, *, pieces: float = 1) -> float:
+        """Returns the seconds of reading and writing so many bytes, in so many tensors one after the other."""
+        known = [((probe.working_set_bytes,), probe.bytes_per_s) for probe in self.probes.bandwidth]
+        return moved_bytes / interpolate((max(1.0, moved_bytes / pieces),), known) if moved_bytes else 0.0
+
+    def adamw_s(self, parameters: float) -> float:
+        """Returns the seconds of one AdamW update, clipping included."""
+        known = [((probe.parameters,), probe.timing.median_s / probe.parameters) for probe in self.probes.update]
+        return parameters * interpolate((max(1.0, parameters),), known)
+
+    def muon_s(self, rows: int, columns: int) -> float:
+        """Returns the seconds of one Muon update of one matrix."""
+        known = [
+            (
+                (min(probe.rows, probe.columns), max(probe.rows, probe.columns)),
+                muon_flops(probe.rows, probe.columns) / probe.timing.median_s,
+            )
+            for probe in self.probes.muon
+        ]
+        return muon_flops(rows, columns) / interpolate((min(rows, columns), max(rows, columns)), known)
+
+    @cached_property
+    def _blocks(self) -> tuple[BlockRest, ...]:
+        return tuple(self._rest_of(probe) for probe in self.probes.blocks)
+
+    def _rest_of(self, probe: BlockProbe) -> BlockRest:
+        """Returns the time of a probed block beyond products, attention and casts, for each byte of counted traffic."""
+        shapes = shapes_of(probe)
+        products, attention, moved = self._products(shapes), self._attention(shapes), moved_bytes(shapes)
+        casts = self._casts_s(shapes)
+        parts = (
+            (probe.forward.median_s, products["forward"] + attention[0], moved),
+            (probe.backward.median_s, products["grad_input"] + products["grad_weight"] + attention[1], 2 * moved),
+        )
+        forward, backward = (max(taken - known - casts, 0.05 * taken) / bytes_ for taken, known, bytes_ in parts)
+        return BlockRest(probe=probe, forward=forward, backward=backward)
+
+
+_LOOKED_UP = (
+    "micro_batch",
+    "tp",
+    "cp",
+    "pp",
+    "ep",
+    "virtual_stages",
+    "schedule",
+    "compile",
+    "zero_stage",
+    "dp_shard",
+    "dp_replicate",
+    "sequence_parallel",
+)
+"""Parts of a layout that change which shapes are looked up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockRest:
+    """Seconds per byte of what lies between the products of a probed block."""
+
+    probe: BlockProbe
+    forward: float
+    backward: float
+
+
+def shapes_of(probe: BlockProbe) -> Shapes:
+    """Returns the shapes of a probed block: one device, one micro batch."""
+    workload = Workload(
+        sequence_tokens=probe.sequence_tokens,
+        batch_tokens=probe.tokens,
+        steps=1,
+        precision=probe.dtype,  # type: ignore[arg-type]  # probes are of precisions
+        optimizer="adamw",
+    )
+    alone = ParallelPlan(micro_batch_sequences=probe.sequences)
+    return Shapes(model=probe.model, workload=workload, layouts=Layouts.of([alone], ["none"], workload))
+
+
+def moved_bytes(shapes: Shapes) -> float:
+    """Counted traffic between the products of the rank's blocks, forward; the backward pass moves twice as much."""
+    elements = block_elements(shapes.model, shapes.workload, shapes.layouts)
+    return float(DTYPE_BYTES[shapes.workload.precision] * shapes.tokens * shapes.layers * elements[0])
+
+
+def _pieces(shapes: Shapes) -> float:
+    """Matrices of the rank's blocks."""
+    return sum(shapes.product(matrix)[3] for matrix in matrices(shapes.model) if matrix.part in BLOCK_PARTS)
+
+
+def _preferred(probes: Sequence[P], wanted: Callable[[P], bool]) -> list[P]:
+    """Those that are ``wanted``, or all of them where none is."""
+    return [probe for probe in probes if wanted(probe)] or list(probes)

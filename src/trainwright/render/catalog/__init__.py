@@ -1,0 +1,1 @@
+"""What the catalogue holds: devices, models, software, prices."""

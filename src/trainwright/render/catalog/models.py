@@ -1,0 +1,82 @@
+"""Models and training software of the catalogue, as tables and documents."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from trainwright.core.units import format_count
+from trainwright.planner.counts.parameters import active_parameters
+from trainwright.render.page import Page
+from trainwright.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainwright.hardware.catalogue.models import PublishedModel
+    from trainwright.spec.stack import Stack
+
+
+def model_document(model: PublishedModel) -> dict[str, Any]:
+    """What ``--json`` says of a model."""
+    return {
+        "name": model.name,
+        "title": model.title,
+        "aliases": model.aliases,
+        "parameters": model.parameters,
+        "active_parameters": _active(model),
+        "spec": model.spec,
+        "source": model.source,
+        "recorded": model.recorded,
+    }
+
+
+def show_models(models: Sequence[PublishedModel], page: Page) -> None:
+    """A row for each model."""
+    page.table(("name", "parameters", "active", "layers", "width", "context", "title"), [_row(each) for each in models])
+
+
+def _row(model: PublishedModel) -> tuple[object, ...]:
+    active = _active(model)
+    size = (model.name, format_count(model.parameters), "" if active == model.parameters else format_count(active))
+    spec = model.spec
+    if not isinstance(spec, ModelSpec):
+        return *size, "", "", "", model.title
+    context = "" if spec.kind == "vision" else f"{spec.context_tokens:,}"
+    return *size, spec.layers, f"{spec.width:,}", context, model.title
+
+
+def _active(model: PublishedModel) -> int:
+    return active_parameters(model.spec) if isinstance(model.spec, ModelSpec) else model.parameters
+
+
+def stack_document(stack: Stack) -> dict[str, Any]:
+    """What ``--json`` says of a training software."""
+    return {
+        "name": stack.name,
+        "title": stack.title,
+        "states": stack.states,
+        "precision": stack.precision,
+        "aliases": stack.aliases,
+        "fit": stack.fit,
+        "time_spread": stack.time.spread,
+        "memory_spread": stack.memory.spread,
+        "source": stack.source,
+    }
+
+
+def show_stacks(stacks: Sequence[Stack], page: Page) -> None:
+    """A row for each training software, with how far predictions for it are off."""
+    rows = [
+        (
+            each.name,
+            each.states,
+            f"x {math.exp(each.time.spread):.2f}",
+            f"x {math.exp(each.memory.spread):.2f}",
+            *(each.fit.get(part, {}).get("rows", 0) for part in ("time", "memory")),
+            each.title,
+        )
+        for each in stacks
+    ]
+    page.table(("name", "states", "time off by", "memory off by", "time rows", "memory rows", "title"), rows)
+    page.note("off by: one standard deviation; rows: published runs that its numbers were fitted to")

@@ -1,0 +1,121 @@
+"""Price lists: their age, what they offer, what was refused, what an update brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from trainwright.render.page import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trainwright.hardware.prices.feed import Updated
+    from trainwright.hardware.prices.price_list import PriceList
+    from trainwright.hardware.prices.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stock:
+    """The price lists in use.
+
+    Attributes:
+        lists: the packaged and the fetched lists.
+        offers: prices in use, counted by provider.
+        unknown: titles of clouds without a price.
+        refused: rows that were not taken, counted by reason.
+        doubtful: prices that are used where there is no other.
+    """
+
+    lists: Sequence[Snapshot]
+    offers: Mapping[str, int]
+    unknown: Sequence[str]
+    refused: Mapping[str, int]
+    doubtful: int
+
+    @classmethod
+    def of(cls, lists: Sequence[Snapshot], prices: PriceList, clouds: Sequence[str]) -> Stock:
+        """Counts the prices of ``lists``; ``clouds`` are the titles of all clouds."""
+        every = [price for offered in prices.prices.values() for price in offered]
+        offers: dict[str, int] = {}
+        for price in every:
+            offers[price.provider] = offers.get(price.provider, 0) + 1
+        return cls(
+            lists=lists,
+            offers=offers,
+            unknown=[title for title in clouds if title not in offers],
+            refused=prices.refused,
+            doubtful=sum(bool(price.doubt) for price in every),
+        )
+
+
+def stock_document(stock: Stock) -> dict[str, Any]:
+    """What ``--json`` says of the price lists."""
+    lists = [
+        {"name": each.name, "recorded": each.recorded, "rows": len(each.rows), "path": each.path}
+        for each in stock.lists
+    ]
+    return {
+        "lists": lists,
+        "offers": stock.offers,
+        "unknown": stock.unknown,
+        "refused": stock.refused,
+        "doubtful": stock.doubtful,
+    }
+
+
+def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
+    """The lists, the providers, what is unknown or refused; ``sizes`` is a line about the whole catalogue."""
+    page.line(sizes)
+    page.line()
+    rows = [
+        (each.name, each.recorded, age(each.recorded), len(each.rows), str(each.path or "packaged"))
+        for each in stock.lists
+    ]
+    page.table(("price list", "date", "age", "rows", "where"), rows)
+    page.line()
+    page.table(("provider", "prices in use"), sorted(stock.offers.items()))
+    page.line()
+    page.line(f"no price known: {', '.join(stock.unknown)}")
+    page.line(f"rows refused: {counted(stock.refused)}")
+    page.line(f"doubtful, used where there is no other: {stock.doubtful} spot prices near their floor")
+    page.note("newer prices: trainwright catalog update")
+
+
+def update_document(each: Updated) -> dict[str, Any]:
+    """What ``--json`` says of an updated list."""
+    return {
+        "cloud": each.cloud,
+        "source": each.source,
+        "offers": each.offers,
+        "devices": each.devices,
+        "refused": each.refused,
+        "path": each.path,
+        "error": None if each.error is None else str(each.error),
+    }
+
+
+def show_update(results: Sequence[Updated], page: Page, *, folder: Path) -> None:
+    """A row for each list that was fetched, and where they were written."""
+    rows = [(each.cloud, each.offers, each.devices, counted(each.refused or {})) for each in results]
+    page.table(("cloud", "prices", "devices", "rows refused"), rows)
+    page.line(f"written to {folder}")
+
+
+def age(recorded: str) -> str:
+    """Returns the time since a day: ``3 days``, ``today``, or ``unknown``."""
+    try:
+        days = (datetime.now(UTC).date() - date.fromisoformat(recorded)).days
+    except ValueError:
+        return "unknown"
+    if days < 1:
+        return "today"
+    return "1 day" if days == 1 else f"{days} days"
+
+
+def counted(refused: Mapping[str, int]) -> str:
+    """Returns the reasons with their counts, the most frequent first: ``3 no price; 1 unknown device``."""
+    rows = sorted(refused.items(), key=lambda item: -item[1])
+    return "; ".join(f"{count} {reason}" for reason, count in rows) or "none"

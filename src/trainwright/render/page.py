@@ -1,0 +1,26 @@
+"""Where rendered text goes: a terminal, a file, or a page of a web console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Page(Protocol):
+    """Takes headings, lines and tables, from top to bottom."""
+
+    @property
+    def verbose(self) -> bool:
+        """Whether the reader asked for everything, however long."""
+
+    def heading(self, text: str) -> None:
+        """Adds a line that begins a part."""
+
+    def line(self, text: str = "") -> None:
+        """Adds a line; an empty one parts what is above from what is below."""
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
+        """Adds rows under column names; None is an empty cell."""
+
+    def note(self, text: str) -> None:
+        """Adds a remark beside the answer."""

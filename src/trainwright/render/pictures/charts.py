@@ -1,0 +1,271 @@
+"""Charts: throughput against devices, time against dollars, predicted against measured."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_seconds
+from trainwright.render.pictures.figure import INK, SOFT, TONES, WARN, legend_below, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+KEY_CHARACTERS = 64
+"""Letters of a key's line."""
+
+
+NEAR_INCHES = 0.25
+"""Points so near to each other have no room for two numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScalingPoint:
+    """Throughput on so many devices; points of one ``series`` (``strong``, ``weak``) are joined."""
+
+    devices: int
+    tokens_per_s: float
+    series: str = "strong"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParetoPoint:
+    """A way to do the run; ``front``: no other is both faster and cheaper."""
+
+    name: str
+    seconds: float
+    usd: float
+    front: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScatterPoint:
+    """A measured value of ``source`` and the prediction of it, in one unit."""
+
+    source: str
+    measured: float
+    predicted: float
+
+
+def scaling(points: Sequence[ScalingPoint], path: Path, *, stops_at: int | None = None, title: str = "") -> None:
+    """Throughput and efficiency against devices, beside the ideal that the fewest devices would give.
+
+    ``stops_at`` is the number of devices beyond which more of them do not pay.
+
+    Raises:
+        RecipeError: ``path`` ends in neither .svg nor .png.
+        MissingPackage: matplotlib is not installed.
+    """
+    series = list(dict.fromkeys(point.series for point in points))
+    counts = sorted({point.devices for point in points})
+    with picture(path, title, height=4.8) as figure:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        for place, name in enumerate(series):
+            ordered = sorted((point for point in points if point.series == name), key=lambda point: point.devices)
+            xs, ys = [point.devices for point in ordered], [point.tokens_per_s for point in ordered]
+            each = ys[0] / xs[0]
+            look: Mapping[str, Any] = {"color": TONES[place], "marker": MARKERS[place], "markersize": 5}
+            upper.plot(
+                xs,
+                [each * x for x in xs],
+                color=SOFT,
+                linestyle=(0, (4, 3)),
+                linewidth=1.2,
+                label="ideal" if place == 0 else None,
+            )
+            upper.plot(xs, ys, label=name, **look)
+            lower.plot(xs, [100 * y / (each * x) for x, y in zip(xs, ys, strict=True)], label=name, **look)
+        upper.set_xscale("log", base=2)
+        _logarithmic(upper, "y", [point.tokens_per_s for point in points], short)
+        shown = counts[:: math.ceil(len(counts) / 7)]
+        upper.set_xticks(shown, [f"{count:,}" for count in shown])
+        upper.set_ylabel("tokens/s")
+        lower.set_ylim(0, max(105.0, lower.get_ylim()[1]))
+        lower.set_ylabel("efficiency (%)")
+        lower.set_xlabel("devices")
+        upper.legend(loc="upper left")
+        if stops_at is not None:
+            for axes in (upper, lower):
+                axes.axvline(stops_at, color=WARN, linewidth=1.4, linestyle=":")
+            left = stops_at * stops_at > counts[0] * counts[-1]
+            lower.annotate(
+                f"stops paying beyond {stops_at:,}",
+                (stops_at, 6),
+                xytext=(-5 if left else 5, 0),
+                color=WARN,
+                textcoords="offset points",
+                ha="right" if left else "left",
+                fontsize=10,
+            )
+
+
+def pareto(
+    points: Sequence[ParetoPoint],
+    path: Path,
+    *,
+    deadline_s: float | None = None,
+    budget_usd: float | None = None,
+    title: str = "",
+) -> None:
+    """Time against dollars: all ways in grey, the front as a line; the key below explains its numbers.
+
+    Numbers stand where there is room for them; every point of the front is drawn.
+
+    Raises:
+        RecipeError: ``path`` ends in neither .svg nor .png.
+        MissingPackage: matplotlib is not installed.
+    """
+    front = sorted((point for point in points if point.front), key=lambda point: point.seconds)
+    numbered = spaced(front)
+    key = [
+        textwrap.fill(f"{format_seconds(point.seconds)}, {format_usd(point.usd)}: {point.name}", KEY_CHARACTERS)
+        for point in numbered
+    ]
+    unit, scale = time_unit(max(point.seconds for point in points))
+    with picture(path, title, height=3.7 + 0.16 * sum(1.2 + text.count("\n") for text in key)) as figure:
+        axes = figure.add_subplot()
+        others = [point for point in points if not point.front]
+        _ways(axes, others, scale, linestyle="", marker=".", markersize=5, color=TONES[7], alpha=0.6, markeredgewidth=0)
+        _ways(axes, front, scale, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
+        _logarithmic(axes, "x", [point.seconds / scale for point in points], lambda value: f"{value:.3g}")
+        _logarithmic(axes, "y", [point.usd for point in points], lambda value: f"${short(value)}")
+        _limits(axes, None if deadline_s is None else deadline_s / scale, budget_usd)
+        axes.set_xlabel(f"time of the run ({unit})")
+        axes.set_ylabel("cost of the run (USD)")
+        handles = _numbers(axes, numbered, scale)
+        figure.legend(handles, key, loc="outside lower left", fontsize=9, handlelength=0.8, alignment="left")
+
+
+def _ways(axes: Axes, points: Sequence[ParetoPoint], scale: float, **look: Any) -> None:
+    axes.plot([point.seconds / scale for point in points], [point.usd for point in points], **look)
+
+
+def _limits(axes: Axes, deadline: float | None, budget_usd: float | None) -> None:
+    """Dotted lines at the deadline (in the unit of the axis) and the budget."""
+    look: dict[str, Any] = {"color": WARN, "linewidth": 1.2, "linestyle": ":"}
+    note: dict[str, Any] = {"color": WARN, "fontsize": 9, "va": "bottom", "ha": "right"}
+    if deadline is not None:
+        axes.axvline(deadline, **look)
+        across = axes.get_xaxis_transform()
+        axes.text(deadline, 0.5, "deadline", transform=across, rotation=90, **note | {"va": "center"})
+    if budget_usd is not None:
+        axes.axhline(budget_usd, **look)
+        axes.text(0.5, budget_usd, "budget", transform=axes.get_yaxis_transform(), **note | {"ha": "center"})
+
+
+def _numbers(axes: Axes, points: Sequence[ParetoPoint], scale: float) -> list[Line2D]:
+    """Puts a number beside each point, and returns the handles of the key."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for number, point in enumerate(points, 1):
+        axes.annotate(
+            str(number),
+            (point.seconds / scale, point.usd),
+            xytext=(-4, -4),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=TONES[0],
+            fontweight="bold",
+            fontsize=10,
+        )
+        size = 7 if number < 10 else 11
+        handles.append(Line2D([], [], linestyle="", marker=f"${number}$", markersize=size, color=TONES[0]))
+    return handles
+
+
+def spaced(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
+    """The first, the last, and as many between as leave room for their numbers on logarithmic axes."""
+    seconds, usd = ([math.log(getattr(point, name)) for point in points] for name in ("seconds", "usd"))
+    wide, high = (max(values) - min(values) or 1.0 for values in (seconds, usd))
+    places = [(4.4 * x / wide, 2.9 * y / high) for x, y in zip(seconds, usd, strict=True)]
+    kept = [0]
+    for place in range(1, len(points) - 1):
+        if min(math.dist(places[place], places[kept[-1]]), math.dist(places[place], places[-1])) > NEAR_INCHES:
+            kept.append(place)
+    return [points[place] for place in dict.fromkeys((*kept, len(points) - 1))]
+
+
+def scatter(points: Sequence[ScatterPoint], path: Path, *, unit: str = "tokens/s per device", title: str = "") -> None:
+    """Predicted against measured, both logarithmic, by source, between lines 10 % to either side.
+
+    The nine sources with most points have a name and a tone, the others share one.
+
+    Raises:
+        RecipeError: ``path`` ends in neither .svg nor .png.
+        MissingPackage: matplotlib is not installed.
+    """
+    counts = Counter(point.source for point in points)
+    named = [source for source, _ in counts.most_common(9)]
+    rest = len(counts) - len(named)
+    values = [value for point in points for value in (point.measured, point.predicted)]
+    low, high = min(values) / 1.2, max(values) * 1.2
+    errors = sorted(abs(point.predicted / point.measured - 1) for point in points)
+    rows = math.ceil((len(named) + (rest > 0)) / 2)
+    with picture(path, title, height=4.95 + 0.2 * rows) as figure:
+        axes = figure.add_subplot()
+        for factor, width in ((0.9, 0.8), (1.0, 0.4), (1.1, 0.8)):
+            axes.plot([low, high], [factor * low, factor * high], color=INK, linewidth=width, zorder=3)
+        looks = zip([*named, None] if rest else named, TONES, cycle(MARKERS), strict=False)
+        for source, tone, marker in looks:
+            mine = [p for p in points if (p.source == source if source is not None else p.source not in named)]
+            label = f"{rest} other sources" if source is None else source
+            axes.plot(
+                [p.measured for p in mine],
+                [p.predicted for p in mine],
+                linestyle="",
+                marker=marker,
+                markersize=4,
+                color=tone,
+                alpha=0.7,
+                markeredgewidth=0,
+                label=label,
+            )
+        _logarithmic(axes, "x", (low, high), short)
+        _logarithmic(axes, "y", (low, high), short)
+        axes.set(xlim=(low, high), ylim=(low, high), aspect="equal")
+        axes.set_xlabel(f"measured ({unit})")
+        axes.set_ylabel(f"predicted ({unit})")
+        text = f"{len(points):,} measurements\nmedian error {errors[len(errors) // 2]:.1%}\nlines: ±10%"
+        axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", fontsize=10, linespacing=1.3)
+        legend_below(axes, columns=2)
+
+
+def time_unit(longest_s: float) -> tuple[str, float]:
+    """The unit in which such times are read, and its seconds."""
+    units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
+    return next(((name, size) for name, size in units if longest_s >= 2 * size), ("s", 1.0))
+
+
+def short(value: float) -> str:
+    """``300``, ``20k``, ``1.5M``: a tick's number."""
+    scale, suffix = next(
+        (step for step in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")) if value >= step[0]), (1, "")
+    )
+    return f"{value / scale:.3g}{suffix}"
+
+
+def _logarithmic(axes: Axes, axis: Literal["x", "y"], values: Sequence[float], text: Callable[[float], str]) -> None:
+    """A logarithmic axis with a few round ticks: at 1, 2 and 5 times powers of ten where the range is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    decades = math.log10(max(values) / min(values))
+    steps = (1.0, 2.0, 5.0) if decades < 1.8 else (1.0, 3.0) if decades < 3 else (1.0,)
+    (axes.set_xscale if axis == "x" else axes.set_yscale)("log")
+    drawn = axes.xaxis if axis == "x" else axes.yaxis
+    drawn.set_major_locator(LogLocator(subs=steps))
+    drawn.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    drawn.set_minor_locator(NullLocator())

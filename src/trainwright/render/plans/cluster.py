@@ -1,0 +1,188 @@
+"""A plan for a cluster: verdict, memory, phases, needs, other layouts, and what it rests on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.planner.explain.run import beside_steps
+from trainwright.planner.forecast.memory.moments import MOMENTS
+from trainwright.planner.plan.layout import mesh
+from trainwright.render import pictures
+from trainwright.render.numbers import expected, format_rate, number, share
+from trainwright.render.page import Page
+from trainwright.render.plans.assumptions import assumption_row
+
+if TYPE_CHECKING:
+    from trainwright.planner.plan.cluster import Planned
+    from trainwright.planner.plan.question import Question
+    from trainwright.spec.plan import Needs, Plan
+
+
+def verdict(plan: Plan) -> str:
+    """One line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``."""
+    estimate = plan.estimate
+    memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
+    if estimate.fit == "does not fit":
+        way = f"smallest change: {plan.rejected[0].name}" if plan.rejected else "no change of the run would help"
+        needs, host = estimate.needs, None if estimate.needs is None else estimate.needs.host_memory_available_bytes
+        if needs is not None and estimate.memory.total_bytes <= estimate.memory_available_bytes:
+            if needs.nvme_bytes > (needs.nvme_available_bytes or 0):
+                memory = f"{format_bytes(needs.nvme_bytes)} of {format_bytes(needs.nvme_available_bytes or 0)} of NVMe"
+            elif host is not None:
+                memory = f"{format_bytes(needs.host_memory_bytes)} of {format_bytes(host)} of a host's memory"
+        return f"does not fit: needs {memory}; {way}"
+    cost = "price unknown" if estimate.usd is None else format_usd(estimate.usd.mid)
+    sure = "fits" if estimate.fit == "fits" else "uncertain, too near to the limit to say"
+    return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
+
+
+def show(plan: Plan, planned: Planned, question: Question, page: Page) -> None:
+    """The plan as text."""
+    estimate, work, machines = plan.estimate, plan.workload, plan.cluster
+    page.heading(verdict(plan))
+    name = question.model_name or plan.model.family
+    devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
+    parameters = format_count(sum(plan.parameters.values()))
+    unit = plan.model.unit
+    length = "" if unit == "images" else f", sequences of {work.sequence_tokens:,}"
+    page.line(
+        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
+        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}{length}"
+    )
+    chosen = "as asked" if question.layout else "chosen"
+    page.line(f"layout ({chosen}): {mesh(plan.parallel, work.recompute)}")
+    if estimate.fits:
+        _show_speed(plan, page)
+    else:
+        page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
+    page.line()
+    _show_memory(plan, planned, page)
+    if estimate.fits:
+        page.line()
+        _show_time(plan, planned, page)
+    if estimate.fits and estimate.needs is not None:
+        page.line()
+        page.table(("it also needs", "amount", "note"), needs_rows(estimate.needs, images=unit == "images"))
+    if plan.rejected:
+        page.line()
+        title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
+        page.table(title, [(other.name, other.reason) for other in plan.rejected])
+    page.line()
+    page.table(
+        ("rests on", "value", "origin", "source"),
+        [assumption_row(entry, whole=page.verbose) for entry in estimate.assumptions],
+    )
+
+
+def _show_speed(plan: Plan, page: Page) -> None:
+    estimate, devices = plan.estimate, plan.cluster.devices
+    hfu = "" if estimate.hfu is None or estimate.hfu == estimate.mfu else f", HFU {estimate.hfu:.1%}"
+    each = "" if devices == 1 else f", {format_rate(estimate.tokens_per_s / devices)} a device"
+    mfu = f"MFU {share(estimate.mfu)}{hfu}"
+    page.line(f"{format_rate(estimate.tokens_per_s)} {plan.model.unit}/s{each}; {mfu}; mostly {estimate.bottleneck}")
+    low, high = format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
+    cost = "" if estimate.usd is None else f", {format_usd(estimate.usd.low)} and {format_usd(estimate.usd.high)}"
+    page.line(f"9 of 10 such runs take between {low} and {high}{cost}")
+
+
+def _show_memory(plan: Plan, planned: Planned, page: Page) -> None:
+    table, estimate = planned.choice.forecast.memory, plan.estimate
+    stage = f" on the {'last' if table.last_stage[0] else 'first'} stage" if plan.parallel.pp > 1 else ""
+    moments = {
+        "end": "at the end of the backward pass",
+        "backward": "in the backward pass",
+        "loss": "at the loss",
+        "update": "in the update",
+        "load": "while loading",
+    }
+    rows = [
+        (name.replace("_", " "), format_bytes(size)) for name, size in estimate.memory.as_dict().items() if size > 0
+    ]
+    rows.append(("total", format_bytes(estimate.memory.total_bytes)))
+    page.table((f"memory of a device, {moments[MOMENTS[int(table.moment[0])]]}{stage}", "size"), rows)
+    if estimate.memory_interval is not None:
+        low, high = estimate.memory_interval.low, estimate.memory_interval.high
+        page.line(f"8 of 10 measurements lie between {format_bytes(low)} and {format_bytes(high)}")
+
+
+def _show_time(plan: Plan, planned: Planned, page: Page) -> None:
+    estimate = plan.estimate
+    steps, whole = estimate.phases.as_dict(), estimate.run_phases.as_dict()
+    total = estimate.phases.total_s
+    rows = [
+        (name, format_seconds(steps[name]) if steps[name] > 1e-6 * total else "", format_seconds(whole[name]))
+        for name in whole
+        if whole[name] > 0
+    ]
+    rows.append(("total", format_seconds(total), format_seconds(estimate.run_phases.total_s)))
+    page.table(("time", "a step", "the run"), rows)
+    least = 1e-3 * estimate.run_phases.total_s
+    beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(planned.run) if seconds >= least]
+    if beside:
+        page.line(f"other, beside the steps: {'; '.join(beside)}")
+    if estimate.exposed:
+        page.line()
+        shown = [part for part in estimate.exposed if part.seconds >= 0.0005 * total]
+        page.table(
+            ("communication that nothing hides", "a step", "share"),
+            [(part.name, format_seconds(part.seconds), f"{part.seconds / total:.1%}") for part in shown],
+        )
+
+
+def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, str]]:
+    """What the run needs beside its devices."""
+    host = needs.host_memory_available_bytes
+    little = "" if host is None or needs.host_memory_bytes <= host else ": too little"
+    rate = f"{format_bytes(needs.checkpoint_write_bytes_per_s)}/s"
+    every = format_seconds(needs.checkpoint_interval_s)
+    written = f"written in {format_seconds(needs.checkpoint_write_s)} at {rate}, best every {every}"
+    rows = [
+        (
+            "host memory of a node",
+            format_bytes(needs.host_memory_bytes),
+            "" if host is None else f"of {format_bytes(host)}{little}",
+        ),
+        *_nvme_rows(needs),
+        ("a checkpoint", format_bytes(needs.checkpoint_bytes), written),
+        ("disk", format_bytes(needs.disk_bytes), "two checkpoints" + ("" if images else ", and each token once")),
+        ("loader", f"{format_bytes(needs.loader_bytes_per_s)}/s", "for all devices together"),
+        ("device hours", number(needs.device_hours), f"interruptions to expect: {expected(needs.interruptions)}"),
+    ]
+    if needs.kwh is not None and needs.power_w is not None:
+        power = f"building included; heat to carry away: {number(needs.power_w / 1e3)} kW"
+        rows.append(("energy", f"{number(needs.kwh)} kWh", power))
+    return rows
+
+
+def _nvme_rows(needs: Needs) -> list[tuple[str, str, str]]:
+    if not needs.nvme_bytes:
+        return []
+    there = needs.nvme_available_bytes or 0
+    much = "" if needs.nvme_bytes <= there else ": too little"
+    return [("NVMe of a node", format_bytes(needs.nvme_bytes), f"of {format_bytes(there)}{much}; what is offloaded")]
+
+
+def draw(plan: Plan, planned: Planned, path: Path) -> tuple[Path, Path]:
+    """Two pictures: memory by class, and the phases of a step."""
+    name = mesh(plan.parallel, plan.workload.recompute)
+    memory, step = path, path.with_stem(f"{path.stem}-step")
+    estimate = plan.estimate
+    bar = pictures.MemoryBar(
+        name=name, parts=estimate.memory.as_dict(), available_bytes=estimate.memory_available_bytes
+    )
+    pictures.memory_bars([bar], memory, title=verdict(plan))
+    table = planned.choice.forecast.step
+    parts = {
+        "forward": table.forward,
+        "backward": table.backward,
+        "communicate": table.communicate,
+        "update": table.update,
+        "host": table.host,
+        "idle": table.idle,
+    }
+    shown = {phase: float(seconds[0]) for phase, seconds in parts.items()}
+    pictures.step_bars([pictures.StepBar(name=name, parts=shown)], step)
+    return memory, step

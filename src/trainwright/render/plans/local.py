@@ -1,0 +1,76 @@
+"""A plan for this machine: verdict, memory, time, rented devices, rejected layouts, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.render.numbers import share
+from trainwright.render.page import Page
+from trainwright.render.plans.assumptions import assumption_row
+
+if TYPE_CHECKING:
+    from trainwright.spec.plan import Plan, Rental
+
+
+def show(plan: Plan, page: Page) -> None:
+    """Verdict, memory, time, assumptions, rented devices, rejected layouts."""
+    estimate, work = plan.estimate, plan.workload
+    page.heading(verdict(plan))
+    page.line(
+        f"{format_count(sum(plan.parameters.values()))} parameters, {format_count(work.total_tokens)} tokens in "
+        f"{work.steps:,} steps on {plan.cluster.device.name}; {work.precision}, micro batch "
+        f"{plan.parallel.micro_batch_sequences}, {'compiled' if plan.parallel.compile else 'not compiled'}"
+    )
+    mfu, low, high = share(estimate.mfu), format_seconds(estimate.seconds.low), format_seconds(estimate.seconds.high)
+    page.line(
+        f"{estimate.tokens_per_s:,.0f} tokens/s, MFU {mfu}, between {low} and {high}; mostly {estimate.bottleneck}"
+    )
+    page.line()
+    page.table(("memory at the peak", "size"), parts(estimate.memory.as_dict(), format_bytes))
+    page.line()
+    steps, whole = estimate.phases.as_dict(), estimate.run_phases.as_dict()
+    rows = [(name, format_seconds(steps[name]), format_seconds(whole[name])) for name in whole if whole[name] > 0]
+    total = ("total", format_seconds(estimate.phases.total_s), format_seconds(estimate.run_phases.total_s))
+    page.table(("time", "a step", "the run"), [*rows, total])
+    if plan.rentals:
+        page.line()
+        page.table(
+            ("the same run on", "time", "cost", "price per hour", "note"),
+            [rental_row(rental) for rental in plan.rentals],
+        )
+    if plan.rejected:
+        page.line()
+        page.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
+    page.line()
+    page.table(("rests on", "value", "origin", "source"), [assumption_row(entry) for entry in estimate.assumptions])
+
+
+def verdict(plan: Plan) -> str:
+    """One line: ``fits: 0.9 GiB of 22.4 GiB; 4 min 50 s``."""
+    estimate = plan.estimate
+    memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
+    if estimate.fits:
+        return f"fits: {memory}; {format_seconds(estimate.seconds.mid)}"
+    return f"does not fit: needs {memory}; {plan.rejected[-1].name}: {plan.rejected[-1].reason}"
+
+
+def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tuple[str, str]]:
+    """Parts of a whole that are not empty, and their sum."""
+    rows = [(name.replace("_", " "), text(value)) for name, value in whole.items() if value > 0]
+    return [*rows, ("total", text(sum(whole.values())))]
+
+
+def rental_row(rental: Rental) -> tuple[str, ...]:
+    """A rented device's row; what is unknown says so."""
+    if not rental.fits:
+        return rental.device, "", "", "", f"does not fit: {rental.reason}"
+    time = f"{format_seconds(rental.seconds_low)} to {format_seconds(rental.seconds_high)}"
+    if rental.usd is None or rental.usd_per_device_hour is None:
+        return rental.device, time, "unknown", "unknown", rental.reason
+    ratio = rental.usd / rental.seconds if rental.seconds else 0.0
+    cost = f"{format_usd(ratio * rental.seconds_low)} to {format_usd(ratio * rental.seconds_high)}"
+    note = "; ".join(filter(None, (rental.reason, f"{rental.source}@{rental.as_of}")))
+    return rental.device, time, cost, f"${rental.usd_per_device_hour:.2f} {rental.provider} {rental.price_kind}", note

@@ -1,0 +1,1 @@
+"""What stages made and measured: artefacts, datasets, machines, evaluations, audits."""

@@ -1,0 +1,60 @@
+"""What became of a corpus: the funnel of each source, the splits, the tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.render.page import Page
+
+EXAMPLES_SHOWN = 2
+
+
+def show(report: Mapping[str, Any], execution: Mapping[str, Any], page: Page) -> None:
+    """The funnel of each source, the splits and the tokenizer."""
+    for source in report["sources"]:
+        page.table(("", "documents", "bytes", "for example"), funnel_rows(source), title=source["source"])
+        page.line()
+    page.table(
+        ("split", "documents", "text", "tokens", "bytes per token"),
+        [
+            (
+                name,
+                format_count(s["documents"]),
+                format_bytes(s["bytes"]),
+                format_count(s["tokens"]),
+                s["bytes_per_token"],
+            )
+            for name, s in report["splits"].items()
+        ],
+    )
+    page.line()
+    tokenizer = report["tokenizer"]
+    asked = tokenizer["asked_vocabulary"]
+    short = f" of {asked:,} asked for (the corpus is too small)" if asked and asked > tokenizer["vocabulary"] else ""
+    engine = execution["encoding"]["engine"]
+    speed = f"{execution['encode_bytes_per_s'] / 1e6:.0f} MB/s"
+    page.line(
+        f"tokenizer: {tokenizer['kind']}, vocabulary {tokenizer['vocabulary']:,}{short}; "
+        f"encoded by {engine} at {speed}; all took {format_seconds(execution['seconds'])}"
+    )
+
+
+def funnel_rows(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Rows from read to kept; a reason for each document that fell out in between."""
+    rows = [("read", source["read"], "")]
+    rows += [(f"- broken: {reason}", tally, reason) for reason, tally in source["broken"].items()]
+    rows += [(f"- {reason}", tally, reason) for reason, tally in source["dropped"].items()]
+    if source["duplicates"]["documents"]:
+        rows.append(("- duplicate", source["duplicates"], "duplicate"))
+    rows.append(("kept", source["kept"], ""))
+    return [
+        (
+            label,
+            format_count(tally["documents"]),
+            format_bytes(tally["bytes"]),
+            ", ".join(source["examples"].get(reason, [])[:EXAMPLES_SHOWN]),
+        )
+        for label, tally, reason in rows
+    ]

@@ -1,0 +1,210 @@
+"""How far predictions of published runs are off: totals, verdicts, groups, the worst rows, pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwright.core.errors import DataError
+from trainwright.core.units import format_bytes
+from trainwright.render.page import Page
+from trainwright.render.pictures import ScatterPoint, scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainwright.planner.evidence.report import Errors, Judged, Report
+    from trainwright.planner.evidence.totals import Skipped, Total
+
+
+def totals_document(totals: list[Total], skipped: list[Skipped], errors: Errors | None) -> dict[str, Any]:
+    """What ``--json`` says of whole trainings."""
+    return {
+        "device_hours": _plain(errors),
+        "trainings": [asdict(total) | {"ratio": total.ratio} for total in totals],
+        "skipped": [asdict(row) for row in skipped],
+    }
+
+
+def draw_totals(totals: list[Total], path: Path) -> None:
+    """A point for each training.
+
+    Raises:
+        DataError: there is none.
+    """
+    points = [(total.device, total.reported_hours, total.hours) for total in totals]
+    draw(points, path, unit="device-hours", title="Whole trainings, predicted and published")
+
+
+def draw_throughput(judged: Sequence[Judged], path: Path) -> None:
+    """A point for each run whose throughput was measured, by class of model: few enough to tell apart.
+
+    Raises:
+        DataError: there is none.
+    """
+    points = [
+        (each.row.model_class, each.row.measured.tokens_per_s, each.tokens_per_s.mid)
+        for each in judged
+        if each.row.measured.tokens_per_s and not each.row.measured.derived
+    ]
+    draw(points, path, unit="tokens/s per device", title="Training throughput, predicted and published")
+
+
+def show_totals(totals: list[Total], skipped: list[Skipped], errors: Errors | None, page: Page) -> None:
+    """Device-hours of every training, and rows that are none."""
+    if errors is not None:
+        page.heading(
+            f"{errors.rows} trainings: device-hours off by {errors.median:.1%} in the median, bias {errors.bias:+.1%}, "
+            f"{errors.held:.0%} in range"
+        )
+    page.table(
+        ("training", "device", "devices", "predicted", "between", "reported", "ratio"),
+        [
+            (
+                total.name,
+                total.device,
+                f"{total.devices:,}",
+                f"{total.hours:,.0f} h",
+                f"{total.low_hours:,.0f} to {total.high_hours:,.0f}",
+                f"{total.reported_hours:,.0f} h",
+                f"{total.ratio:.2f}",
+            )
+            for total in totals
+        ],
+    )
+    if skipped:
+        page.line()
+        page.table(("not replayed", "because"), [(row.name, row.reason) for row in skipped])
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Everything but the rows' own questions."""
+    return {
+        "rows": report.rows,
+        "predicted": report.predicted,
+        "coverage": report.coverage,
+        "refused": [asdict(row) for row in report.refused],
+        "throughput": _plain(report.speed),
+        "throughput_derived": _plain(report.derived),
+        "memory": _plain(report.memory),
+        "verdicts": None if report.verdicts is None else asdict(report.verdicts),
+        "groups": [
+            {"by": group.by, "name": group.name, "throughput": _plain(group.speed), "memory": _plain(group.memory)}
+            for group in report.groups
+        ],
+        "worst_throughput": [_row_json(each) for each in report.worst_speed],
+        "worst_memory": [_row_json(each) for each in report.worst_memory],
+    }
+
+
+def _plain(errors: Errors | None) -> dict[str, Any] | None:
+    return None if errors is None else asdict(errors)
+
+
+def _row_json(each: Judged) -> dict[str, Any]:
+    return {
+        "id": each.row.id,
+        "source": each.row.source,
+        "line": each.row.line,
+        "verdict": each.verdict,
+        "tokens_per_s_per_device": asdict(each.tokens_per_s),
+        "measured_tokens_per_s": each.row.measured.tokens_per_s,
+        "memory_bytes": asdict(each.memory_bytes),
+        "measured_memory_bytes": each.row.measured.memory_bytes,
+    }
+
+
+def show(report: Report, page: Page) -> None:
+    """Totals, verdicts, groups, worst rows, refused rows."""
+    page.heading(
+        f"{report.predicted:,} of {report.rows:,} rows predicted ({report.coverage:.1%})"
+        + (f"; throughput off by {report.speed.median:.1%} in the median" if report.speed else "")
+        + (f", memory by {report.memory.median:.1%}" if report.memory else "")
+    )
+    lines = (("throughput", report.speed), ("throughput, from step times", report.derived), ("memory", report.memory))
+    page.table(
+        ("", "rows", "median", "mean", "p90", "bias", "in range"),
+        [(name, *cells(errors)) for name, errors in lines if errors is not None],
+    )
+    if report.verdicts is not None:
+        verdict = report.verdicts
+        page.line()
+        page.line(
+            f"fits or not: {verdict.right:.1%} right of those it is sure of; {verdict.uncertain} of "
+            f"{verdict.ran + verdict.ran_out} uncertain; {verdict.false_alarms:.1%} false alarms; of {verdict.ran_out} "
+            f"that ran out of memory {verdict.found:.0%} refused, {verdict.found_or_uncertain:.0%} refused or uncertain"
+        )
+    for by in dict.fromkeys(group.by for group in report.groups):
+        page.line()
+        page.table(
+            (f"by {by}", "rows", "median", "p90", "bias", "memory rows", "median", "p90", "bias"),
+            [
+                (cut(group.name), *short(group.speed), *short(group.memory))
+                for group in report.groups
+                if group.by == by and (group.speed or group.memory)
+            ],
+        )
+    page.line()
+    rate: list[tuple[object, ...]] = [
+        (
+            each.row.id,
+            each.row.framework,
+            each.row.device,
+            f"{each.tokens_per_s.mid:,.0f} tokens/s",
+            f"{each.row.measured.tokens_per_s:,.0f} tokens/s",
+            f"{each.speed_ratio:.2f}",
+        )
+        for each in report.worst_speed
+    ]
+    rate += [
+        (
+            each.row.id,
+            each.row.framework,
+            each.row.device,
+            format_bytes(each.memory_bytes.mid),
+            format_bytes(each.row.measured.memory_bytes or 0.0),
+            f"{each.memory_ratio:.2f}",
+        )
+        for each in report.worst_memory
+    ]
+    page.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rate)
+    if report.refused:
+        page.line()
+        reasons = Counter(row.reason for row in report.refused)
+        page.table(("refused rows", "because"), [(count, reason) for reason, count in reasons.most_common()])
+
+
+def cut(name: str, *, width: int = 48) -> str:
+    """A long name's beginning."""
+    return name if len(name) <= width else f"{name[: width - 3].rstrip()}..."
+
+
+def cells(errors: Errors) -> tuple[str, ...]:
+    """Rows, median, mean, 90th percentile, bias, share inside the range."""
+    sizes = (errors.median, errors.mean, errors.p90)
+    return (f"{errors.rows:,}", *(f"{size:.1%}" for size in sizes), f"{errors.bias:+.1%}", f"{errors.held:.0%}")
+
+
+def short(errors: Errors | None) -> tuple[str, ...]:
+    """Rows, median, 90th percentile, bias; empty where nothing was measured."""
+    if errors is None:
+        return "", "", "", ""
+    return f"{errors.rows:,}", f"{errors.median:.1%}", f"{errors.p90:.1%}", f"{errors.bias:+.1%}"
+
+
+def draw(points: Sequence[tuple[str, float, float]], path: Path, *, unit: str, title: str) -> None:
+    """A point for each row: its group, what was measured, what is predicted.
+
+    Raises:
+        DataError: there is none.
+    """
+    if not points:
+        raise DataError("nothing to draw", where=path, seen="no row that was measured and predicted")
+    scatter(
+        [ScatterPoint(source=group, measured=measured, predicted=predicted) for group, measured, predicted in points],
+        path,
+        unit=unit,
+        title=title,
+    )

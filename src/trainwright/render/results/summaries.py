@@ -1,0 +1,109 @@
+"""A stage's summary in one line: the few numbers that answer what the stage was run for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.render.results.audit import difference
+
+Phrase = Callable[[Any], str]
+
+LONGEST_TEXT, MOST_VALUES = 24, 6
+"""What the line of a stage that has no phrases of its own shows at most."""
+
+
+def summary_line(stage: str, summary: Mapping[str, Any]) -> str:
+    """Returns what the stage found or made, as phrases separated by commas.
+
+    A stage without phrases (a plug-in's) shows its first short values by name. A value that is absent, as in an
+    artefact of an earlier version, or None, leaves its phrase out.
+    """
+    phrases = PHRASES.get(stage)
+    if phrases is None:
+        return ", ".join(_plain(summary))
+    return ", ".join(phrase(summary[key]) for key, phrase in phrases if summary.get(key) is not None)
+
+
+def _plain(summary: Mapping[str, Any]) -> list[str]:
+    values = {
+        key.replace("_", " "): format_count(value) if isinstance(value, (int, float)) else value
+        for key, value in summary.items()
+        if not isinstance(value, bool) and isinstance(value, (int, float, str)) and _is_short(value)
+    }
+    return [f"{name} {value}" for name, value in values.items()][:MOST_VALUES]
+
+
+def _is_short(value: int | float | str) -> bool:
+    return not isinstance(value, str) or (len(value) <= LONGEST_TEXT and "\n" not in value)
+
+
+def _counted(noun: str) -> Phrase:
+    return lambda value: f"{format_count(value)} {noun}" + ("" if value == 1 else "s")
+
+
+def _form(template: str, form: Callable[[Any], str]) -> Phrase:
+    return lambda value: template.format(form(value))
+
+
+def _flops(value: float) -> str:
+    return f"{value / 1e12:.3g} TFLOP/s" if value >= 1e12 else f"{value / 1e9:.3g} GFLOP/s"
+
+
+PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
+    "doctor": (
+        ("cores", _counted("core")),
+        ("memory_bytes", format_bytes),
+        ("matmul_fp32_flops_per_s", _form("fp32 {}", _flops)),
+        ("matmul_bf16_flops_per_s", _form("bf16 {}", _flops)),
+        ("findings", _counted("finding")),
+    ),
+    "plan": (
+        ("fits", lambda fits: "fits in memory" if fits else "does not fit in memory"),
+        ("memory_bytes", format_bytes),
+        ("seconds", format_seconds),
+        ("precision", str),
+        ("micro_batch", _form("micro batch {}", format_count)),
+    ),
+    "data": (
+        ("documents", _counted("document")),
+        ("bytes", format_bytes),
+        ("tokens", lambda splits: f"{format_count(sum(splits.values()))} tokens"),
+        ("vocabulary", _form("vocabulary {}", format_count)),
+    ),
+    "train": (
+        ("parameters", _counted("parameter")),
+        ("tokens", _counted("token")),
+        ("train_loss", _form("loss {}", "{:.3f}".format)),
+        ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
+        ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
+    ),
+    "evaluate": (
+        ("test_bits_per_byte", _form("test {} bits per byte", "{:.3f}".format)),
+        ("validation_bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
+        ("test_accuracy", _form("test accuracy {}", "{:.1%}".format)),
+        ("test_macro_f1", _form("macro F1 {}", "{:.3f}".format)),
+        ("validation_accuracy", _form("validation accuracy {}", "{:.1%}".format)),
+    ),
+    "audit": (
+        ("seconds_ratio", _form("training time {} against the plan", difference)),
+        (
+            "time_within_range",
+            lambda inside: "inside the predicted range" if inside else "outside the predicted range",
+        ),
+        ("memory_ratio", _form("peak memory {}", difference)),
+    ),
+    "export": (
+        ("formats", ", ".join),
+        ("dtype", str),
+        ("parameters", _counted("parameter")),
+        ("logit_difference", _form("logits differ by {} after reading back", "{:.2g}".format)),
+    ),
+    "serve": (
+        ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
+        ("time_to_first_token_s", _form("first token after {}", format_seconds)),
+    ),
+    "report": (("file", str),),
+}
+"""By stage: a key of its summary, and the phrase that its value is written in; in the order of the line."""

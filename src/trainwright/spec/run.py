@@ -1,0 +1,57 @@
+"""``RunSpec``: what a prediction is about. A run is what happened; a ``RunSpec`` is what is asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright.core.errors import RecipeError
+from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import ParallelPlan, Workload
+
+AnyModel = ModelSpec | ConvNetSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """A network, what it is trained on, the machines, and the software that trains it.
+
+    A layout is chosen for a run; it is no part of it.
+    """
+
+    model: AnyModel
+    workload: Workload
+    cluster: ClusterSpec
+    stack: Stack
+
+    @property
+    def transformer(self) -> ModelSpec:
+        """The network, where only a transformer will do.
+
+        Raises:
+            RecipeError: it is a convolutional network.
+        """
+        if isinstance(self.model, ConvNetSpec):
+            raise RecipeError("this is for transformers, not for convolutional networks", seen=self.model.family)
+        return self.model
+
+    @property
+    def convnet(self) -> ConvNetSpec:
+        """The network, where only a convolutional one will do.
+
+        Raises:
+            RecipeError: it is a transformer.
+        """
+        if isinstance(self.model, ModelSpec):
+            raise RecipeError("this is for convolutional networks, not for transformers", seen=self.model.family)
+        return self.model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlacedRun:
+    """A run in one layout: what was measured, or what is planned."""
+
+    run: RunSpec
+    parallel: ParallelPlan

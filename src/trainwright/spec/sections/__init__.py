@@ -1,0 +1,1 @@
+"""One file for each section of a recipe, named after the section."""

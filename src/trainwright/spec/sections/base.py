@@ -1,0 +1,35 @@
+"""The base of every recipe section: frozen, and no unknown keys; and the quantities that several of them share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import parse_count, parse_duration, parse_seconds
+
+Positive = Annotated[int, Field(gt=0)]
+"""At least one of something countable."""
+
+
+def _quantity(parse: Any) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        try:
+            return parse(value)
+        except RecipeError as error:
+            raise ValueError(str(error)) from None
+
+    return BeforeValidator(read)
+
+
+Count = Annotated[int, _quantity(parse_count), Field(gt=0)]
+Seconds = Annotated[float, _quantity(parse_seconds), Field(ge=0)]
+DurationText = Annotated[str, _quantity(lambda value: (parse_duration(value), str(value))[1])]
+"""Kept as the user wrote it (``25M tok``, ``20 tok/param``); ``parse_duration`` gives the value."""
+
+
+class Section(BaseModel):
+    """A mapping in a recipe file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

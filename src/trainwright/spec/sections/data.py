@@ -1,0 +1,168 @@
+"""The ``data`` section of a recipe: sources, cleaning, deduplication, split, tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.core.config.plug_in import PlugInSection
+from trainwright.core.extension import Extension
+from trainwright.core.plug_in import Called
+from trainwright.spec.sections.base import Positive, Section
+
+FILTERS: Mapping[str, str] = {
+    "long-lines": "trainwright.stages.data.cleaning.filters:long_lines",
+    "few-letters": "trainwright.stages.data.cleaning.filters:few_letters",
+    "repeated-lines": "trainwright.stages.data.cleaning.filters:repeated_lines",
+}
+"""A filter is a function of a text: None keeps it, a text is the reason to drop it."""
+FILTER = Extension("filter", FILTERS, Called(arguments=("text",)))
+
+
+class SourceSection(Section):
+    """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``."""
+
+    kind: str = Field(description="one of the kinds, or 'package.module:Class' of a plug-in")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether every document of the source comes with a label."""
+        return False
+
+
+class PathsSection(SourceSection):
+    """The keys of a source that reads files."""
+
+    paths: tuple[str, ...] = Field(min_length=1, description="files, directories, globs or fsspec URLs")
+
+
+class PythonStdlibSource(SourceSection):
+    """The Python standard library's own source, which every machine with Python has."""
+
+    kind: Literal["python-stdlib"] = Field(description="the running Python's own library")
+
+
+class FilesSource(PathsSection):
+    """Whole files, one document each; gz and zst are opened by their name."""
+
+    kind: Literal["files"] = Field(description="one document per file")
+    include: tuple[str, ...] = Field(("*",), description="name patterns taken from directories")
+
+
+class TextSource(PathsSection):
+    """Text files that hold many documents with a separator between them."""
+
+    kind: Literal["text"] = Field(description="many documents per file")
+    separator: str = Field("\n\n", min_length=1, description="what stands between two documents")
+
+
+class JsonlSource(PathsSection):
+    """One JSON object per line."""
+
+    kind: Literal["jsonl"] = Field(description="one JSON object per line")
+    text_key: str = Field("text", min_length=1, description="key that holds the text")
+    label_key: str | None = Field(None, min_length=1, description="key that holds the document's label, for tasks")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there is a key for labels."""
+        return self.label_key is not None
+
+
+class ParquetSource(PathsSection):
+    """Rows of Parquet files."""
+
+    kind: Literal["parquet"] = Field(description="one document per row")
+    text_column: str = Field("text", min_length=1, description="column that holds the text")
+
+
+Source = Annotated[
+    PythonStdlibSource | FilesSource | TextSource | JsonlSource | ParquetSource,
+    Field(discriminator="kind"),
+    PlugInSection("kind", "source", SourceSection),
+]
+
+
+class CleanSection(Section):
+    """What happens to a document before it is kept; each drop is counted by its reason."""
+
+    unicode: Literal["nfc", "nfkc", "none"] = Field("none", description="Unicode normalisation")
+    newlines: Literal["unix", "keep"] = Field("unix", description="unix turns CR LF and CR into LF")
+    min_characters: int = Field(1, ge=0, description="shorter documents are dropped; above 0, blank ones too")
+    max_characters: int | None = Field(None, gt=0, description="longer documents are dropped")
+    max_control_ratio: float = Field(0.1, ge=0, le=1, description="documents with more control characters are dropped")
+    filters: tuple[Annotated[str, FILTER], ...] = Field(
+        (), description="further filters: names, or 'package.module:function'"
+    )
+
+
+class SplitSection(Section):
+    """Shares of documents, decided by a hash of the content, so that a document never changes sides."""
+
+    train: float = Field(0.70, gt=0, le=1, description="share of the documents to train on")
+    validation: float = Field(0.15, ge=0, lt=1, description="share to validate on")
+    test: float = Field(0.15, ge=0, lt=1, description="share to test on")
+
+    @model_validator(mode="after")
+    def _sums_to_one(self) -> Self:
+        total = self.train + self.validation + self.test
+        if abs(total - 1) > 1e-6:
+            raise ValueError(f"the shares sum to {total:g}, expected 1")
+        return self
+
+
+class TokenizerSection(Section):
+    """A byte-level BPE tokenizer, trained here or brought along."""
+
+    kind: Literal["byte-bpe", "pretrained"] = Field("byte-bpe", description="train one, or take an existing one")
+    vocabulary: int = Field(32768, gt=256, description="entries, the 256 bytes and the end-of-text token included")
+    path: str | None = Field(None, description="tokenizer.json of a pretrained tokenizer")
+    end_of_text: str = Field("<|endoftext|>", min_length=1, description="the token between documents")
+    sample_bytes: int = Field(
+        4_000_000_000, gt=0, description="bytes of the train split to train the tokenizer on, taken in hash order"
+    )
+
+    @model_validator(mode="after")
+    def _path_where_pretrained(self) -> Self:
+        if (self.kind == "pretrained") != (self.path is not None):
+            raise ValueError("path goes with kind: pretrained, and only with it")
+        return self
+
+
+class DataExec(Section):
+    """How the data is prepared; never changes a byte of the result."""
+
+    workers: Positive | Literal["auto"] = Field("auto", description="processes; auto: one per core")
+    part_documents: int = Field(2000, gt=0, description="documents per part; an interruption loses one part per worker")
+    part_bytes: int = Field(
+        64 * 2**20, gt=0, description="text per part and per sorting bucket: what one worker holds in memory at a time"
+    )
+
+
+class DataSection(Section):
+    """From corpus to token shards."""
+
+    sources: tuple[Source, ...] = Field(min_length=1, description="where documents come from")
+    clean: CleanSection = Field(default_factory=CleanSection, description="normalisation and filters")
+    dedup: Literal["exact", "none"] = Field("exact", description="exact: equal documents after cleaning are kept once")
+    split: SplitSection = Field(default_factory=SplitSection, description="train, validation, test")
+    tokenizer: TokenizerSection = Field(default_factory=TokenizerSection, description="text to tokens")
+    strict: bool = Field(False, description="stop at the first broken record instead of counting it")
+    exec: DataExec = Field(default_factory=DataExec, description="how, not what")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether every document has a label."""
+        return all(source.labelled for source in self.sources)
+
+    @model_validator(mode="after")
+    def _all_labelled_or_none(self) -> Self:
+        without = [n for n, source in enumerate(self.sources) if not source.labelled]
+        if without and len(without) < len(self.sources):
+            raise ValueError(
+                f"sources.{without[0]} has no label_key while others have one: documents of one dataset all have a "
+                "label (kind: jsonl, label_key), or none has"
+            )
+        return self

@@ -1,0 +1,109 @@
+"""The ``model`` section of a recipe: family and sizes of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.plug_in import blaming
+from trainwright.spec.families.family import FAMILY, Family
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.base import Count, Section
+
+
+def _nearest_divisor(width: int, heads: int) -> int:
+    """The divisor of ``width`` nearest to ``heads``, the smaller of two."""
+    start = min(heads, width)
+    near = (number for distance in range(start) for number in (start - distance, start + distance))
+    return next(number for number in near if width % number == 0)
+
+
+class ModelSection(Section):
+    """The network. Sizes that are left out follow from the family."""
+
+    family: Annotated[str, FAMILY] = Field("llama", description="model family: a file under model/families")
+    layers: int = Field(gt=0, description="transformer blocks")
+    width: int = Field(gt=0, description="hidden size")
+    heads: int = Field(gt=0, description="query heads")
+    kv_heads: int | None = Field(None, gt=0, description="key/value heads; default: heads (no grouping)")
+    head_size: int | None = Field(None, gt=0, description="size of one head; default: width / heads")
+    ffn_width: int | None = Field(
+        None, gt=0, description="feed-forward size; default: 8/3 width to a multiple of 64 (llama), 4 width (gpt2)"
+    )
+    context_tokens: Count = Field(1024, description="longest sequence the model can see")
+    tied: bool | None = Field(None, description="share the embedding with the output head; default: the family's")
+    rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
+    norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
+    init_from: str | None = Field(None, description="start from the weights of this Hugging Face directory")
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.head_size is None and self.width % self.heads:
+            near = _nearest_divisor(self.width, self.heads)
+            raise ValueError(
+                f"width ({self.width}) is not divisible by heads ({self.heads}); "
+                f"nearest that does: heads={near}, or set head_size"
+            )
+        problems = self.spec(vocabulary=1).problems()
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def spec(self, *, vocabulary: int) -> ModelSpec:
+        """The shape, for a tokenizer of ``vocabulary`` entries."""
+        try:
+            family: Family = FAMILY.load(self.family)
+        except RecipeError as error:
+            raise error.at("family") from error
+        with blaming(self.family, where="family"):
+            ffn_width = self.ffn_width or family.ffn_width(self.width)
+        return ModelSpec(
+            family=self.family,
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            kv_heads=self.kv_heads or self.heads,
+            head_size=self.head_size or self.width // self.heads,
+            ffn_width=ffn_width,
+            vocabulary=vocabulary,
+            context_tokens=self.context_tokens,
+            tied=family.tied if self.tied is None else self.tied,
+            gated=family.gated,
+            norm=family.norm,
+            norm_epsilon=self.norm_epsilon,
+            positions=family.positions,
+            rope_theta=self.rope_theta,
+            bias=family.bias,
+            activation=family.activation,
+        )
+
+    def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:
+        """Yields each difference that keeps this section's network from beginning with the weights of a base.
+
+        A size that follows from another one is left out where it agrees once that one does.
+
+        Args:
+            asked: the shape of this section, with the head of its task.
+            base: the shape of the base.
+        """
+        written = [name for name in asked.body_differences(base) if getattr(self, name, None) is not None]
+        if "family" in written:
+            yield self._difference("family", asked, base)
+            return
+        agreeing = self.model_copy(update={name: getattr(base, name) for name in written})
+        for name in (*written, *agreeing.spec(vocabulary=asked.vocabulary).body_differences(base)):
+            yield self._difference(name, asked, base)
+
+    def _difference(self, name: str, asked: ModelSpec, base: ModelSpec) -> RecipeError:
+        return RecipeError(
+            "the base has {name} {value}, this {whole} asks for {other}",
+            where=f"model.{name}" if self.init_from is None else "model.init_from",
+            fix="write model.{name}={value}" if name in type(self).model_fields else None,
+            name=name,
+            value=getattr(base, name),
+            whole="step" if self.init_from is None else "recipe",
+            other=getattr(asked, name),
+        )

@@ -1,0 +1,39 @@
+"""The ``serve`` section of a recipe: address, limits and demonstration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainwright.core.extension import Extension
+from trainwright.core.plug_in import Called
+from trainwright.spec.sections.base import Section
+
+_CALLED = Called(arguments=("directory",), keywords=("places",))
+ENGINES = Extension("engine", {"torch": "trainwright.model.generation.engine:open_engine"}, _CALLED)
+"""Functions from a model's directory and ``places`` to a ``trainwright.spec.generation.Generator``."""
+
+
+class ServeDemo(Section):
+    """A question that `trainwright run` asks the served model over HTTP before it stops it."""
+
+    prompt: str = Field(description="text to complete")
+    max_tokens: int = Field(64, gt=0, description="longest answer")
+    temperature: float = Field(0.0, ge=0, description="0 takes the likeliest token")
+    seed: int = Field(0, description="seed of the sampling")
+
+
+class ServeSection(Section):
+    """The HTTP server."""
+
+    model_name: str | None = Field(None, description="name in /v1/models; default: the recipe's name")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    max_concurrent: int = Field(8, gt=0, description="requests generated at once; more wait in line")
+    max_waiting: int = Field(64, ge=0, description="requests waiting in line; more get status 429")
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="names that requests may be addressed to, beside the address and localhost; * allows all"
+    )
+    engine: Annotated[str, ENGINES] = Field("torch", description="what generates: torch, or package.module:function")
+    demo: ServeDemo | None = Field(None, description="a question asked by `trainwright run`")

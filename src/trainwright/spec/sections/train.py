@@ -1,0 +1,108 @@
+"""The ``train`` section of a recipe: length, batch, optimizer, schedule, validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.core.extension import Extension
+from trainwright.core.plug_in import Called
+from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section
+from trainwright.spec.workload import OptimizerName
+
+OPTIMIZERS: Mapping[str, str] = {
+    "adamw": "trainwright.stages.train.optimizer:adamw",
+    "muon": "trainwright.stages.train.optimizer:muon",
+}
+OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
+SCHEDULES: Mapping[str, str] = {
+    name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
+}
+SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
+
+Average = Annotated[float, Field(ge=0, lt=1)]
+
+
+class OptimizerSection(Section):
+    """AdamW on everything, or Muon on the matrices of the blocks and AdamW on the rest."""
+
+    name: Annotated[str, OPTIMIZER] = Field("adamw", description="adamw, or muon for the blocks' matrices")
+    lr: float = Field(3e-4, gt=0, description="peak learning rate of AdamW")
+    embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
+    betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
+    epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
+    weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
+    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
+    muon_momentum: float = Field(0.95, ge=0, lt=1, description="Muon's Nesterov momentum")
+    muon_weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of Muon's matrices")
+
+    @property
+    def counted_as(self) -> OptimizerName:
+        """The optimizer whose memory and time a plan assumes: AdamW's for a plug-in, which nobody has measured."""
+        return "muon" if self.name == "muon" else "adamw"
+
+
+class ScheduleSection(Section):
+    """Learning rate over the run: linear warm-up, then one decay."""
+
+    name: Annotated[str, SCHEDULE] = Field(
+        "cosine", description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction"
+    )
+    warmup: DurationText = Field("100 steps", description="length of the warm-up")
+    decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
+    final_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end as a share of the peak")
+
+
+class ValidationSection(Section):
+    """Loss on held-out data while training."""
+
+    every_steps: int = Field(250, gt=0, description="steps between validations; the last step is always validated")
+    tokens: Count | None = Field(None, description="tokens of each validation; default: the whole validation split")
+
+
+class TrainExec(Section):
+    """How training is carried out; changes nothing about what is trained, beyond floating-point rounding."""
+
+    micro_batch: Positive | Literal["auto"] = Field(
+        "auto", description="sequences per forward pass; auto: the planner's"
+    )
+    compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
+    threads: Positive | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
+    checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
+    keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")
+    deterministic: bool | Literal["auto"] = Field(
+        "auto", description="deterministic algorithms alone; auto: on a CPU, where they cost nothing"
+    )
+    log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
+    tensorboard: bool = Field(True, description="also write TensorBoard event files")
+
+
+class TrainSection(Section):
+    """The mathematics of the training run."""
+
+    sequence_tokens: Count = Field(1024, description="tokens of one training sequence")
+    batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
+    duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
+    optimizer: OptimizerSection = Field(default_factory=OptimizerSection, description="the update rule")
+    schedule: ScheduleSection = Field(default_factory=ScheduleSection, description="learning rate over time")
+    validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
+    )
+    clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
+    document_masking: bool = Field(False, description="no token attends across a document boundary")
+    recompute: Literal["none", "full"] = Field("none", description="recompute activations in the backward pass")
+    exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.batch_tokens % self.sequence_tokens:
+            near = max(1, round(self.batch_tokens / self.sequence_tokens)) * self.sequence_tokens
+            raise ValueError(
+                f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
+                f"({self.sequence_tokens}); nearest that is: {near}"
+            )
+        return self

@@ -1,0 +1,81 @@
+"""What is wrong with a data section and can be known without reading the corpus: each problem names its key.
+
+Nothing heavy is imported, no file is opened and no network is asked, so that it may run before anything else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.cleaning.filters import load_filters
+from trainwright.stages.data.corpus.files import path_problem
+from trainwright.stages.data.corpus.remote import is_url
+from trainwright.stages.data.sources import source_of
+
+
+def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
+    """Returns every problem of a data section; ``where`` of each is a key of the recipe.
+
+    They are missing paths, patterns that match nothing, unknown filters, a missing tokenizer and packages that are not
+    installed. None means that reading can begin; what stands in the files is another matter.
+    """
+    return (*_sources(section), *_filters(section), *_tokenizer(section))
+
+
+def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
+    """Returns the problems of the recipe's data section; ``tokenizer`` is for checks that count tokens."""
+    del tokenizer
+    return problems(recipe.data)
+
+
+def _sources(section: DataSection) -> Iterator[TrainwrightError]:
+    for number, settings in enumerate(section.sources):
+        source = source_of(settings)
+        if settings.kind == "parquet":
+            yield from _missing("pyarrow", key=f"data.sources.{number}.kind", needed_for="reading Parquet files")
+        for order, path in enumerate(source.paths):
+            if is_url(path):
+                yield from _missing("fsspec", key=f"data.sources.{number}.paths.{order}", needed_for="reading URLs")
+            problem = path_problem(number, order, source)
+            if problem is not None:
+                yield problem
+
+
+def _filters(section: DataSection) -> Iterator[TrainwrightError]:
+    for number, name in enumerate(section.clean.filters):
+        try:
+            load_filters((name,))
+        except RecipeError as error:
+            key = f"data.clean.filters.{number}"
+            yield RecipeError(error.what, where=key, seen=error.seen, expected=error.expected, fix=error.fix)
+
+
+def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
+    key = "data.tokenizer"
+    yield from _missing("tokenizers", key=key, needed_for="a tokenizer")
+    if section.tokenizer.path is None:
+        return
+    try:
+        path = local_path(section.tokenizer.path)
+    except RecipeError as error:
+        yield RecipeError(error.what, where=f"{key}.path", seen=error.seen)
+        return
+    if not path.is_file():
+        expected = "a tokenizer.json"
+        yield DataError("no tokenizer here", where=f"{key}.path", seen=section.tokenizer.path, expected=expected)
+
+
+def _missing(package: str, *, key: str, needed_for: str) -> Iterator[TrainwrightError]:
+    try:
+        there = find_spec(package) is not None
+    except ValueError:  # sys.modules holds None for it: hidden on purpose
+        there = False
+    if not there:
+        what = f"{needed_for} needs the package {package!r}, which is not installed"
+        yield MachineError(what, where=key, fix="run: pip install 'trainwright[data]'")

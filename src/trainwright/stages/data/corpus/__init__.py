@@ -1,0 +1,1 @@
+"""Which files a corpus consists of, and the documents in them."""

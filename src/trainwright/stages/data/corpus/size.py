@@ -1,0 +1,24 @@
+"""How much text a corpus holds, roughly, from the sizes of its files: no file is opened."""
+
+from __future__ import annotations
+
+from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.corpus.entries import CorpusFile
+from trainwright.stages.data.corpus.files import list_files
+
+EXPANSION = 4
+"""Compressed text is taken to be this much larger; nobody knows before it is read."""
+
+
+def text_bytes(file: CorpusFile) -> int:
+    """Returns the bytes of text that a file is taken to hold."""
+    return file.size_bytes * (EXPANSION if file.location.endswith((".gz", ".zst", ".parquet")) else 1)
+
+
+def corpus_bytes(section: DataSection) -> int:
+    """Returns the bytes of text that the corpus is taken to hold.
+
+    Raises:
+        DataError: a path is missing or no file, or a pattern matches nothing.
+    """
+    return sum(text_bytes(file) for file in list_files(section) if isinstance(file, CorpusFile))

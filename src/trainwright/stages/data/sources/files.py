@@ -1,0 +1,68 @@
+"""Sources in which a file is one document."""
+
+from __future__ import annotations
+
+import io
+import sysconfig
+import tokenize
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from trainwright.spec.sections.data import FilesSource, PythonStdlibSource
+from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.sources.base import Source, decoded
+
+
+class Files(Source[FilesSource]):
+    """Whole files in UTF-8."""
+
+    Section = FilesSource
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The section's ``include``."""
+        return self.section.include
+
+    def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the file."""
+        del part
+        yield decoded(stream.read(), "")
+
+
+class PythonStdlib(Source[PythonStdlibSource]):
+    """The running Python's own library."""
+
+    Section = PythonStdlibSource
+    ignored_folders = frozenset({"site-packages", "dist-packages", "__pycache__", "_bundled"})
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where this Python keeps its library."""
+        return (sysconfig.get_path("stdlib"),)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Python files."""
+        return ("*.py",)
+
+    def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the file, decoded as Python does."""
+        del part
+        data = stream.read()
+        try:
+            yield RawDocument("", len(data), text=decode_python(data))
+        except UnicodeDecodeError as error:
+            problem = "not UTF-8" if error.encoding.startswith("utf") else f"not {error.encoding}"
+            yield RawDocument(f":byte {error.start}", len(data), problem=problem)
+        except (SyntaxError, LookupError, UnicodeError):
+            yield RawDocument("", len(data), problem="unknown or contradictory source encoding")
+
+
+def decode_python(data: bytes) -> str:
+    """Returns a Python file's text, decoded as Python itself does (PEP 263).
+
+    Raises:
+        SyntaxError, LookupError, UnicodeError: it is not decodable.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    return data.decode(encoding)

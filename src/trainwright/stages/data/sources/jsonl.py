@@ -1,0 +1,66 @@
+"""The source ``jsonl``: one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from trainwright.spec.sections.data import JsonlSource
+from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.sources.base import BOM, Source
+
+
+class Jsonl(Source[JsonlSource]):
+    """The text under one key of each line's object."""
+
+    Section = JsonlSource
+    by_lines = True
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Names of JSON lines, plain and compressed."""
+        return ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.ndjson", "*.ndjson.gz", "*.ndjson.zst")
+
+    def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the lines, named by number; those of a range by byte, because nobody counts the lines before it."""
+        offset = _next_line(stream, part.start) if part.start else 0
+        for number, line in enumerate(stream, 1):
+            if part.stop is not None and offset >= part.stop:
+                return
+            position = f":{number}" if part.stop is None else f":byte {offset}"
+            text = line.removeprefix(BOM) if offset == 0 else line
+            offset += len(line)
+            if not text.isspace():
+                yield self._document(text, position)
+
+    def _document(self, line: bytes, position: str) -> RawDocument:
+        try:
+            value: Any = json.loads(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            return RawDocument(position, len(line), problem="not UTF-8")
+        except (ValueError, RecursionError):
+            return RawDocument(position, len(line), problem="broken JSON")
+        if not isinstance(value, dict):
+            return RawDocument(position, len(line), problem="not a JSON object")
+        text_key, label_key = self.section.text_key, self.section.label_key
+        text = value.get(text_key)
+        if not isinstance(text, str):
+            return RawDocument(position, len(line), problem=_unusable(value, text_key, "a string"))
+        if label_key is None:
+            return RawDocument(position, len(line), text=text)
+        label = value.get(label_key)
+        if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
+            problem = _unusable(value, label_key, "a string or whole number")
+            return RawDocument(position, len(line), problem=problem)
+        return RawDocument(position, len(line), text=text, label=str(label))
+
+
+def _unusable(value: dict[str, Any], key: str, expected: str) -> str:
+    return f"{key!r} is not {expected}" if key in value else f"no key {key!r}"
+
+
+def _next_line(stream: BinaryIO, start: int) -> int:
+    """Goes to the first line that starts at byte ``start`` or later; returns where that is."""
+    stream.seek(start - 1)
+    return start - 1 + len(stream.readline())

@@ -1,0 +1,79 @@
+"""The source ``parquet``: one document per row. pyarrow is imported when a file is read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from trainwright.core.errors import DataError
+from trainwright.spec.sections.data import ParquetSource
+from trainwright.stages.data.corpus.entries import FileRange, RawDocument
+from trainwright.stages.data.corpus.streams import BrokenStream
+from trainwright.stages.data.optional import need
+from trainwright.stages.data.sources.base import Source
+
+
+class Parquet(Source[ParquetSource]):
+    """The text in one column of each row."""
+
+    Section = ParquetSource
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Names of Parquet files, plain and compressed."""
+        return ("*.parquet", "*.parquet.gz", "*.parquet.zst")
+
+    def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the rows, numbered from 0."""
+        arrow = need("pyarrow", needed_for="reading Parquet files")
+        parquet = need("pyarrow.parquet", needed_for="reading Parquet files")
+        column = self.section.text_column
+        # Parquet is read from its end: a compressed file is unpacked first.
+        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
+        try:
+            table = parquet.ParquetFile(seekable)
+            _check_column(table.schema_arrow, arrow, part.file.location, column)
+            number = 0
+            for batch in table.iter_batches(batch_size=1024, columns=[column], use_threads=False):
+                for data in batch.column(0).cast(arrow.large_binary()).to_pylist():
+                    yield _row(data, number)
+                    number += 1
+        except arrow.ArrowException as error:
+            raise BrokenStream("damaged Parquet") from error
+        except OSError as error:
+            # Arrow reports damaged pages as OSError without an errno; the operating system's own errors have one.
+            if error.errno is not None:
+                raise
+            raise BrokenStream("damaged Parquet") from error
+
+
+def _check_column(schema: Any, arrow: Any, location: str, column: str) -> None:
+    if column not in schema.names:
+        raise DataError(
+            "this Parquet file has no column {column!r}",
+            where=location,
+            seen=", ".join(schema.names),
+            fix="set text_column",
+            column=column,
+        )
+    kind = schema.field(column).type
+    types = arrow.types
+    if not any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+        raise DataError(
+            "column {column!r} holds no text",
+            where=location,
+            seen=str(kind),
+            expected="string or binary",
+            column=column,
+        )
+
+
+def _row(data: bytes | None, number: int) -> RawDocument:
+    position = f", row {number}"
+    if data is None:
+        return RawDocument(position, 0, problem="null text")
+    try:
+        return RawDocument(position, len(data), text=data.decode("utf-8"))
+    except UnicodeDecodeError:
+        return RawDocument(position, len(data), problem="not UTF-8")

@@ -1,0 +1,370 @@
+"""The data stage: corpus -> clean -> deduplicate -> split -> tokenizer -> token shards, with a report.
+
+::
+
+    files --units--> parts --buckets--> documents in hash order --tokenizer--> ids --join--> <split>-NNNNN.tokens
+                     (1)                (2)                     (3)           (4)
+
+Each arrow writes scratch files under ``out/.parts`` that appear complete or not at all; an interrupted run takes them
+up. Every step is a function of the corpus and the recipe's identity: workers, part sizes and interruptions never
+change a byte of the result. No step holds more than a part or a bucket in memory, so that the corpus may be larger.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.shards import SHARD_TOKENS
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import write_atomically, writing
+from trainwright.core.errors import DataError
+from trainwright.core.fingerprint import digest, file_digest
+from trainwright.core.paths import local_path
+from trainwright.spec.sections.data import DataSection
+from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
+from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.corpus.checked import changed_file
+from trainwright.stages.data.corpus.digests import CACHE, Corpus, input_digest, read_corpus, tokenizer_digest
+from trainwright.stages.data.corpus.entries import SkippedFile
+from trainwright.stages.data.corpus.size import text_bytes as text_bytes_of
+from trainwright.stages.data.funnel import Funnel, total
+from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, read_documents, read_json
+from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_units, read_funnels, read_unit
+from trainwright.stages.data.report import build_report, publish_report
+from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bucket
+from trainwright.stages.data.tokens.encoders import EngineChoice, EngineName, choose_engine
+from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
+from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
+
+LAYOUT = "layout.json"
+"""Says which corpus, recipe and buckets the parts beside it are of; without it they are not taken up."""
+_SAMPLE_BYTES = 256 << 10
+"""Documents that both engines encode before one of them encodes everything."""
+_MAX_BUCKET_BITS = 12
+
+
+def run(context: Context) -> StageResult:
+    """Prepare ``recipe.data``.
+
+    Raises:
+        DataError: the corpus is missing, empty or unreadable, nothing is left of it, a split is empty, or ``strict``
+            and a record is broken.
+        MachineError: the disk is full, or a package is missing.
+    """
+    return _Preparation(context.recipe.data, context.out, context.events, context.root, context.digests).run()
+
+
+@dataclass(kw_only=True, slots=True)
+class _Arranged:
+    """The corpus after phase 2."""
+
+    funnels: list[Funnel]
+    splits: dict[str, dict[str, int]]
+
+
+@dataclass(slots=True)
+class _Preparation:
+    """One run of the stage: what the phases share."""
+
+    section: DataSection
+    out: Path
+    events: Events
+    root: Path
+    digests: Mapping[str, str]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> Path:
+        """Scratch files; dropped when the artefact is complete."""
+        return self.out / ".parts"
+
+    def run(self) -> StageResult:
+        """All phases."""
+        started = time.perf_counter()
+        Cleaner(self.section.clean)  # a misspelt filter is reported before any work
+        corpus = self._corpus()
+        tokenizer_sha256 = tokenizer_digest(self.section)
+        files = corpus.files
+        units = plan_units(files, self.section)
+        corpus_bytes = sum(file.size_bytes for file in files)
+        text_bytes = sum(map(text_bytes_of, files))
+        workers = worker_count(self.section.exec.workers, text_bytes)
+        bits = min((max(text_bytes - 1, 0) // self.section.exec.part_bytes).bit_length(), _MAX_BUCKET_BITS)
+        self._open_parts(corpus, bits)
+        arranged = self._arranged(corpus, units, bits, workers)
+        splits = self._check_splits(arranged, corpus.skipped)
+        trained, facts = self._timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
+        choice = self._timed("check", partial(self._engine, bits))
+        encode = partial(self._encode, bits, splits, facts, engine=choice.engine, workers=workers)
+        lossy = self._timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
+        entries = self._timed("assemble", partial(self._assemble, bits, splits, facts))
+        report = build_report(self.section, arranged.funnels, entries, facts, trained, lossy=lossy)
+        publish_report(self.out, report)
+        # From here on the parts are deleted: a run that is killed meanwhile must not take the rest of them up.
+        (self.parts / LAYOUT).unlink(missing_ok=True)
+        self.seconds["total"] = time.perf_counter() - started
+        kept = total(arranged.funnels).kept
+        encoding = {"engine": choice.engine, "reason": choice.reason, "checked_documents": choice.checked_documents}
+        return StageResult(
+            summary={
+                "vocabulary": facts.vocabulary,
+                "documents": kept.documents,
+                "bytes": kept.bytes,
+                "tokens": {split: entry["tokens"] for split, entry in entries.items()},
+                "bytes_per_token": report["tokenizer"]["bytes_per_token"],
+            },
+            execution={
+                "workers": workers,
+                "files": len(files),
+                "corpus_bytes": corpus_bytes,
+                "buckets": 1 << bits,
+                "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+                "encode_bytes_per_s": round(kept.bytes / max(self.seconds["encode"], 1e-9)),
+                "tokenizer_training": None if trained is None else {"engine": trained.engine, "reason": trained.reason},
+                "encoding": encoding,
+            },
+        )
+
+    def _timed(self, phase: str, work: partial[Any]) -> Any:
+        begin = time.perf_counter()
+        result = work()
+        self.seconds[phase] = time.perf_counter() - begin
+        return result
+
+    def _corpus(self) -> Corpus:
+        """The corpus that the artefact's address is made of, and no other."""
+        corpus = read_corpus(self.section, cache=self.root / CACHE)
+        if self.digests.get("corpus", input_digest(corpus, self.section)) != input_digest(corpus, self.section):
+            if corpus.changed:
+                raise changed_file(corpus.changed[0], "another digest")
+            raise DataError(
+                "files of the corpus came, went or became unreadable while its digest was taken",
+                fix="run the same command again, and leave the corpus alone until it ends",
+            )
+        for reason in sorted({file.reason for file in corpus.skipped}):
+            names = [file.name for file in corpus.skipped if file.reason == reason]
+            self.events.message(f"skipped {len(names):,} files: {reason} ({', '.join(names[:3])})")
+        return corpus
+
+    def _open_parts(self, corpus: Corpus, bits: int) -> None:
+        """Keep the parts of an interrupted run, unless they were cut another way or from another corpus."""
+        identity = self.section.model_dump(mode="json", exclude={"exec"})
+        layout = {"identity": digest([identity, input_digest(corpus, self.section)]), "bucket_bits": bits}
+        if read_json(self.parts / LAYOUT) != layout:
+            shutil.rmtree(self.parts, ignore_errors=True)
+            with writing(self.parts):
+                self.parts.mkdir(parents=True)
+            publish_json(self.parts / LAYOUT, layout)
+        for leftover in self.parts.glob("*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------------------------------------------- phases 1 and 2
+    def _arranged(self, corpus: Corpus, units: Sequence[Unit], bits: int, workers: int) -> _Arranged:
+        done = read_json(self.parts / "arranged.json")
+        if done is None:
+            self._timed("read", partial(self._read, units, bits, workers))
+            done = self._timed("arrange", partial(self._arrange, corpus, units, bits, workers))
+            publish_json(self.parts / "arranged.json", done)
+        for part in self.parts.glob("read-*.part"):  # everything in them is in the buckets now
+            part.unlink()
+        return _Arranged(funnels=[Funnel.from_json(record) for record in done["funnels"]], splits=done["splits"])
+
+    def _read(self, units: Sequence[Unit], bits: int, workers: int) -> None:
+        read, corpus_bytes = 0, sum(unit.size_bytes for unit in units)
+
+        def show(_: ReadJob, size_bytes: int) -> None:
+            nonlocal read
+            read += size_bytes
+            self.events.progress("data: read and clean", read, total=corpus_bytes, unit="B")
+
+        jobs = [ReadJob(unit=unit, section=self.section, bucket_bits=bits, directory=self.parts) for unit in units]
+        run_jobs(read_unit, jobs, workers=workers, on_done=show)
+
+    def _arrange(self, corpus: Corpus, units: Sequence[Unit], bits: int, workers: int) -> dict[str, Any]:
+        pieces: list[list[tuple[int, Path, int, int]]] = [[] for _ in range(1 << bits)]
+        for unit in units:
+            for path, footer in zip(*finished_parts(self.parts, unit.number), strict=True):
+                for bucket, (offset, length) in footer["sections"].items():
+                    pieces[bucket].append((unit.source, path, offset, length))
+        arranged = 0
+
+        def show(_: ArrangeJob, facts: Mapping[str, Any]) -> None:
+            nonlocal arranged
+            arranged += 1
+            self.events.progress("data: deduplicate and split", arranged, total=1 << bits, unit="buckets")
+
+        jobs = [
+            ArrangeJob(bucket=bucket, pieces=tuple(found), section=self.section, directory=self.parts)
+            for bucket, found in enumerate(pieces)
+        ]
+        counts = run_jobs(arrange_bucket, jobs, workers=workers, on_done=show)
+        funnels = read_funnels(self.parts, units, corpus.skipped, len(self.section.sources))
+        splits = {split: {"documents": 0, "bytes": 0} for split in SPLITS}
+        for facts in counts:
+            for source, record in facts["funnels"].items():
+                funnels[int(source)].merge(Funnel.from_json(record))
+            for split, tally in facts["splits"].items():
+                splits[split]["documents"] += tally["documents"]
+                splits[split]["bytes"] += tally["bytes"]
+        return {"funnels": [funnel.to_json() for funnel in funnels], "splits": splits}
+
+    def _check_splits(self, arranged: _Arranged, skipped: Sequence[SkippedFile]) -> list[str]:
+        """The splits to write; tells what was lost on the way."""
+        funnel = total(arranged.funnels)
+        if not funnel.kept.documents:
+            reasons = {reason: tally.documents for reason, tally in (funnel.broken | funnel.dropped).items()}
+            worst = max(reasons, key=lambda reason: reasons[reason], default="none was found")
+            raise DataError(
+                "no document is left of this corpus",
+                seen=f"{funnel.read.documents:,} records, most of them: {worst}",
+                fix="loosen data.clean, or check data.sources",
+            )
+        for reason, tally in sorted(funnel.broken.items()):
+            if reason in {file.reason for file in skipped}:
+                continue
+            places = next(f.examples[reason] for f in arranged.funnels if reason in f.examples)
+            self.events.message(f"skipped {tally.documents:,} broken records: {reason} ({', '.join(places[:3])})")
+        shares = self.section.split
+        wanted = [split for split in SPLITS if getattr(shares, split) > 0]
+        for split in wanted:
+            if not arranged.splits[split]["documents"]:
+                raise DataError(
+                    "the {split} split is empty",
+                    seen=f"{funnel.kept.documents:,} documents, of which {getattr(shares, split):.3g} were to go there",
+                    fix=_more_documents(split),
+                    split=split,
+                )
+        return wanted
+
+    # ------------------------------------------------------------------------------------------------- phases 3 and 4
+    def _documents(self, bits: int, split: str) -> list[Path]:
+        return [documents_path(self.parts, bucket, split) for bucket in range(1 << bits)]
+
+    def _tokenizer(self, bits: int, tokenizer_sha256: str | None) -> tuple[TrainedTokenizer | None, TokenizerFacts]:
+        rules = self.section.tokenizer
+        target = self.out / "tokenizer.json"
+        trained = None
+        if rules.path is not None:
+            source = local_path(rules.path)
+            tokenizer_facts(source, end_of_text=rules.end_of_text)
+            with writing(target):
+                write_atomically(target, source.read_bytes())
+            if file_digest(target) != tokenizer_sha256:
+                raise changed_file(str(source), "another sha256")
+        else:
+            done = read_json(self.parts / "tokenizer.json")
+            if done is None or not target.is_file():
+                self.events.progress("data: train tokenizer", 0, total=1)
+                done = self._train_tokenizer(bits, target)
+                publish_json(self.parts / "tokenizer.json", done)
+            trained = TrainedTokenizer(**done)
+            self.events.progress("data: train tokenizer", 1, total=1)
+            if trained.vocabulary < rules.vocabulary:
+                self.events.message(
+                    f"the corpus is too small for a vocabulary of {rules.vocabulary:,}: it has {trained.vocabulary:,}"
+                )
+        return trained, tokenizer_facts(target, end_of_text=rules.end_of_text)
+
+    def _train_tokenizer(self, bits: int, target: Path) -> dict[str, Any]:
+        trained = train_tokenizer(self.section.tokenizer, self._training_sample(bits), target)
+        if trained.engine != "gigatoken":
+            self.events.message(f"the tokenizer was trained with tokenizers: {trained.reason}")
+        return {"vocabulary": trained.vocabulary, "engine": trained.engine, "reason": trained.reason}
+
+    def _training_sample(self, bits: int) -> list[Path]:
+        """The first ``sample_bytes`` of the train split, whole documents: a uniform sample, being in hash order."""
+        left = self.section.tokenizer.sample_bytes
+        taken = []
+        for path in self._documents(bits, "train"):
+            if path.stat().st_size <= left:
+                taken.append(path)
+                left -= path.stat().st_size
+                continue
+            texts = []
+            for text in read_documents(path):
+                left -= len(text) + len(TERMINATOR)
+                if left < 0:
+                    break
+                texts.append(text)
+            if texts or not taken:
+                publish(self.parts / "sample.docs", [text + TERMINATOR for text in texts])
+                taken.append(self.parts / "sample.docs")
+            break
+        return taken
+
+    def _engine(self, bits: int) -> EngineChoice:
+        sample: list[bytes] = []
+        size = 0
+        for path in self._documents(bits, "train"):
+            for text in read_documents(path):
+                if size >= _SAMPLE_BYTES:
+                    break
+                sample.append(text)
+                size += len(text)
+            if size >= _SAMPLE_BYTES:
+                break
+        choice = run_apart(partial(choose_engine, self.out / "tokenizer.json"), sample)
+        if choice.engine != "gigatoken":
+            self.events.message(f"tokenizing with tokenizers, which is slower: {choice.reason}")
+        return choice
+
+    def _encode(
+        self,
+        bits: int,
+        splits: Sequence[str],
+        facts: TokenizerFacts,
+        *,
+        engine: EngineName,
+        workers: int,
+        all_bytes: int,
+    ) -> int:
+        done_bytes = 0.0
+
+        def show(_: EncodeJob, __: int) -> None:
+            nonlocal done_bytes
+            done_bytes += all_bytes / (1 << bits)
+            self.events.progress("data: tokenize", done_bytes, total=all_bytes, unit="B")
+
+        jobs = [
+            EncodeJob(
+                bucket=bucket,
+                splits=tuple(splits),
+                tokenizer=self.out / "tokenizer.json",
+                engine=engine,
+                facts=facts,
+                lossless=self.section.tokenizer.kind == "byte-bpe",
+                directory=self.parts,
+            )
+            for bucket in range(1 << bits)
+        ]
+        lossy = sum(run_jobs(encode_bucket, jobs, workers=workers, on_done=show, apart=True))
+        if lossy:
+            self.events.message(f"{lossy:,} documents do not come back byte for byte from this tokenizer's ids")
+        return lossy
+
+    def _assemble(self, bits: int, splits: Sequence[str], facts: TokenizerFacts) -> dict[str, dict[str, Any]]:
+        return assemble(
+            self.out,
+            self.parts,
+            buckets=1 << bits,
+            splits=splits,
+            end_of_text=self.section.tokenizer.end_of_text,
+            facts=facts,
+            shard_tokens=SHARD_TOKENS,
+            labelled=self.section.labelled,
+        )
+
+
+def _more_documents(split: str) -> str:
+    """What fills an empty split, or does without it; every run trains, and the shares must still sum to 1."""
+    advice = f"add documents, or raise data.split.{split}"
+    if split == "train":
+        return advice
+    return f"{advice}, or set it to 0, add its share to data.split.train and leave {split} out of evaluate.splits"

@@ -1,0 +1,1 @@
+"""From text to token ids: the tokenizer, what encodes with it, the shards."""

@@ -1,0 +1,135 @@
+"""Phase 4: documents -> ids, bucket by bucket, then one stream of shards for each split."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
+from trainwright.artifact.shards import SplitWriter, write_dataset
+from trainwright.core.errors import DataError
+from trainwright.stages.data.arrange import documents_path, labels_path
+from trainwright.stages.data.parts import publish_json, read_documents, read_json
+from trainwright.stages.data.tokens.encoders import Engine, EngineName, load_engine
+from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
+
+_BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncodeJob:
+    """One bucket of all splits and the tokenizer to encode it with."""
+
+    bucket: int
+    splits: tuple[str, ...]
+    tokenizer: Path
+    engine: EngineName
+    facts: TokenizerFacts
+    lossless: bool
+    directory: Path
+
+
+def encoded_path(directory: Path, bucket: int) -> Path:
+    """Says that a bucket is encoded, and how many documents do not come back from their ids."""
+    return directory / f"ids-{bucket:05d}.json"
+
+
+def _stem(directory: Path, bucket: int, split: str) -> Path:
+    return directory / f"ids-{bucket:05d}.{split}"
+
+
+def encode_bucket(job: EncodeJob) -> int:
+    """Encode a bucket and decode it again; returns how many documents did not come back byte for byte.
+
+    Raises:
+        DataError: ``lossless`` and a document does not come back.
+        MachineError: the disk is full.
+    """
+    done = read_json(encoded_path(job.directory, job.bucket))
+    if done is not None:
+        return int(done["lossy"])
+    engine = load_engine(job.engine, job.tokenizer)
+    dtype = token_dtype(job.facts.vocabulary)
+    end = np.array([job.facts.end_of_text_id], dtype)
+    lossy = 0
+    for split in job.splits:
+        texts = read_documents(documents_path(job.directory, job.bucket, split))
+        pieces: list[Any] = []
+        lengths: list[int] = []
+        for text, ids in _encoded(engine, texts):
+            if engine.decode(ids) != text:
+                lossy += 1
+            pieces += [ids.astype(dtype), end]
+            lengths.append(len(ids) + 1)
+        if lossy and job.lossless:
+            raise DataError("the trained tokenizer does not give every document back", where=job.tokenizer)
+        ends = np.cumsum(lengths, dtype=np.uint64)
+        write_shard(_stem(job.directory, job.bucket, split), pieces, ends, np.array([len(t) for t in texts], np.uint64))
+    publish_json(encoded_path(job.directory, job.bucket), {"lossy": lossy})
+    return lossy
+
+
+def _encoded(engine: Engine, texts: Sequence[bytes]) -> Iterator[tuple[bytes, Any]]:
+    batch: list[bytes] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= _BATCH_BYTES:
+            yield from zip(batch, engine.encode(batch), strict=True)
+            batch, size = [], 0
+    yield from zip(batch, engine.encode(batch), strict=True)
+
+
+def assemble(
+    out: Path,
+    directory: Path,
+    *,
+    buckets: int,
+    splits: Sequence[str],
+    end_of_text: str,
+    facts: TokenizerFacts,
+    shard_tokens: int,
+    labelled: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Join the buckets in order into the dataset's shards; returns the splits' entries of ``dataset.json``.
+
+    Raises:
+        MachineError: the disk is full.
+    """
+    entries = {}
+    dtype = token_dtype(facts.vocabulary)
+    read = partial(_labels, directory, buckets)
+    names = sorted({label for split in splits for part in read(split) for label in part}) if labelled else []
+    index = {name: number for number, name in enumerate(names)}
+    for split in splits:
+        writer = SplitWriter(
+            out, split, vocabulary=facts.vocabulary, end_of_text_id=facts.end_of_text_id, shard_tokens=shard_tokens
+        )
+        labels = read(split) if labelled else itertools.repeat(None)
+        for bucket, part in zip(range(buckets), labels, strict=False):
+            shard = open_shard(_stem(directory, bucket, split), dtype)
+            numbers = None if part is None else np.array([index[label] for label in part], np.uint16)
+            writer.extend(shard.tokens, shard.ends, shard.text_bytes, labels=numbers)
+        entries[split] = writer.close()
+    write_dataset(
+        out,
+        vocabulary=facts.vocabulary,
+        end_of_text=end_of_text,
+        end_of_text_id=facts.end_of_text_id,
+        splits=entries,
+        labels=names,
+    )
+    return entries
+
+
+def _labels(directory: Path, buckets: int, split: str) -> Iterator[list[str]]:
+    """The labels of a split's documents, a list for each bucket."""
+    return (json.loads(labels_path(directory, bucket, split).read_bytes()) for bucket in range(buckets))

@@ -1,0 +1,119 @@
+"""A network in words: a row for what it has, none for what its kind cannot have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+
+POSITIONS = {"rope": "rotary", "learned": "learned", "alibi": "ALiBi", "none": "none"}
+NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
+ACTIVATIONS = {"silu": "SiLU", "gelu": "GELU", "gelu_tanh": "GELU (tanh)", "relu": "ReLU"}
+
+
+def model_facts(model: ModelSpec, parameters: int | None) -> tuple[tuple[str, str], ...]:
+    """Returns names and values; ``parameters`` is their number, None where nobody counted them."""
+    return tuple(_facts(model, parameters))
+
+
+def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]]:
+    yield "family", f"{model.family}, {model.kind}"
+    if parameters is not None:
+        yield "parameters", f"{parameters:,}"
+    further = f", and {model.further_layers} that predict further tokens" if model.further_layers else ""
+    yield "layers", f"{model.layers}{further}"
+    yield "width", f"{model.width:,}"
+    yield from _attention(model)
+    yield "positions", _positions(model)
+    gated = "gated, " if model.gated else ""
+    yield "feed-forward", f"width {model.ffn_width:,}, {gated}{ACTIVATIONS[model.activation]}"
+    if model.experts is not None:
+        yield from _experts(model.experts)
+    yield "normalisation", _normalisation(model)
+    yield "biases", _biases(model)
+    yield from _ends(model)
+
+
+def _attention(model: ModelSpec) -> Iterator[tuple[str, str]]:
+    heads = f"{model.heads} heads of {model.head_size} elements"
+    if model.kv_heads != model.heads and model.latent is None:
+        heads += f", {model.kv_heads} of them for keys and values"
+    if model.qk_norm:
+        heads += ", queries and keys normalised"
+    if model.sinks:
+        heads += ", with attention sinks"
+    yield "attention", heads
+    if model.latent is not None:
+        yield "latent attention", _latent(model.latent, model.kv_heads)
+    if model.window_tokens is not None:
+        yield "attention window", f"{model.window_tokens:,} tokens in {model.windowed_layers} layers"
+
+
+def _latent(latent: LatentAttention, kv_heads: int) -> str:
+    queries = "queries from the width" if latent.query_rank is None else f"queries from {latent.query_rank:,}"
+    return (
+        f"keys and values of {kv_heads} heads from {latent.kv_rank:,} elements, {queries}, "
+        f"{latent.rope_size} rotated, values of {latent.value_size}"
+    )
+
+
+def _positions(model: ModelSpec) -> str:
+    text = POSITIONS[model.positions]
+    if model.positions == "rope":
+        text += f", base {model.rope_theta:,.6g}"
+    if model.extra_positions:
+        text += f", {model.extra_positions} rows beyond the context"
+    return text
+
+
+def _experts(experts: Experts) -> Iterator[tuple[str, str]]:
+    yield "experts", f"{experts.count}, of which {experts.active} see each token, width {experts.ffn_width:,}"
+    shared = f"width {experts.shared_ffn_width:,}" if experts.shared_ffn_width else "none"
+    gate = ", gated" if experts.shared_gate else ""
+    yield "shared expert", shared + gate
+    if experts.dense_layers:
+        yield "layers without experts", f"{experts.dense_layers}"
+    router = "balanced by an auxiliary loss" if experts.balance == "loss" else "balanced by a bias"
+    if experts.groups > 1 or experts.active_groups > 1:
+        router += f", {experts.active_groups} of {experts.groups} groups"
+    yield "router", router
+    biased = [name for name, has in (("router", experts.router_bias), ("experts", experts.bias)) if has]
+    if biased:
+        yield "biases of the mixture", ", ".join(biased)
+
+
+def _normalisation(model: ModelSpec) -> str:
+    text = f"{NORMS[model.norm]}, {model.norms_per_block} per block, epsilon {model.norm_epsilon:g}"
+    if model.norm == "layernorm" and not model.norm_bias:
+        text += ", without bias"
+    if model.embedding_norm:
+        text += ", after the embedding too"
+    return text if model.final_norm else text + ", none after the last block"
+
+
+def _biases(model: ModelSpec) -> str:
+    qkv = model.bias if model.qkv_bias is None else model.qkv_bias
+    output = model.bias if model.output_bias is None else model.output_bias
+    parts = (
+        ("queries, keys and values", qkv),
+        ("attention output", output),
+        ("feed-forward", model.bias),
+        ("language head", model.head_bias),
+    )
+    return ", ".join(name for name, has in parts if has) or "none"
+
+
+def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
+    """What goes in and comes out: text, images, classes."""
+    if model.kind == "vision":
+        yield "image", f"{model.image_size} × {model.image_size} pixels, patches of {model.patch_size}"
+    else:
+        head = "shared with the output head" if model.tied else "an output head of its own"
+        yield "vocabulary", f"{model.vocabulary:,}, {head if model.makes_logits else 'no output head'}"
+        yield "context", f"{model.context_tokens:,} tokens"
+    if model.segments:
+        yield "segments", f"{model.segments}"
+    if model.classes:
+        yield "classes", f"{model.classes:,}{', behind a pooler' if model.pooler else ''}"
+    elif model.pooler:
+        yield "pooler", "over the first token"

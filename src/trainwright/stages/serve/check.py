@@ -1,0 +1,35 @@
+"""What is wrong with the server's question and can be known before anything runs; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainwright.artifact.prompts import prompt_problem
+from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.serve import ENGINES
+
+
+def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
+    """Yields each problem; its ``where`` is a key of the recipe."""
+    yield from ENGINES.problems(recipe.serve.engine, where="serve.engine")
+    demo = recipe.serve.demo
+    if demo is None:
+        return
+    context = recipe.model.context_tokens
+    if "max_tokens" in demo.model_fields_set and demo.max_tokens >= context:
+        yield RecipeError(
+            "no answer is so long: the context holds prompt and answer",
+            where="serve.demo.max_tokens",
+            seen=demo.max_tokens,
+            expected=f"below model.context_tokens ({context})",
+        )
+    problem = prompt_problem(demo.prompt, tokenizer, context_tokens=context)
+    if problem is not None:
+        yield RecipeError(
+            "{problem}",
+            where="serve.demo.prompt",
+            fix="write another one, or take serve.demo out",
+            problem=problem,
+        )

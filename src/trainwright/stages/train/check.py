@@ -1,0 +1,124 @@
+"""What is wrong with a training and can be known before anything runs; no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainwright.core.errors import DataError, RecipeError, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.core.records import from_json
+from trainwright.core.registry import is_reference
+from trainwright.core.units import parse_duration
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.spec.families.config_reader import ConfigReader
+from trainwright.spec.families.gpt2 import gpt2
+from trainwright.spec.families.llama import llama
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TASK
+from trainwright.spec.sections.train import OPTIMIZER, SCHEDULE
+
+OURS, HUGGINGFACE = "model.json", "config.json"
+"""One of them is in every directory with a model."""
+
+_READERS: Mapping[str, Callable[[ConfigReader], ModelSpec]] = {"llama": llama, "gpt2": gpt2}
+"""What reads a Hugging Face configuration, by its ``model_type``."""
+
+
+def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
+    """Yields each problem; its ``where`` is a key of the recipe."""
+    del tokenizer
+    yield from _duration(recipe)
+    yield from _pretrained(recipe)
+    yield from TASK.problems(recipe.task.name, where="task.name")
+    yield from OPTIMIZER.problems(recipe.train.optimizer.name, where="train.optimizer.name")
+    yield from SCHEDULE.problems(recipe.train.schedule.name, where="train.schedule.name")
+
+
+def _duration(recipe: Recipe) -> Iterator[TrainwrightError]:
+    section = recipe.train
+    duration = parse_duration(section.duration)
+    if duration.unit == "epochs":
+        if duration.value <= 0:
+            yield RecipeError("no training", where="train.duration", seen=section.duration, expected="epochs > 0")
+        return
+    parameters = total_parameters(recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary))
+    tokens = duration.tokens(batch_tokens=section.batch_tokens, parameters=parameters)
+    if round(tokens / section.batch_tokens) < 1:
+        yield RecipeError(
+            "the run is shorter than one update",
+            where="train.duration",
+            seen=section.duration if duration.unit == "tokens" else f"{section.duration}, which is {tokens} tokens",
+            expected=f"at least train.batch_tokens ({section.batch_tokens})",
+            fix="write for example 100 steps",
+        )
+
+
+def _pretrained(recipe: Recipe) -> Iterator[TrainwrightError]:
+    named = recipe.model.init_from
+    if named is None:
+        return
+    try:
+        folder = local_path(named)
+    except RecipeError as error:
+        yield RecipeError("{problem}", where="model.init_from", seen=named, problem=error.what)
+        return
+    expected = "a Hugging Face directory or a checkpoint"
+    if not folder.is_dir():
+        yield DataError("no such directory", where="model.init_from", seen=named, expected=expected)
+    elif not any((folder / name).is_file() for name in (OURS, HUGGINGFACE)):
+        yield DataError("no model in this directory", where="model.init_from", seen=named, expected=expected)
+    else:
+        yield from base_problems(recipe, folder)
+
+
+def base_problems(recipe: Recipe, base: Recipe | Path) -> Iterator[TrainwrightError]:
+    """Yields why training cannot begin with the weights of a base.
+
+    Args:
+        recipe: of the training.
+        base: the recipe that the base is trained with, or the directory with its model.
+    """
+    try:
+        shape = (
+            base.model_spec(vocabulary=base.data.tokenizer.vocabulary)
+            if isinstance(base, Recipe)
+            else _read_shape(base)
+        )
+    except TrainwrightError as error:
+        yield error
+        return
+    if shape is not None:
+        yield from recipe.model.differences(recipe.model_spec(vocabulary=shape.vocabulary), shape)
+
+
+def _read_shape(directory: Path) -> ModelSpec | None:
+    """Returns the shape of the model in a directory; None where only code of a plug-in can read it.
+
+    Raises:
+        DataError: its file cannot be read.
+        RecipeError: it describes a model of a family that is not trained here, or that cannot be.
+    """
+    if (directory / OURS).is_file():
+        return from_json(ModelSpec, _read_object(directory / OURS), where=str(directory / OURS))
+    path = directory / HUGGINGFACE
+    config = _read_object(path)
+    family = str(config.get("model_type"))
+    if is_reference(family):
+        return None
+    if family not in _READERS:
+        raise RecipeError("no model that can be trained", where=path, seen=family, expected=" or ".join(_READERS))
+    return _READERS[family](ConfigReader(config, where=str(path)))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+    if not isinstance(value, dict):
+        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+    return value

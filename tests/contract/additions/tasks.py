@@ -1,0 +1,42 @@
+"""A task that the project does not have: next tokens, but none that has hardly any tokens before it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from trainwright.artifact.shards import TokenDataset
+from trainwright.model.losses import IGNORE
+from trainwright.model.network import Network
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Batch, Evaluation, Metric
+from trainwright.spec.recipe import Recipe
+
+UNSEEN = 3
+
+
+def informed(recipe: Recipe, dataset: TokenDataset) -> Informed:
+    """What a recipe names."""
+    return Informed(sequence_tokens=recipe.train.sequence_tokens)
+
+
+class Informed(NextToken):
+    """The first ``UNSEEN`` tokens of a window are not learnt; the loss is measured in bits too."""
+
+    def weight(self, batch: Batch) -> Tensor:
+        return super().weight({"tokens": batch["tokens"][:, UNSEEN:]})
+
+    def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
+        inputs = super().inputs(network, batch)
+        targets = inputs["targets"].clone()
+        targets[:, :UNSEEN] = IGNORE
+        return inputs | {"targets": targets}
+
+    def evaluate(self, *positional: Any, **options: Any) -> Evaluation:
+        evaluation = super().evaluate(*positional, **options)
+        bits = evaluation.metrics["loss"].value / math.log(2)
+        metrics = {**evaluation.metrics, "bits_per_token": Metric(value=bits, unit="bits/token")}
+        return replace(evaluation, metrics=metrics, record={**evaluation.record, "bits_per_token": bits})

@@ -1,0 +1,86 @@
+"""A copy of the package, to which a test adds what a newcomer would add."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trainwright
+
+PACKAGE = Path(trainwright.__file__).parent
+TESTS = Path(__file__).parents[1]
+
+
+def call_module(*arguments: str, folder: Path, sources: Path = PACKAGE.parent) -> str:
+    """Returns what ``python -m`` prints in a folder; nothing of this user's is read or written."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(sources), str(TESTS)]),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "TRAINWRIGHT_HOME": str(folder / "home"),
+    }
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+class Copy:
+    """The package in another folder, called as a user calls it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.package = root / "trainwright"
+        shutil.copytree(PACKAGE, self.package)
+
+    def add(self, name: str, text: str) -> None:
+        """Writes a file that is not there yet."""
+        with (self.package / name).open("x", encoding="utf-8") as file:
+            file.write(text)
+
+    def append(self, name: str, text: str) -> None:
+        """Adds lines to a file."""
+        with (self.package / name).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def insert(self, name: str, text: str, *, after: str) -> None:
+        """Adds a line behind the only line that contains ``after``."""
+        path = self.package / name
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        (number,) = (number for number, line in enumerate(lines) if after in line)
+        path.write_text("".join([*lines[: number + 1], text, *lines[number + 1 :]]), encoding="utf-8")
+
+    def call(self, *arguments: str) -> str:
+        """Returns what a command prints."""
+        return self.module("trainwright", *arguments)
+
+    def module(self, *arguments: str) -> str:
+        """Returns what ``python -m`` prints."""
+        return call_module(*arguments, folder=self.root, sources=self.root)
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        """Returns the document that a command prints."""
+        document: dict[str, Any] = json.loads(self.call(*arguments, "--json"))
+        return document
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Iterator[Copy]:
+    """A fresh copy."""
+    yield Copy(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy")
+
+
+@pytest.fixture(scope="session")
+def run_module() -> Callable[..., str]:
+    """Calls a module as ``python -m`` does, with the package as it is."""
+    return call_module

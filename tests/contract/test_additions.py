@@ -1,0 +1,214 @@
+"""What CONTRIBUTING.md says of code from outside: one file, which the recipe names, and a run has it.
+
+Each is a module of ``contract/additions`` and keeps the contract of its kind.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from contract.additions.launchers import Named
+from contract.additions.tasks import UNSEEN, informed
+from trainwright.artifact.shards import TokenDataset
+from trainwright.hardware.machine.shared import HOME, shared_probes
+from trainwright.launch.launchers import launcher, wait
+from trainwright.model.build import build_network
+from trainwright.spec.recipe import Recipe
+from trainwright.testing.artifacts import make_dataset
+from trainwright.testing.contract_exporter import ExporterContract
+from trainwright.testing.contract_family import FamilyContract
+from trainwright.testing.contract_filter import FilterContract
+from trainwright.testing.contract_launcher import PATIENCE_S, LauncherContract, script
+from trainwright.testing.contract_optimizer import OptimizerContract
+from trainwright.testing.contract_source import SourceContract
+from trainwright.testing.contract_task import TaskContract
+from trainwright.testing.machine import fake_probes
+
+RECIPE = """
+name: newcomers
+task: {name: "contract.additions.tasks:informed"}
+model: {family: "contract.additions.families:FAMILY", layers: 2, width: 32, heads: 2, context_tokens: 64}
+data:
+  sources: [{kind: "contract.additions.sources:Csv", paths: [corpus.csv], column: body}]
+  clean: {filters: ["contract.additions.filters:unfinished"]}
+  tokenizer: {vocabulary: 320}
+train:
+  sequence_tokens: 32
+  batch_tokens: 128
+  duration: 3 steps
+  precision: fp32
+  optimizer: {name: "contract.additions.optimizers:momentum", lr: 1e-2, betas: [0.5, 0.9]}
+  schedule: {name: "contract.additions.schedules:square_root", warmup: 1 steps}
+  exec: {compile: false, threads: 1, micro_batch: 2, log_every_steps: 1}
+evaluate: {splits: [test]}
+export: {formats: [huggingface, "contract.additions.exporters:Pair"]}
+serve: {engine: "fixtures.parrot_engine:open_engine", demo: {prompt: "once", max_tokens: 1}}
+"""
+UNFINISHED, DOCUMENTS = 7, 120
+
+
+class TestCsv(SourceContract):
+    def keys(self):
+        return {"kind": "contract.additions.sources:Csv", "column": "body"}
+
+    def write(self, folder):
+        (folder / "a.csv").write_text('title,body\n1,one\n2,"two, and ""a"" half\nof it"\n', encoding="utf-8")
+        return ["one", 'two, and "a" half\nof it']
+
+
+class TestUnfinished(FilterContract):
+    filter = "contract.additions.filters:unfinished"
+    kept = ("all is done",)
+    dropped = ("TODO: the rest",)
+
+
+class TestInformed(TaskContract):
+    @pytest.fixture(autouse=True)
+    def _dataset(self, tmp_path):
+        texts = [f"{number} words and {number * number} more of them" for number in range(40)]
+        self.dataset = TokenDataset.open(make_dataset(tmp_path, {"train": texts}).path)
+        self.recipe = Recipe.model_validate(
+            {
+                "name": "tiny",
+                "model": {"layers": 2, "width": 16, "heads": 2, "context_tokens": 16},
+                "data": {"sources": [{"kind": "text", "paths": ["corpus.txt"]}]},
+                "train": {"sequence_tokens": 12, "batch_tokens": 24},
+            }
+        )
+
+    def make_task(self):
+        return informed(self.recipe, self.dataset)
+
+    def make_split(self):
+        return self.dataset.splits["train"]
+
+    def make_network(self):
+        network = build_network(self.recipe.model_spec(vocabulary=self.dataset.vocabulary), dtype=torch.float64)
+        network.initialise(1)
+        return network.to(torch.float64)
+
+    def test_what_has_hardly_any_context_counts_for_nothing(self, task, batch):
+        sequences, tokens = batch["tokens"].shape
+        assert int(task.weight(batch)) == sequences * (tokens - 1 - UNSEEN)
+
+
+class TestMomentum(OptimizerContract):
+    optimizer = "contract.additions.optimizers:momentum"
+    keys: ClassVar[dict[str, Any]] = {"lr": 0.3, "betas": (0.5, 0.9)}
+
+
+class TestNarrow(FamilyContract):
+    family = "contract.additions.families:FAMILY"
+
+
+class TestPair(ExporterContract):
+    exporter = "contract.additions.exporters:Pair"
+
+
+@pytest.mark.slow
+class TestNamed(LauncherContract):
+    @pytest.fixture
+    def open_launcher(self, tmp_path):
+        return lambda: Named(tmp_path)
+
+
+def test_a_launcher_is_a_class(tmp_path):
+    place = launcher("contract.additions.launchers:Named", root=tmp_path)
+    job_id = place.submit(script("show=PLACE"))
+    assert wait(place, job_id, timeout_s=PATIENCE_S).state == "succeeded"
+    assert "PLACE is here" in place.log(job_id).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[..., str]) -> Path:
+    """A run of the recipe above, from the command line; documents are stories, some of them unfinished."""
+    root = tmp_path_factory.mktemp("newcomers")
+    (root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    with (root / "corpus.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("title", "body"))
+        for number in range(DOCUMENTS):
+            end = "TODO" if number < UNFINISHED else "the end"
+            rows.writerow((number, f"once there were {number} {'and more ' * (number % 9)}things\n{end}"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME, str(root / "home"))
+        probes = shared_probes()
+        assert probes is not None
+        probes.write(fake_probes())  # an invented machine's, so that nothing is measured
+    run_module("trainwright", "run", "recipe.yaml", "--workspace", "runs", folder=root)
+    return root / "runs"
+
+
+def document(workspace: Path, name: str) -> dict[str, Any]:
+    """A JSON file of an artefact."""
+    (path,) = workspace.glob(name)
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+@pytest.mark.slow
+def test_a_source_is_a_class(workspace):
+    (source,) = document(workspace, "data-*/report.json")["sources"]
+    assert source["source"] == "contract.additions.sources:Csv: corpus.csv"
+    assert source["read"]["documents"] == DOCUMENTS
+
+
+@pytest.mark.slow
+def test_a_filter_is_a_function(workspace):
+    (source,) = document(workspace, "data-*/report.json")["sources"]
+    assert {reason: count["documents"] for reason, count in source["dropped"].items()} == {"unfinished": UNFINISHED}
+
+
+@pytest.mark.slow
+def test_a_task_is_a_function_to_what_keeps_the_protocol(workspace):
+    measured = document(workspace, "evaluate-*/evaluation.json")["splits"]["test"]
+    assert measured["metrics"]["bits_per_token"] == "bits/token"
+    assert measured["bits_per_token"] == pytest.approx(measured["loss"] / math.log(2))
+
+
+@pytest.mark.slow
+def test_an_optimizer_is_a_function(workspace):
+    (path,) = workspace.glob("train-*/checkpoints/*/optimizer.safetensors")
+    assert {name.rpartition(".")[2] for name in load_file(path)} == {"momentum_buffer"}
+
+
+@pytest.mark.slow
+def test_a_model_family_is_a_value(workspace):
+    spec = document(workspace, "train-*/model.json")
+    assert (spec["family"], spec["ffn_width"], spec["tied"]) == ("contract.additions.families:FAMILY", 64, True)
+    (bundle,) = workspace.glob("export-*/huggingface/model.safetensors")
+    assert "newcomer.embedding" in load_file(bundle)
+
+
+@pytest.mark.slow
+def test_an_exporter_is_a_class(workspace):
+    assert document(workspace, "export-*/contract.additions.exporters.Pair/shape.json")["width"] == 32
+    (weights,) = workspace.glob("export-*/contract.additions.exporters.Pair/weights.safetensors")
+    (trained,) = workspace.glob("train-*/model.safetensors")
+    stored, kept = load_file(weights), load_file(trained)
+    assert stored.keys() == kept.keys() and all(torch.equal(stored[name], kept[name]) for name in kept)
+
+
+@pytest.mark.slow
+def test_a_schedule_is_a_function(workspace):
+    (log,) = workspace.glob("train-*/events.jsonl")
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    rates = [event["value"] for event in events if event.get("name") == "train/lr"]
+    assert rates == pytest.approx([0.01, 0.01, 0.01 * (1 - 0.9 * 0.5**0.5)])
+
+
+@pytest.mark.slow
+def test_a_serving_engine_is_a_function(workspace):
+    (choice,) = document(workspace, "serve-*/answer.json")["response"]["choices"]
+    assert choice["finish_reason"] == "length"
+    assert choice["text"], "one token"
+    assert "once".startswith(choice["text"]), "a parrot repeats the prompt"

@@ -1,0 +1,61 @@
+"""The table of additions in CONTRIBUTING.md: its files and contracts are there, and a test adds each kind."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "trainwright"
+HEAD = "| new | file"
+HELD_ELSEWHERE = {"decision"}
+"""Text alone: tests/architecture/test_text.py reads every page."""
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells of each row, by what is added."""
+    lines = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(HEAD)) + 2
+    stop = next(number for number, line in enumerate(lines[start:], start) if not line.startswith("|"))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:stop]]
+    return {first: rest for first, *rest in cells}
+
+
+ROWS = rows()
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_its_files_are_there(kind):
+    inside, _, held_by = ROWS[kind]
+    paths = [path for path in re.findall(r"`([^`]+)`", inside) if "/" in path]
+    for path in paths:
+        # The file that is to be added has a name in capitals: its folder is there.
+        folder = re.sub(r"/?[^/]*[A-Z]{4}.*", "", path)
+        assert (PACKAGE / folder).exists() or (ROOT / folder).exists(), path
+    for path in re.findall(r"`(tests/[^`]+)`", held_by):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (inside, *_) in ROWS.items() if re.search(r"`[A-Z]+`", inside)])
+def test_its_registry_is_there(kind):
+    inside = ROWS[kind][0]
+    (registry,) = re.findall(r"`([A-Z]{4,})`", inside)
+    files = [PACKAGE / path for path in re.findall(r"`([^`]+\.py)`", inside)]
+    folders = [PACKAGE / path.rpartition("/")[0] / "__init__.py" for path in re.findall(r"`([^`]+\.py)`", inside)]
+    texts = [file.read_text(encoding="utf-8") for file in (*files, *folders) if file.is_file()]
+    assert any(re.search(rf"^{registry}\b.*=", text, re.MULTILINE) for text in texts), registry
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (*_, held_by) in ROWS.items() if "Contract" in held_by])
+def test_its_contract_is_there(kind):
+    (name,) = re.findall(r"`(\w+)Contract`", ROWS[kind][2])
+    assert hasattr(importlib.import_module(f"trainwright.testing.contract_{name.lower()}"), f"{name}Contract")
+
+
+def test_every_kind_is_added_once():
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_additions*.py"))
+    tried = {name.replace("_", " ") for name in re.findall(r"^def test_an?_(\w+?)_is_an?_", text, re.MULTILINE)}
+    assert set(ROWS) - HELD_ELSEWHERE == tried

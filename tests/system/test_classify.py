@@ -1,0 +1,101 @@
+"""A second task, from recipe to report: documents whose one telling word decides their label."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+RECIPE = """
+name: reviews
+seed: 3
+task: {name: classify, labels: [negative, positive]}
+model: {family: llama, layers: 2, width: 32, heads: 2, context_tokens: 32}
+data:
+  sources:
+    - {kind: jsonl, paths: [%s], label_key: label}
+  tokenizer: {vocabulary: 320}
+train:
+  sequence_tokens: 32
+  batch_tokens: 512
+  duration: 100 steps
+  precision: fp32
+  optimizer: {lr: 3e-3}
+  schedule: {warmup: 5 steps}
+  validation: {every_steps: 40}
+  exec: {compile: false, threads: 1, micro_batch: 4}
+"""
+TELLING = {"positive": ("good", "fine", "great"), "negative": ("bad", "poor", "dull")}
+
+
+@pytest.fixture(scope="module")
+def classified(tmp_path_factory, project_of):
+    root = tmp_path_factory.mktemp("classify")
+    dice = random.Random(1)
+    with (root / "reviews.jsonl").open("w") as stream:
+        for number in range(600):
+            label = ("negative", "positive")[number % 2]
+            words = [dice.choice(["the", "film", "was", "and", "a"]) for _ in range(dice.randint(5, 14))]
+            words[dice.randrange(len(words))] = dice.choice(TELLING[label])
+            stream.write(json.dumps({"text": f"{' '.join(words)} {number}", "label": label}) + "\n")
+    recipe = root / "reviews.yaml"
+    recipe.write_text(RECIPE % (root / "reviews.jsonl"))
+    project = project_of(recipe=recipe, workspace=root / "runs")
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr + done.stdout
+    return project
+
+
+def test_it_learns_what_can_be_told(classified) -> None:
+    evaluation = json.loads((classified.artifact("evaluate") / "evaluation.json").read_text())
+    test = evaluation["splits"]["test"]
+    assert evaluation["task"] == "classify"
+    assert test["accuracy"] > 0.9 > test["commonest_class_accuracy"] + 0.2
+    counts = test["confusion"]
+    assert sum(map(sum, counts)) == test["documents"]
+    assert test["accuracy"] == (counts[0][0] + counts[1][1]) / test["documents"]
+    assert [row["label"] for row in test["by_label"]] == ["negative", "positive"]
+
+
+def test_labels_are_in_the_dataset_and_validated_while_training(classified) -> None:
+    summary = json.loads((classified.artifact("train") / "summary.json").read_text())
+    dataset = json.loads((classified.artifact("data") / "dataset.json").read_text())
+    assert (dataset["kind"], dataset["labels"]) == ("documents-with-labels", ["negative", "positive"])
+    assert summary["validation"]["accuracy"] > 0.8
+
+
+def test_the_report_stands_and_nothing_is_served(classified) -> None:
+    assert list(classified.artifact("report").glob("*.html"))
+    assert not list(classified.workspace.glob("serve-*"))
+
+
+BASE = """
+stages:
+  - {name: base, stage: train, task: {name: next-token, labels: []}, train: {duration: 10 steps}}
+  - {name: told, stage: train, from: base, task: {name: classify, labels: [negative, positive]}}
+  - {stage: evaluate, from: told}
+"""
+
+
+def test_a_classifier_is_trained_from_a_base_of_the_same_recipe(classified, project_of, tmp_path) -> None:
+    recipe = tmp_path / "based.yaml"
+    recipe.write_text(classified.recipe.read_text() + BASE)
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    done = project.call("run")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("a new head for 2 labels") == 1
+    evaluation = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())
+    assert evaluation["splits"]["test"]["accuracy"] > 0.9
+
+
+def test_a_source_without_labels_is_refused_before_anything_runs(classified, project_of, tmp_path) -> None:
+    recipe = tmp_path / "unlabelled.yaml"
+    recipe.write_text(classified.recipe.read_text().replace(", label_key: label", ""))
+    project = project_of(recipe=recipe, workspace=tmp_path / "runs")
+    done = project.call("run")
+    assert done.returncode == 2
+    assert "unlabelled.yaml:8" in done.stderr and "data.sources.0 has no label_key" in done.stderr
+    assert not list(project.workspace.glob("*"))

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainwright.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def packaged_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def test_list_filters_and_sorts(capsys):
+    assert main(["hardware", "list", "--kind", "tpu", "--sort", "flops"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "device",
+        "tpu-v7",
+        "tpu-v6e",
+        "tpu-v5p",
+        "tpu-v4",
+        "tpu-v5e",
+        "tpu-v3",
+        "tpu-v2",
+    ]
+    assert "$4.20 GCP" in out
+    assert "7 devices" in err
+    assert main(["hardware", "list", "--min-memory", "10 TB"]) == 0
+    assert capsys.readouterr().out == "no such device in the catalogue\n"
+
+
+def test_every_number_that_is_shown_has_a_source(capsys):
+    assert main(["hardware", "show", "H100 80GB SXM5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "h100-sxm (NVIDIA, 2022)"
+    start, end = lines.index("") + 2, lines.index("sources")
+    facts = [line for line in lines[start:end] if line and "  [" in line]
+    assert len(facts) >= 20
+    bare = [line for line in lines[start : lines.index("", start)] if "  [" not in line]
+    assert [line.split()[0] for line in bare] == ["fp4"]
+    known = {line.split()[0] for line in lines[end + 1 :]}
+    assert {f"[{line.rsplit('[', 1)[1]}" for line in facts} == known
+    dated = ("; 2026-11-20", "vms.csv@", "derived: ", "default: ")
+    assert all(any(mark in line for mark in dated) for line in lines[end + 1 :])
+
+
+def test_show_says_what_is_unknown(capsys):
+    assert main(["hardware", "show", "ascend-910c"]) == 0
+    out = capsys.readouterr().out
+    assert "rental price: unknown" in out
+    assert main(["hardware", "show", "a100-40gb"]) == 0
+    unpriced = [line.split()[:4] for line in capsys.readouterr().out.splitlines() if line.startswith("unknown")]
+    assert ["unknown", "Alibaba", "Cloud", "ecs.gn7-c12g1.3xlarge"] in unpriced
+
+
+def test_compare(capsys):
+    assert main(["hardware", "compare", "a100-80gb", "tpu-v5p", "rtx-4090", "ascend-910b"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["a100-sxm-80gb", "tpu-v5p", "rtx-4090", "ascend-910b3"]
+    rows = {line[:19].strip(): line[19:].split("  ") for line in lines[1:]}
+    assert [cell.strip() for cell in rows["bf16"] if cell] == [
+        "312 TFLOP/s",
+        "459 TFLOP/s",
+        "165.2 TFLOP/s",
+        "313 TFLOP/s",
+    ]
+    assert [cell.strip() for cell in rows["platform"] if cell] == ["CUDA", "XLA", "CUDA", "CANN"]
+
+
+def test_json_says_the_same(capsys):
+    assert main(["hardware", "show", "h100", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["schema"] == "trainwright.hardware.show/1"
+    assert shown["flops_per_s"]["bf16"] == 989.4e12
+    believed = [offer["usd_per_device_hour"] for offer in shown["offers"] if not offer["doubt"]]
+    assert believed == sorted(believed) and len(believed) < len(shown["offers"])
+    assert shown["node"]["scale_up"]["name"] == "nvlink4"
+    assert main(["hardware", "compare", "h100", "t4", "--json"]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)["devices"]] == ["h100-sxm", "t4"]
+    assert main(["hardware", "list", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["devices"]) >= 84
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["show", "h101"], "error: DEVICE: unknown device (seen 'h101'"),
+        (["compare", "h100", "h101"], "error: DEVICE: unknown device (seen 'h101'"),
+        (["list", "--vendor", "Acorn"], "error: --vendor: unknown vendor (seen 'Acorn'"),
+        (["list", "--min-memory", "lots"], "error: --min-memory: cannot read a quantity (seen 'lots'"),
+        (["list", "--sort", "beauty"], "error: trainwright hardware list: argument --sort: invalid choice"),
+        (["compare"], "error: trainwright hardware compare: the following arguments are required: DEVICE"),
+        (["list", "--min-memory", "-1GB"], "error: --min-memory: cannot read a quantity"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, problem):
+    assert main(["hardware", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(problem)
+    assert len(err.splitlines()) == 1
+
+
+def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
+    assert main(["hardware", "show", "h100"]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
+    assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
+    assert "all 9 prices: --json" in err

@@ -1,0 +1,122 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fixtures.finished import finished
+from fixtures.planned_recipe import TEXT
+from trainwright.cli import main as cli
+
+ASKED = ["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", "4x8xh100-sxm"]
+
+
+def test_the_verdict_comes_first_and_everything_it_rests_on_after(capsys):
+    assert cli.main([*ASKED, "--price", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("fits: ")
+    assert "$" in out.splitlines()[0]
+    for word in (
+        "memory of a device",
+        "backward",
+        "MFU",
+        "mostly",
+        "host memory",
+        "a checkpoint",
+        "loader",
+        "rests on",
+        "not chosen",
+        "interruptions",
+        "kWh",
+    ):
+        assert word in out, word
+
+
+def test_json_holds_the_whole_plan(capsys):
+    assert cli.main([*ASKED, "--layout", "tp=8,recompute=full", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["parallel"]["tp"] == 8
+    assert plan["workload"]["recompute"] == "full"
+    assert plan["estimate"]["needs"]["checkpoint_bytes"] > 0
+    assert {entry["origin"] for entry in plan["estimate"]["assumptions"]} >= {"catalog", "default"}
+
+
+def test_what_does_not_fit_says_what_would_by_slowdown(capsys):
+    assert cli.main(["plan", "--model", "llama3-70b", "--on", "8xa100-80gb"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("does not fit: needs ")
+    assert "smallest change: " in out.splitlines()[0]
+    rows = [line for line in out.splitlines() if " x the device-time" in line]
+    order = [("adapters alone" in line, float(line.split(" x the device-time")[0].split()[-1])) for line in rows]
+    assert rows and order == sorted(order)
+
+
+def test_a_host_that_is_too_small_is_named(capsys):
+    assert cli.main(["plan", "--model", "llama3-70b", "--on", "8xrtx-4090", "--layout", "offload=all"]) == 1
+    assert "of a host's memory" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_formula_is_printed_with_its_numbers(capsys):
+    assert cli.main([*ASKED, "--explain", "memory.weights"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("memory.weights = ") and lines[1] == "= b × n" and lines[2].startswith("= 4 bytes × ")
+    assert cli.main([*ASKED, "--explain", "time.products", "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)["explanation"]
+    assert explained["value"] > 0 and explained["terms"]
+
+
+def test_neither_torch_nor_pydantic_is_loaded(tmp_path):
+    """Where no ledger of finished runs stands; one is read by pydantic."""
+    code = (
+        "import sys; from trainwright.cli.main import main; code = main(sys.argv[1:])\n"
+        "sys.exit(9 if {'torch', 'pydantic', 'matplotlib'} & set(sys.modules) else code)"
+    )
+    found = subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False, cwd=tmp_path)
+    assert found.returncode == 0
+
+
+def test_a_plan_is_drawn(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert cli.main([*ASKED, "--draw", str(tmp_path / "p.svg")]) == 0
+    assert (tmp_path / "p.svg").stat().st_size and (tmp_path / "p-step.svg").stat().st_size
+
+
+def test_images_are_called_images(capsys):
+    assert cli.main(["plan", "--model", "resnet-50", "--on", "8xa100-80gb", "--optimizer", "sgd"]) == 0
+    out = capsys.readouterr().out
+    assert "images/s" in out and "sequences of" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--context", "4096"], "this is about serving"),
+        (["--sweep", "nodes=1,2", "--explain", "mfu"], "a sweep is many plans"),
+    ],
+)
+def test_words_without_a_use_are_refused(arguments, message, capsys):
+    assert cli.main([*ASKED, *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_finished_runs_on_the_device_are_learnt_from_unless_told_not_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(TEXT)
+    arguments = ["plan", "r.yaml", "--on", "rtx-4090", "--json"]
+
+    def found(*more):
+        assert cli.main([*arguments, *more]) == 0
+        estimate = json.loads(capsys.readouterr().out)["plan"]["estimate"]
+        return estimate, {each["name"]: each for each in estimate["assumptions"]}
+
+    before, _ = found()
+    workspace = tmp_path / "runs" / "planned"
+    workspace.mkdir(parents=True)
+    changes = {"device": "NVIDIA GeForce RTX 4090"}
+    (workspace / "ledger.jsonl").write_text(finished(tmp_path, slower=0.5, changes=changes) + "\n")
+    after, said = found()
+    assert after["tokens_per_s"] != before["tokens_per_s"]
+    assert after["seconds"]["high"] / after["seconds"]["low"] < before["seconds"]["high"] / before["seconds"]["low"]
+    assert said["measured runs"]["source"].startswith("calibrated by 1 run of the ledger, newest 2026-11-01; ")
+    assert found("--calibrate", "none")[0] == before
+    assert found("--stack", "megatron-core")[1].get("measured runs") is None

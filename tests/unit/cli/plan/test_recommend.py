@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.recommend import SMALL, printed
+from trainwright.cli.main import main
+from trainwright.cli.output import Output
+from trainwright.cli.streams import ReaderGone
+
+QUICKSTART = Path(__file__).parents[4] / "recipes" / "quickstart.yaml"
+
+
+pytestmark = pytest.mark.usefixtures("packaged_only")
+
+
+def test_a_deadline_is_met_by_the_cheapest_way(capsys):
+    found = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
+    assert found["schema"] == "trainwright.recommend/1"
+    priced = [each for each in found["options"] if each["usd"] is not None and not (each["price"] or {}).get("doubt")]
+    assert all(option["seconds"] <= 2 * 86400 for option in found["options"])
+    assert priced[0]["usd"] == min(option["usd"] for option in priced)
+    assert found["goals"] == {"budget_usd": None, "deadline_s": 172800.0}
+
+
+def test_goals_that_nothing_meets_exit_with_one(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--budget", "$5", "--deadline", "1h", code=1)
+    assert out.startswith("nothing meets a budget of $5 and a deadline of 1 h 00 min; closest: ")
+
+
+def test_what_one_has_is_compared_with_what_one_can_rent(capsys):
+    out = printed(capsys, "--have", "8xa100-80gb+8xh100-sxm", "--devices", "h100-sxm", "--cloud", "lambda")
+    assert " own " in out
+    assert "use both, " in out and out.startswith("best of one kind of device: ")
+    assert "way to use both" in out
+
+
+def test_what_does_not_fit_is_told_what_would(capsys):
+    out = printed(capsys, "--have", "2xa100-sxm-40gb", "--devices", "l4", "--most-devices", "1", code=1)
+    assert out.startswith("it fits on none of these devices")
+    assert "what would make it fit on 1x2xa100-sxm-40gb" in out
+    assert "offload weights, gradients and the optimizer's state" in out
+    assert "LoRA (adapters alone are trained)" in out
+
+
+def test_a_batch_is_rounded_to_what_divides(capsys):
+    found = json.loads(printed(capsys, "--devices", "h100-sxm", "--batch", "4M", "--sequence", "8192", "--json"))
+    assert found["workload"]["batch_tokens"] == 512 * 8192
+    assert found["workload"]["steps"] == -(-20_000_000_000 // (512 * 8192))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--budget", "5 EUR"], "--budget: unknown unit of money"),
+        (["--budget", "0"], "--budget: must be above zero"),
+        (["--deadline", "soon"], "--deadline: cannot read a quantity"),
+        (["--deadline", "14"], "--deadline: a time needs its unit"),
+        (["--devices", " ,"], "--devices: no name in this list"),
+        (["--cloud", ""], "--cloud: no name in this list"),
+        (["--deadline=-3d"], "--deadline: cannot read a quantity"),
+        (["--devices", "h1000"], "unknown device"),
+        (["--cloud", "awss"], "did you mean aws"),
+        (["--have", "8xnothing"], "--have: unknown device"),
+        (["--price-kinds", "cheap"], "--price-kinds: unknown kind of price"),
+        (["--stack", "nothing"], "--stack: unknown software stack"),
+        (["--most-devices", "many"], "--most-devices: cannot read a quantity"),
+    ],
+)
+def test_one_line_for_what_is_wrong(capsys, arguments, line):
+    assert main([*SMALL, *arguments]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_convolutional_network_is_laid_out_by_data_parallelism(capsys):
+    assert main(["recommend", "--model", "resnet-50", "--devices", "h100-sxm", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {option["devices"] for option in found["options"]} >= {8, 16, 32}
+    for option in found["options"]:
+        plan = option["parallel"]
+        assert plan["tp"] == plan["pp"] == plan["cp"] == plan["ep"] == 1
+        assert plan["dp_shard"] * plan["dp_replicate"] == option["devices"]
+
+
+def test_a_recipe_names_its_model_and_run(capsys):
+    assert main(["recommend", "--model", str(QUICKSTART), "--devices", "h100-sxm", "--json"]) == 0
+    workload = json.loads(capsys.readouterr().out)["workload"]
+    assert (workload["sequence_tokens"], workload["batch_tokens"], workload["optimizer"]) == (256, 2048, "muon")
+
+
+def test_a_batch_suits_what_one_has(capsys):
+    # Of 488 sequences, 24 devices can share 480.
+    found = json.loads(printed(capsys, "--have", "3x8xa100-80gb", "--devices", "l4", "--batch", "4M", "--json"))
+    assert found["workload"]["batch_tokens"] == 24 * 20 * 8192
+    own = [option for option in found["options"] if option["provider"] == "own"]
+    assert max(option["devices"] for option in own) == 24
+
+
+def test_the_plan_of_a_row_is_the_row(capsys):
+    found = json.loads(printed(capsys, "--devices", "mi300x", "--json"))
+    row = next(option for option in found["options"] if option["devices"] == 64)
+    assert main(["plan", *SMALL[1:], "--on", "8x8xmi300x", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["parallel"] == row["parallel"]
+    assert plan["estimate"]["seconds"]["mid"] == pytest.approx(row["seconds"])
+    assert plan["estimate"]["mfu"] == pytest.approx(row["mfu"])
+
+
+def test_of_three_kinds_the_best_pair_is_named(capsys):
+    found = json.loads(
+        printed(capsys, "--have", "8xv100+8xa100-80gb+8xh100", "--devices", "l4", "--precision", "fp16", "--json")
+    )
+    used = {side["cluster"]["node"]["device"]["name"] for side in found["pool"]["ways"][0]["sides"]}
+    assert used == {"a100-sxm-80gb", "h100-sxm"}
+
+
+def test_a_picture_is_drawn_before_anybody_can_stop_reading(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "front.svg"
+
+    def gone(self, text=""):
+        raise ReaderGone
+
+    monkeypatch.setattr(Output, "line", gone)
+    assert main([*SMALL, "--draw", str(path)]) == 141
+    assert path.stat().st_size
+
+
+@pytest.mark.parametrize("more", [[], ["--sweep", "micro_batch=1,2"]])
+def test_so_are_those_of_plans_and_sweeps(more, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "plan.svg"
+
+    def gone(self, text=""):
+        raise ReaderGone
+
+    monkeypatch.setattr(Output, "line", gone)
+    asked = ["plan", "--model", "llama3-8b", "--tokens", "100B", "--on", "8xh100-sxm", "--draw", str(path)]
+    assert main([*asked, *more]) == 141
+    assert path.stat().st_size

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+
+from trainwright.cli import main as cli
+from trainwright.core.money import parse_usd
+
+
+def scaled(capsys, *arguments):
+    assert cli.main(["plan", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["scaling"]
+
+
+def test_a_budget_of_compute_has_an_answer_by_each_law(capsys):
+    found = scaled(capsys, "--compute", "1e21")
+    assert {law["law"] for law in found["laws"]} == {"hoffmann-1", "hoffmann-2", "hoffmann-3", "besiroglu", "kaplan"}
+    for law in found["laws"]:
+        if law["law"] != "kaplan":
+            assert 6 * law["parameters"] * law["tokens"] == pytest.approx(1e21, rel=0.01)
+        assert law["source"]
+    assert len(found["batch"]) == 2
+
+
+def test_a_model_has_the_tokens_that_suit_it(capsys):
+    found = scaled(capsys, "--params", "7B", "--tokens", "2T")
+    best = next(law for law in found["laws"] if law["law"] == found["law"])
+    assert 15 < best["tokens"] / best["parameters"] < 25
+    assert found["over_training"]["flops_ratio"] > 1
+
+
+def test_a_budget_of_dollars_is_spent_on_a_cluster(capsys):
+    found = scaled(capsys, "--budget", "10k$", "--price", "2")
+    assert found["plan"]["estimate"]["usd"]["mid"] == pytest.approx(10_000, rel=0.01)
+    assert found["plan"]["cluster"]["node"]["devices"] == 8
+
+
+def test_sources_and_what_the_laws_assume_are_printed(capsys):
+    assert cli.main(["plan", "--compute", "1e25", "--on", "128x8xh100-sxm"]) == 0
+    out = capsys.readouterr().out
+    for word in ("Hoffmann", "Kaplan", "Besiroglu", "C = 6 N D", "extrapolated", "critical batch", "fits: "):
+        assert word in out
+
+
+@pytest.mark.parametrize("text", ["10k$", "$10k", "10000", "10_000 $"])
+def test_dollars_are_read_as_people_write_them(text):
+    assert parse_usd(text) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compute", "1e21", "--params", "7B"], "one budget at a time"),
+        (["--budget", "x"], "--budget: cannot read"),
+        (["--budget", "$"], "--budget: cannot read"),
+        (["--budget", "0"], "--budget: must be above zero"),
+        (["--params", "0"], "--params: must be at least 1"),
+        (["--compute", "1e21", "--model", "gpt2"], "a budget chooses the model"),
+        (["--compute", "1e21", "--sweep", "nodes=1"], "--sweep: a budget has no use for this"),
+    ],
+)
+def test_bad_budgets_end_in_one_line(arguments, message, capsys):
+    assert cli.main(["plan", *arguments]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trainwright.cli import main as cli
+from trainwright.cli.recipe import serve
+from trainwright.pipeline import runner
+from trainwright.spec.sections.serve import ServeSection
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Arguments of the server that the command opened; it is stopped by Ctrl-C at once."""
+    seen = {}
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def open_server(directory, section, **arguments):
+        seen.update(arguments, directory=directory, section=section)
+        return SimpleNamespace(url=f"http://{section.host}:{section.port}", run=interrupted)
+
+    monkeypatch.setattr(serve, "load", lambda reference, kind: open_server)
+    return seen
+
+
+@pytest.fixture
+def exported(monkeypatch):
+    """A workspace where nothing is made yet, and what a run of the pipeline was asked for."""
+    asked = {}
+
+    def run(recipe, *, root, upto, listeners):
+        asked.update(name=recipe.name, root=root, upto=upto)
+        return {"export": SimpleNamespace(path=Path("exported"))}
+
+    monkeypatch.setattr(runner, "find", lambda recipe, *, root, upto: {})
+    monkeypatch.setattr(runner, "run", run)
+    return asked
+
+
+def test_a_bundle_is_served_until_ctrl_c(opened, tmp_path, capsys):
+    assert cli.main(["serve", "--bundle", str(tmp_path), "--port", "0"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"serving {tmp_path.name} at http://127.0.0.1:0/v1 (Ctrl-C stops)\n  curl http")
+    assert printed.err == "stopped\n"
+    assert opened == {
+        "directory": tmp_path,
+        "section": ServeSection(port=0),
+        "model_name": tmp_path.name,
+        "api_key": None,
+    }
+
+
+def test_a_recipe_is_exported_first(opened, recipe, exported):
+    command = ["serve", recipe, "serve.port=9001", "serve.max_concurrent=2", "--workspace", "w", "--quiet", "--json"]
+    assert cli.main(command) == 0
+    assert exported == {"name": "tiny", "root": Path("w"), "upto": "export"}
+    assert (opened["directory"], opened["model_name"]) == (Path("exported/huggingface"), "tiny")
+    assert (opened["section"].port, opened["section"].max_concurrent) == (9001, 2)
+
+
+def test_an_export_that_is_there_is_served_without_a_run(opened, recipe, exported, monkeypatch):
+    made = {"export": SimpleNamespace(path=Path("made"))}
+    monkeypatch.setattr(runner, "find", lambda recipe, *, root, upto: made)
+    assert cli.main(["serve", recipe, "--quiet"]) == 0
+    assert opened["directory"] == Path("made/huggingface")
+    assert exported == {}
+
+
+def test_flags_win_over_the_recipe(opened, recipe, exported):
+    keys = ["serve.model_name=a", "serve.engine=torch", 'serve.allowed_hosts=["x"]']
+    flags = ["--model-name", "b", "--port", "1", "--engine", "a.b:c", "--allow-host", "y", "--allow-host", "z"]
+    assert cli.main(["serve", recipe, *keys, "--quiet"]) == 0
+    assert (opened["model_name"], opened["section"].allowed_hosts) == ("a", ("x",))
+    assert cli.main(["serve", recipe, *keys, *flags, "--quiet"]) == 0
+    section = opened["section"]
+    assert (opened["model_name"], section.port, section.engine, section.allowed_hosts) == ("b", 1, "a.b:c", ("y", "z"))
+
+
+def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys, monkeypatch):
+    command = ["serve", "--bundle", str(tmp_path), "--host"]
+    assert cli.main([*command, "0.0.0.0"]) == 0  # noqa: S104  # nothing listens: the server is a stand-in
+    assert "0.0.0.0 is reachable from other machines and no key is asked for" in capsys.readouterr().err
+    for host in ("localhost", "::1", "127.0.0.2"):
+        cli.main([*command, host])
+        assert "reachable" not in capsys.readouterr().err
+    monkeypatch.setenv("TRAINWRIGHT_API_KEY", "s3cret")
+    cli.main([*command, "0.0.0.0", "--json"])  # noqa: S104
+    printed = capsys.readouterr()
+    assert "reachable" not in printed.err
+    assert opened["api_key"] == "s3cret"
+    assert "Bearer $TRAINWRIGHT_API_KEY" in json.loads(printed.out)["example"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tiny.yaml", "--bundle", "x"], "a recipe and --bundle exclude each other"),
+        (["--bundle", "x", "--port", "70000"], "--port: no such port (seen 70000, expected 0 to 65535)"),
+        ([], "no recipe"),
+    ],
+)
+def test_usage(opened, recipe, capsys, arguments, message):
+    assert cli.main(["serve", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not opened

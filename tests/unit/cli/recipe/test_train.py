@@ -1,0 +1,54 @@
+"""Training needs the machine, the plan and the dataset; what comes after it is not made."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainwright.artifact.stage import StageResult
+from trainwright.cli.main import main
+from trainwright.pipeline import graph
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Every stage of the real graph, recorded instead of carried out; none looks at this machine or at a corpus."""
+    names = []
+
+    def stand_in(reference, kind):
+        name = reference.split(".")[2].partition(":")[0]
+
+        def stage(context):
+            names.append(name)
+            (context.out / "file").write_text(name)
+            return StageResult(summary={"precision": "fp32", "lr": context.recipe.train.optimizer.lr})
+
+        of_corpus = reference.endswith(":outside_digests")
+        digests = {"corpus": "0" * 64} if of_corpus else "0" * 64
+        return stage if kind == "stage" else lambda *args, **kwargs: digests
+
+    monkeypatch.setattr(graph, "load", stand_in)
+    monkeypatch.setattr("trainwright.pipeline.runner.load", stand_in)
+    return names
+
+
+def test_stops_at_the_trained_model(ran, recipe, tmp_path, capsys):
+    assert main(["train", recipe, "train.optimizer.lr=2e-3", "--workspace", str(tmp_path / "runs"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "trainwright.train/1"
+    assert ran == list(document["artifacts"]) == ["doctor", "plan", "data", "train"]
+    assert document["artifacts"]["train"]["summary"]["lr"] == 0.002
+
+
+def test_a_second_time_trains_nothing(ran, recipe, capsys):
+    assert main(["train", recipe]) == 0
+    assert main(["train", recipe]) == 0
+    assert len(ran) == 4
+    assert "train: cached" in capsys.readouterr().err
+
+
+def test_another_rate_keeps_the_dataset(ran, recipe):
+    main(["train", recipe])
+    main(["train", recipe, "train.optimizer.lr=2e-3"])
+    assert ran[4:] == ["plan", "train"]

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.paths import local_path
+
+
+def test_a_tilde_is_the_home_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert local_path("~/corpus") == tmp_path / "corpus"
+    assert local_path("~") == tmp_path
+
+
+def test_other_paths_stay_as_they_are():
+    assert local_path("a/~b") == Path("a/~b")
+    assert local_path("/x") == Path("/x")
+
+
+def test_an_unknown_user_is_one_line():
+    with pytest.raises(RecipeError, match=r"home of an unknown user \(seen '~no-such-user-at-all/x'\)"):
+        local_path("~no-such-user-at-all/x")

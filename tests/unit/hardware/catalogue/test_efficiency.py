@@ -1,0 +1,74 @@
+from dataclasses import fields
+
+import pytest
+
+from trainwright.hardware.catalogue.devices import device, device_names
+from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
+from trainwright.spec.device import DeviceSpec
+from trainwright.spec.efficiency import Efficiency
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gtx-1080-ti", "pascal"),
+        ("v100-sxm-32gb", "volta"),
+        ("t4", "volta"),
+        ("a100-sxm-80gb", "ampere"),
+        ("rtx-3090", "ampere-rtx"),
+        ("a40", "ampere-rtx"),
+        ("l40s", "ada"),
+        ("rtx-4090", "ada"),
+        ("h100-pcie", "hopper"),
+        ("b200-sxm", "blackwell"),
+        ("gb300", "blackwell"),
+        ("rtx-5090", "blackwell"),
+        ("mi300x", "rocm"),
+        ("tpu-v5p", "tpu"),
+        ("ascend-910b3", "npu"),
+        ("gaudi3", "hpu"),
+        ("trainium2", "neuron"),
+        ("m4-max", "mps"),
+    ],
+)
+def test_devices_whose_kernels_are_tuned_alike_are_one_generation(name, expected):
+    assert generation(device(name)) == expected
+
+
+def test_every_device_has_a_generation():
+    for name in device_names():
+        assert generation(device(name)), name
+
+
+def test_a_cuda_device_of_unknown_capability_counts_as_the_oldest():
+    unknown = DeviceSpec(name="x", kind="cuda", vendor="", memory_bytes=1, bytes_per_s=1.0, flops_per_s={})
+    assert generation(unknown) == "pascal"
+
+
+def test_shares_of_rates_are_shares_and_multiples_are_multiples():
+    found = read_efficiency()
+    for name in ("products", "attention"):
+        table = getattr(found, name)
+        assert DEFAULT in table, name
+        assert all(0.1 < share < 1 for share in table.values()), name
+    assert found.precisions[DEFAULT] == 1
+    assert 0.5 < found.bandwidth <= 1 and 0.3 < found.unaligned <= 1 and 0 < found.tiles <= 1
+    assert found.operands >= 0 and found.update >= 1 and found.loss > 1 > found.fused_loss > 0
+    # What real code moves between products is never much less than fully fused operations would.
+    assert all(multiple > 0.8 for multiple in found.traffic.values())
+    assert found.traffic["eager"] > found.traffic["compiled"] >= 0.9
+    assert 1e-6 < found.launch_s < 1e-4
+    assert all(0.8 < multiple < 1.25 for multiple in found.devices.values()), "one device far from its generation"
+    assert all(0.5 < multiple < 3 for multiple in found.adapters.values())
+
+
+def test_every_number_was_fitted_or_is_a_default_of_that_name():
+    assert {field.name for field in fields(Efficiency)} >= {"bubble", "tensor", "sharded", "gradients", "bus"}
+    for name in ("tensor", "context", "expert", "sharded", "gradients", "bubble", "selective"):
+        assert 0 < getattr(read_efficiency(), name) < 3, name
+    found = read_efficiency()
+    for table in (found.bus, found.bus_sharing):
+        assert set(table) == {"peer", "staged"} and all(0 < value < 3 for value in table.values())
+    assert found.bus_sharing["staged"] > found.bus_sharing["peer"], "all of a host share its memory, few share a switch"
+    assert found.attention["ampere-flash-1"] < found.attention["ampere-flash-2"]
+    assert found.attention["hopper-flash-2"] < found.attention["hopper-cudnn"]

@@ -1,0 +1,23 @@
+from trainwright.hardware.catalogue.devices import device
+from trainwright.hardware.catalogue.runs import read_runs
+
+
+def test_the_numbers_have_a_source_and_a_date():
+    found = read_runs()
+    assert found.source and found.recorded
+    assert all(0 <= share < 2 for share in found.overhead.values())
+    assert found.overhead_days > 0 and found.start_s > 0 and found.spread > 0
+
+
+def test_the_overhead_follows_the_generation_and_has_a_default():
+    found = read_runs()
+    for name, kind in (
+        ("h100-sxm", "hopper"),
+        ("h800-sxm", "hopper"),
+        ("a100-pcie-40gb", "ampere"),
+        ("v100-sxm-32gb", "default"),
+        ("tpu-v4", "default"),
+    ):
+        assert found.overhead_on(device(name)) == found.overhead[kind]
+    # Published runs reach a smaller share of what benchmarks reach there.
+    assert found.overhead["hopper"] > found.overhead["ampere"]

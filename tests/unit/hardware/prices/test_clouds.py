@@ -1,0 +1,33 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import device_names
+from trainwright.hardware.prices.clouds import cloud, clouds
+
+
+def test_every_device_that_a_cloud_names_is_in_the_catalogue():
+    for each in clouds():
+        named = {*each.accelerators.values(), *each.instance_prefixes.values(), *(i.device for i in each.instances)}
+        assert named <= set(device_names()), each.slug
+        assert each.source and each.recorded and (each.feed or each.instances), each.slug
+
+
+@pytest.mark.parametrize(
+    ("name", "title"), [("aws", "AWS"), ("Google Cloud", "GCP"), ("AWS", "AWS"), ("aliyun", "Alibaba Cloud")]
+)
+def test_names_and_aliases(name, title):
+    assert cloud(name).title == title
+
+
+def test_an_unknown_cloud_names_its_neighbours():
+    with pytest.raises(RecipeError, match=r"^--cloud: unknown cloud \(seen 'azur'.*did you mean azure"):
+        cloud("azur", where="--cloud")
+
+
+def test_one_name_is_another_card_elsewhere():
+    assert cloud("runpod").device("A100-80GB", "1x_A100-80GB_SECURE") == "a100-pcie-80gb"
+    assert cloud("aws").device("A100-80GB", "p4de.24xlarge") == "a100-sxm-80gb"
+    assert cloud("azure").device("A100-80GB", "Standard_NC24ads_A100_v4") == "a100-pcie-80gb"
+    assert cloud("azure").device("A100-80GB", "Standard_ND96amsr_A100_v4") == "a100-sxm-80gb"
+    assert cloud("lambda").device("A100", "gpu_1x_a100_sxm4") == "a100-sxm-40gb"
+    assert cloud("aws").device("Inferentia", "inf1.xlarge") is None

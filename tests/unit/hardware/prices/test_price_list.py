@@ -1,0 +1,127 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import device_names
+from trainwright.hardware.prices.price_list import checked, price_list
+
+
+@pytest.fixture(autouse=True)
+def packaged_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def row(**changes):
+    plain = {
+        "device": "h100-sxm",
+        "provider": "P",
+        "instance": "i",
+        "kind": "on_demand",
+        "usd_per_device_hour": "3.0",
+        "region": "r",
+        "source": "s",
+        "as_of": "c",
+        "note": "",
+    }
+    return plain | changes
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (row(usd_per_device_hour="700.0"), "placeholder"),
+        (row(usd_per_device_hour="0"), "placeholder"),
+        (row(usd_per_device_hour=""), "no price printed"),
+        (row(usd_per_device_hour="-1"), "placeholder"),
+        (row(usd_per_device_hour="three"), "a price that is no number"),
+        (row(usd_per_device_hour="inf"), "a price that is no number"),
+        (row(device=""), "device not in the catalogue"),
+        (row(device="abacus"), "device not in the catalogue"),
+        (row(provider="Q", usd_per_device_hour="30.01"), "more than 10 times the device's median"),
+        (row(kind="barter"), "unknown kind of price"),
+        (row(note="accelerator part only; host VM is a separate row"), "host not included"),
+        (row(kind="spot", usd_per_device_hour="3.0"), "spot not below on-demand"),
+        (row(kind="spot", usd_per_device_hour="0.3"), "spot at the provider's floor"),
+    ],
+)
+def test_rows_that_cannot_be_true_are_counted_by_reason(bad, reason):
+    found = checked([row(), bad])
+    assert found.refused == {reason: 1}
+    assert found.cheapest("h100-sxm").usd_per_device_hour == 3.0
+
+
+def test_a_believable_spot_price_is_kept_and_never_taken_for_on_demand():
+    found = checked([row(), row(kind="spot", usd_per_device_hour="1.2")])
+    assert found.cheapest("h100-sxm", "spot").usd_per_device_hour == 1.2
+    assert found.cheapest("h100-sxm").usd_per_device_hour == 3.0
+    assert found.cheapest("t4") is None
+
+
+def test_a_spot_price_near_the_floor_is_doubtful_and_comes_last():
+    spot = [row(kind="spot", usd_per_device_hour=usd, region=region) for usd, region in (("0.59", "a"), ("0.61", "b"))]
+    found = checked([row(), *spot])
+    believed, doubtful = found.offers("h100-sxm", kind="spot")
+    assert (believed.usd_per_device_hour, believed.doubt) == (0.61, "")
+    assert doubtful.doubt.startswith("20% of on-demand, near the floor")
+    assert found.cheapest("h100-sxm", "spot") == believed
+    assert checked([row(), spot[0]]).cheapest("h100-sxm", "spot").doubt
+    # An instance without an on-demand price is held against its cloud's.
+    assert (
+        checked([row(), row(kind="spot", usd_per_device_hour="0.5", instance="other")])
+        .offers("h100-sxm", kind="spot")[0]
+        .doubt
+    )
+    assert not checked([row(kind="spot", usd_per_device_hour="0.5")]).offers("h100-sxm")[0].doubt
+
+
+def test_the_packaged_spot_prices_near_a_tenth_are_doubtful():
+    lists = price_list().prices.items()
+    doubtful = {(price.provider, name) for name, prices in lists for price in prices if price.doubt}
+    assert doubtful >= {("AWS", "b300-sxm"), ("AWS", "h200-sxm"), ("GCP", "tpu-v6e")}
+    assert not any(price.doubt for price in price_list().offers("b200-sxm"))
+
+
+def test_the_published_list_is_checked_and_belongs_to_the_catalogue():
+    found = price_list()
+    assert set(found.prices) <= set(device_names())
+    assert found.refused["spot at the provider's floor"] == 1  # AWS B200
+    assert found.refused["spot not below on-demand"] >= 1
+    for prices in found.prices.values():
+        assert all(0.05 < price.usd_per_device_hour < 50 and price.source for price in prices)
+
+
+def test_of_two_prices_the_wrong_one_is_not_what_is_usual():
+    assert checked([row(), row(provider="Q", usd_per_device_hour="299")]).refused == {
+        "more than 10 times the device's median": 1
+    }
+
+
+def test_spot_is_held_against_its_own_region_first():
+    dear = row(region="far", usd_per_device_hour="5.0")
+    found = checked([row(), dear, row(kind="spot", region="far", usd_per_device_hour="4.0")])
+    assert found.cheapest("h100-sxm", "spot").usd_per_device_hour == 4.0
+    assert checked([row(), dear, row(kind="spot", usd_per_device_hour="4.0")]).refused == {
+        "spot not below on-demand": 1
+    }
+
+
+def test_offers_by_kind_and_provider_come_cheapest_first():
+    found = price_list()
+    usd = [price.usd_per_device_hour for price in found.offers("h100-sxm", kind="on_demand")]
+    assert len(usd) > 4
+    assert usd == sorted(usd)
+    assert {price.provider for price in found.offers("h100-sxm", providers=["google", "lambda"])} == {"GCP", "Lambda"}
+    assert found.cheapest("h100-sxm", providers=["azure"]) is None
+    assert found.cheapest("trainium1", "reserved").usd_per_device_hour == 0.5123
+    with pytest.raises(RecipeError, match="unknown cloud"):
+        found.offers("h100-sxm", providers=["cloudy"])
+
+
+def test_a_machine_of_google_costs_its_accelerators_and_its_host():
+    found = price_list().cheapest("h100-sxm", providers=["gcp"])
+    assert found.usd_per_device_hour == pytest.approx((33.606 + 9.46) / 8, abs=1e-4)
+
+
+def test_what_a_cloud_rents_at_unknown_prices_is_said():
+    unknown = price_list().unpriced("a100-sxm-40gb")
+    assert {entry.provider for entry in unknown} == {"Alibaba Cloud", "Tencent Cloud"}
+    assert price_list().unpriced("m4-max") == ()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+import torch
+
+from trainwright.core.errors import RecipeError
+from trainwright.model.decoder import Decoder
+from trainwright.model.generation.engine import TorchEngine, open_engine
+from trainwright.spec.generation import Failure, GenerationRequest, NewToken, Sampling
+from trainwright.testing.contract_engine import EngineContract
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+class TestTorchEngine(EngineContract):
+    @pytest.fixture
+    def open_engine(self, tiny, family):
+        return lambda places: TorchEngine(tiny.decoder(family), places=places)
+
+
+class Poisoned(Decoder):
+    """A decoder that computes no number for rows whose first token is 13."""
+
+    rows: ClassVar[list[int]] = []
+
+    def forward(self, tokens, **arguments):
+        self.rows[:] = [row for row, ids in enumerate(tokens.tolist()) if ids[0] == 13]
+        return super().forward(tokens, **arguments)
+
+    def logits(self, hidden):
+        logits = super().logits(hidden)
+        logits[self.rows] = float("nan")
+        return logits
+
+
+def test_a_request_without_finite_logits_fails_alone(tiny):
+    healthy = tiny.decoder()
+    model = Poisoned(healthy.spec)
+    model.load_state_dict(healthy.state_dict())
+    engine = TorchEngine(model, places=3)
+    settings = Sampling(max_tokens=4, temperature=0.7)
+    good, bad = (engine.add(GenerationRequest(prompt=[first, 2], sampling=settings)) for first in (7, 13))
+    events = engine.step()
+    assert [type(event) for event in events] == [NewToken, Failure]
+    assert events[1] == Failure(key=bad, reason="the network's highest logit is nan")
+    assert engine.unfinished == 1
+    tokens = [events[0].token]
+    while engine.unfinished:
+        tokens += [event.token for event in engine.step()]
+    alone = TorchEngine(healthy, places=1)
+    alone.add(GenerationRequest(prompt=[7, 2], sampling=settings))
+    assert good == events[0].key
+    assert tokens == [event.token for _ in range(4) for event in alone.step()]
+
+
+def test_it_opens_a_directory(tiny, tmp_path):
+    tiny.write_trained(tmp_path, tiny.decoder(context_tokens=64), tiny.tokenizer())
+    engine = open_engine(tmp_path, places=3)
+    assert (engine.places, engine.context_tokens, engine.vocabulary) == (3, 64, 320)
+    assert engine.name == f"torch {torch.__version__}"
+
+
+def test_a_classifier_is_refused(tiny, tmp_path):
+    tiny.write_trained(tmp_path / "bundle", tiny.decoder(classes=2, language_head=False), tiny.tokenizer())
+    with pytest.raises(RecipeError, match="classifies documents and writes no text .*a head of 2 classes"):
+        open_engine(tmp_path / "bundle", places=1)

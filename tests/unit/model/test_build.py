@@ -1,0 +1,89 @@
+"""A network computes its whole spec: what it does not compute, it refuses by the field's name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+import torch
+
+from trainwright.core.errors import RecipeError
+from trainwright.model.build import build_network
+from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+
+BUILT = frozenset(
+    {
+        "family",
+        "layers",
+        "width",
+        "heads",
+        "kv_heads",
+        "head_size",
+        "ffn_width",
+        "vocabulary",
+        "context_tokens",
+        "tied",
+        "gated",
+        "norm",
+        "norm_epsilon",
+        "rope_theta",
+        "bias",
+        "classes",
+    }
+)
+"""Fields that the decoder computes whatever their value is."""
+REFUSED = {
+    "kind": "encoder",
+    "positions": "alibi",
+    "activation": "relu",
+    "qkv_bias": True,
+    "output_bias": True,
+    "head_bias": True,
+    "norm_bias": False,
+    "norms_per_block": 4,
+    "embedding_norm": True,
+    "final_norm": False,
+    "qk_norm": True,
+    "sinks": True,
+    "window_tokens": 16,
+    "window_layers": 1,
+    "experts": Experts(count=4, active=2, ffn_width=8),
+    "latent": LatentAttention(query_rank=None, kv_rank=8, rope_size=4, value_size=8),
+    "further_layers": 1,
+    "extra_positions": 2,
+    "segments": 2,
+    "pooler": True,
+    "language_head": False,
+    "image_size": 32,
+    "patch_size": 16,
+}
+
+
+def test_every_field_of_the_spec_is_built_or_refused() -> None:
+    assert BUILT | REFUSED.keys() == {field.name for field in fields(ModelSpec)}
+    assert not BUILT & REFUSED.keys()
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_a_field_that_is_not_computed_is_refused_by_its_name(tiny, field) -> None:
+    changes = {field: REFUSED[field]} | ({"norm": "layernorm"} if field == "norm_bias" else {})
+    with pytest.raises(RecipeError, match=rf"can be planned, not built .*\b{field}=.*not {field}="):
+        build_network(tiny.spec(**changes))
+
+
+def test_classes_and_logits_are_not_both_made(tiny) -> None:
+    with pytest.raises(RecipeError, match="language_head"):
+        build_network(tiny.spec(classes=3, language_head=True))
+
+
+def test_an_impossible_shape_is_named_with_the_key(tiny) -> None:
+    with pytest.raises(RecipeError, match=r"here: this is no possible model .*heads \(4\)"):
+        build_network(tiny.spec(kv_heads=3), where="here")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_activations_have_the_dtype_that_was_asked_for_and_parameters_stay_fp32(tiny, dtype) -> None:
+    network = build_network(tiny.spec(), dtype=dtype)
+    network.initialise(0)
+    assert network(torch.zeros(1, 4, dtype=torch.long)).dtype == dtype
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}

@@ -1,0 +1,44 @@
+import json
+
+import pytest
+
+from trainwright.core.errors import DataError
+from trainwright.pipeline import facts
+from trainwright.pipeline.facts import known_facts
+from trainwright.planner.plan.workload import estimated_facts
+from trainwright.spec.recipe import Recipe
+from trainwright.testing.artifacts import make_artifact
+
+RECIPE = {"name": "epochs", "model": {"layers": 2, "width": 64, "heads": 2, "context_tokens": 1024}}
+SPLITS = {"train": {"tokens": 9000, "documents": 12}, "validation": {"tokens": 500, "documents": 2}}
+
+
+def recipe(corpus, duration="2 epochs"):
+    return Recipe.model_validate(
+        RECIPE | {"data": {"sources": [{"kind": "files", "paths": [str(corpus)]}]}, "train": {"duration": duration}}
+    )
+
+
+def test_a_dataset_that_is_there_is_counted(tmp_path, monkeypatch):
+    dataset = make_artifact(
+        tmp_path, "data", {"report.json": json.dumps({"splits": SPLITS}).encode()}, summary={"vocabulary": 320}
+    )
+    monkeypatch.setattr(facts, "find", lambda recipe, *, root, upto: {upto: dataset} if root == tmp_path else {})
+    known = known_facts(recipe(tmp_path / "gone"), root=tmp_path)
+    assert (known.train_tokens, known.train_documents, known.vocabulary, known.counted) == (9000, 12, 320, True)
+    (dataset.path / "report.json").write_text("{}")
+    with pytest.raises(DataError, match="damaged file"):
+        known_facts(recipe(tmp_path / "gone"), root=tmp_path)
+
+
+def test_an_epoch_of_no_dataset_is_estimated_from_the_corpus(tmp_path):
+    (tmp_path / "corpus.txt").write_text("word " * 5000)
+    asked = recipe(tmp_path / "corpus.txt")
+    for root in (None, tmp_path / "workspace"):
+        assert known_facts(asked, root=root) == estimated_facts(asked, corpus_bytes=25000)
+
+
+def test_the_corpus_is_asked_for_its_size_only_where_epochs_need_it(tmp_path):
+    assert known_facts(recipe(tmp_path / "gone", "5 steps")).train_tokens is None
+    with pytest.raises(DataError, match="gone"):
+        known_facts(recipe(tmp_path / "gone"))

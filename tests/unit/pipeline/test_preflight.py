@@ -1,0 +1,227 @@
+"""What can be known before anything runs is said before anything runs, all at once, each under its key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from trainwright.artifact.stage import StageResult
+from trainwright.core.config import load
+from trainwright.core.errors import DataError, RecipeError, RecipeErrors
+from trainwright.core.records import to_json
+from trainwright.pipeline import runner
+from trainwright.pipeline.preflight import check, problems
+from trainwright.pipeline.steps import steps
+from trainwright.spec.recipe import Recipe
+from trainwright.testing.artifacts import make_artifact, make_dataset
+
+TEXT = """\
+name: early
+model: {layers: 2, width: 64, heads: 2, context_tokens: 32}
+data:
+  sources: [{kind: python-stdlib}]
+  tokenizer: {vocabulary: 300}
+train: {sequence_tokens: 32, batch_tokens: 64, duration: 10 steps}
+"""
+
+
+@pytest.fixture
+def early(tmp_path):
+    """The steps of a recipe with these overrides, and how to place a problem."""
+
+    def make(*overrides: str, text: str = ""):
+        path = tmp_path / "early.yaml"
+        path.write_text(TEXT + text)
+        loaded = load(Recipe, files=[path], overrides=list(overrides), environ={})
+        return steps(loaded.value), loaded
+
+    return make
+
+
+def said(early, *overrides: str, text: str = "") -> list[str]:
+    line, loaded = early(*overrides, text=text)
+    return [str(loaded.located(problem)) for problem in problems(line, line, {})]
+
+
+def test_a_good_recipe_has_none(early) -> None:
+    assert said(early) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("data.split={train: 0.9, validation: 0, test: 0.1}", "there will be no validation split to measure"),
+        ("data.sources=[{kind: files, paths: [/nowhere]}]", "no such file or directory"),
+        ("data.clean.filters=['no_such_module:x']", "cannot import filter"),
+        ("model.init_from=/nowhere", "no such directory"),
+        ("plan.rent_on=[h100-sxm, h1000]", "unknown device"),
+        ("train.duration=0 steps", "the run is shorter than one update"),
+        ("train.duration=63 tok", ""),
+        ("train.duration=0 epochs", "no training"),
+        ("evaluate.prompts=['', x]", "an empty prompt cannot be completed"),
+        ("serve.demo.prompt=''", "an empty prompt cannot be completed"),
+    ],
+)
+def test_each_is_named_before_anything_runs(early, override, expected) -> None:
+    key = override.partition("=")[0]
+    lines = said(early, override)
+    if not expected:
+        assert lines == [], "63 tokens round to one update of 64"
+        return
+    (line,) = lines
+    assert expected in line
+    assert key.split(".")[0] in line
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("train.optimizer.name=os.path:join", "train.optimizer.name: this is no optimizer (seen os.path:join"),
+        ("train.schedule.name=textwrap:dedent", "train.schedule.name: this is no schedule (seen textwrap:dedent"),
+        ("task.name=textwrap:dedent", "task.name: this is no task (seen textwrap:dedent"),
+        ("export.formats=[textwrap:dedent]", "export.formats.0: this is no exporter (seen textwrap:dedent"),
+        ("serve.engine=textwrap:dedent", "serve.engine: this is no engine (seen textwrap:dedent"),
+        (
+            "data.clean.filters=['math:pi']",
+            "data.clean.filters.0: this is no filter (seen math:pi, an object of type",
+        ),
+    ],
+)
+def test_a_plug_in_of_the_wrong_shape_is_refused_before_anything_runs(early, override, what) -> None:
+    (line,) = said(early, override)
+    assert what in line and "expected a function of (" in line and "\n" not in line
+
+
+def test_a_family_that_is_none_is_refused_with_the_recipe(early) -> None:
+    with pytest.raises(RecipeErrors, match=r"model\.family: this is no family \(seen os\.path:join"):
+        early("model.family=os.path:join")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (["evaluate.prompts=[a]", "evaluate.max_new_tokens=800"], "evaluate.max_new_tokens: no completion is so long"),
+        (["serve.demo={prompt: a, max_tokens: 8000}"], "serve.demo.max_tokens: no answer is so long"),
+        (["evaluate.prompts=['']"], "write a text, or take it out"),
+        (["train.duration=0 tok"], "(seen 0 tok, expected"),
+    ],
+)
+def test_what_no_context_holds_and_no_run_does_is_said_in_words_that_fit(early, overrides, line) -> None:
+    (problem,) = said(early, *overrides)
+    assert line in problem
+
+
+def test_a_completion_that_fits_and_the_default_are_taken(early) -> None:
+    assert said(early, "evaluate.prompts=[a]", "serve.demo={prompt: a}") == []
+    assert said(early, "evaluate.prompts=[a]", "evaluate.max_new_tokens=31") == []
+
+
+@pytest.mark.parametrize("call", [runner.run, runner.find])
+def test_a_single_stage_names_the_key_of_a_missing_corpus_and_writes_nothing(early, tmp_path, call) -> None:
+    line, _ = early("data.sources=[{kind: files, paths: [/nowhere]}]")
+    with pytest.raises(DataError) as caught:
+        call(line[0].recipe, root=tmp_path / "runs", upto="data")
+    assert caught.value.where == "data.sources.0.paths.0"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_advice_about_splits_is_legal(early) -> None:
+    (line,) = said(early, "data.split={train: 0.9, validation: 0, test: 0.1}")
+    assert "write evaluate.splits: [test]" in line
+    assert said(early, "data.split={train: 0.9, validation: 0, test: 0.1}", "evaluate.splits=[test]") == []
+    lines = said(early, "data.split={train: 1, validation: 0, test: 0}")
+    assert all("write evaluate.splits: [train]" in line for line in lines)
+    assert said(early, "data.split={train: 1, validation: 0, test: 0}", "evaluate.splits=[train]") == []
+
+
+def test_all_come_at_once_with_their_lines(early, tmp_path) -> None:
+    text = "plan: {rent_on: [h1000]}\nevaluate:\n  prompts:\n    - fine\n    - ''\n"
+    lines = said(early, "train.duration=0 steps", text=text)
+    places = {line.split(": ")[0] for line in lines}
+    assert places == {f"{tmp_path}/early.yaml:7:18", f"{tmp_path}/early.yaml:11:7", "override train.duration"}
+
+
+def test_a_problem_of_a_step_is_placed_at_the_step(early, tmp_path) -> None:
+    text = (
+        "stages:\n  - {name: base, stage: train}\n  - {name: b, stage: train, from: base, train: {duration: 0 steps}}\n"
+    )
+    (line,) = said(early, text=text)
+    assert line.startswith(f"{tmp_path}/early.yaml:9:49: stages.1.train.duration: the run is shorter than one update")
+
+
+def test_a_step_that_cannot_begin_with_its_base_is_named_at_its_line(early, tmp_path) -> None:
+    text = "stages:\n  - {name: base, stage: train}\n  - {name: b, stage: train, from: base, model: {width: 128}}\n"
+    (line,) = said(early, text=text)
+    assert line.startswith(f"{tmp_path}/early.yaml:9:49: stages.1.model.width: the base has width 64, this step asks")
+    assert said(early, text=text.replace("{width: 128}", "{width: 64}")) == []
+
+
+def test_the_shape_of_a_base_elsewhere_is_read_from_its_folder(early, tmp_path) -> None:
+    spec = early()[1].value.model_spec(vocabulary=300)
+    wider = {"model.json": json.dumps(to_json(replace(spec, context_tokens=64))).encode()}
+    base = make_artifact(tmp_path / "other", "train", wider)
+    text = f"stages:\n  - {{name: b, stage: train, from: {base.path}}}\n"
+    lines = said(early, text=text)
+    assert [line for line in lines if "the base has context_tokens 64, this step asks for 32" in line] == lines[:1]
+
+
+def test_prompts_are_counted_once_a_tokenizer_is_there(early, tmp_path) -> None:
+    dataset = make_dataset(tmp_path, {"train": ["some words"], "validation": ["some"], "test": ["words"]})
+    line, _ = early("evaluate.prompts=[zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz, zzz]")
+    assert problems(line, line, {}) == ()
+    (problem,) = problems(line, line, {"data": dataset})
+    assert problem.where == "evaluate.prompts.0" and "has 32 tokens, and the context of 32" in problem.what
+
+
+def test_a_pretrained_tokenizer_is_known_from_the_start(early, tmp_path) -> None:
+    dataset = make_dataset(tmp_path, {"train": ["some words"], "validation": ["some"], "test": ["words"]})
+    path = dataset.path / "tokenizer.json"
+    (line,) = said(early, f"data.tokenizer={{kind: pretrained, path: {path}}}", f"serve.demo.prompt={'z' * 40}")
+    assert "has 40 tokens" in line
+
+
+def test_one_problem_keeps_its_exit_code_and_several_of_a_kind_share_it(early) -> None:
+    line, _ = early("data.sources=[{kind: files, paths: [/nowhere]}]")
+    with pytest.raises(DataError):
+        check(line, line, {})
+    line, _ = early("data.sources=[{kind: files, paths: [/nowhere, /neither]}]")
+    with pytest.raises(RecipeErrors) as caught:
+        check(line, line, {})
+    assert caught.value.exit_code == DataError.exit_code
+    line, _ = early("data.sources=[{kind: files, paths: [/nowhere]}]", "train.duration=0 steps")
+    with pytest.raises(RecipeErrors) as caught:
+        check(line, line, {})
+    assert caught.value.exit_code == RecipeError.exit_code
+
+
+def test_run_checks_before_the_first_stage_and_not_where_all_is_there(early, tmp_path, monkeypatch) -> None:
+    ran: list[str] = []
+
+    def load_stage(reference, kind):
+        name = reference.split(".")[2].partition(":")[0]
+
+        def stage(context):
+            ran.append(name)
+            return StageResult(summary={"precision": "fp32"})
+
+        return stage
+
+    monkeypatch.setattr(runner, "load", load_stage)
+    monkeypatch.setattr("trainwright.hardware.machine.facts.machine_digest", lambda: "0" * 64)
+    line, _ = early("data.sources=[{kind: files, paths: [/nowhere]}]")
+    with pytest.raises(DataError, match="no such file"):
+        runner.run(line[0].recipe, root=tmp_path / "runs")
+    assert ran == [], "not even the machine was measured"
+
+
+def test_the_checks_bring_neither_torch_nor_tokenizers() -> None:
+    program = (
+        "import sys; from trainwright.core.registry import load; from trainwright.pipeline.graph import STAGES;"
+        "[load(s.check, kind='check') for s in STAGES.values() if s.check];"
+        "sys.exit(', '.join({'torch', 'tokenizers'} & set(sys.modules)) or None)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

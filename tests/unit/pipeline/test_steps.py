@@ -1,0 +1,65 @@
+"""Which step a command is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.core.errors import RecipeError
+from trainwright.pipeline.steps import named, steps, with_step
+from trainwright.spec.sections.steps import StepSection
+from trainwright.spec.sections.task import TaskSection
+
+
+@pytest.fixture
+def make(tmp_path):
+    """The planned recipe with this list of steps."""
+
+    def recipe(*listed: dict):
+        sections = tuple(StepSection.model_validate(each) for each in listed)
+        return planned_recipe(tmp_path).model_copy(update={"stages": sections or None})
+
+    return recipe
+
+
+BASE, TUNED = {"stage": "train", "name": "base"}, {"stage": "train", "name": "tuned", "from": "base"}
+
+
+def test_the_only_step_of_a_stage_needs_no_name(make) -> None:
+    assert named(make(), stage="train", step=None).name == "train"
+    assert named(make(BASE), stage="train", step=None).name == "base"
+    assert named(make(BASE), stage="data", step=None).name == "data", "though nobody listed it"
+
+
+def test_of_several_one_has_to_be_named(make) -> None:
+    recipe = make(BASE, TUNED)
+    with pytest.raises(RecipeError, match=r"several steps train \(seen base, tuned\); say which"):
+        named(recipe, stage="train", step=None)
+    assert named(recipe, stage="train", step="base").name == "base"
+
+
+def test_a_name_of_another_stage_or_of_nothing_is_refused(make) -> None:
+    with pytest.raises(RecipeError, match=r"--step: the step base is no export \(seen train\)"):
+        named(make(BASE), stage="export", step="base")
+    with pytest.raises(RecipeError, match="did you mean 'base'"):
+        named(make(BASE), stage="train", step="bas")
+    with pytest.raises(RecipeError, match=r"stages: no step of this recipe has the stage export; add"):
+        named(make(BASE), stage="export", step=None)
+
+
+def test_a_stage_that_the_list_lacks_can_be_put_at_its_end(make) -> None:
+    report = steps(with_step(make(BASE, TUNED), stage="report"))[-1]
+    assert report.stage.name == "report"
+    assert report.inputs == {"machine": "doctor", "plan": "plan", "dataset": "data", "checkpoint": "tuned"} or (
+        report.inputs["checkpoint"] == "tuned" and set(report.inputs) <= {"machine", "plan", "dataset", "checkpoint"}
+    )
+    assert with_step(make(), stage="report").stages is None
+
+
+def test_a_classifier_is_not_served(make) -> None:
+    recipe = make()
+    assert "serve" in [step.name for step in steps(recipe)]
+    classifies = recipe.model_copy(update={"task": TaskSection(name="classify", labels=("a", "b"))})
+    line = steps(classifies)
+    assert [step.name for step in line] == [step.name for step in steps(recipe) if step.name != "serve"]
+    assert all("serve" not in step.inputs.values() for step in line)

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
+from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.cost.run_cost import RunSettings, checkpoint_bytes, run_cost, token_bytes
+from trainwright.planner.cost.scaling_laws import training_flops
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
+
+MODEL, CLUSTER, STACK = catalogue_model("llama3-8b"), catalogue_cluster("4x8xh100-sxm"), read_stack("torchtitan")
+WORK = Workload(sequence_tokens=8192, batch_tokens=1 << 22, steps=1, precision="bf16", optimizer="adamw")
+PLANS = [ParallelPlan(dp_shard=32), ParallelPlan(dp_shard=8, dp_replicate=4), ParallelPlan(dp_shard=16, tp=2)]
+
+
+@pytest.fixture
+def found():
+    return forecast(
+        RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK),
+        Layouts.of(PLANS, ["full"] * 3, WORK),
+        CATALOGUE,
+    )
+
+
+def asked(model, work):
+    return RunSpec(model=model, workload=work, cluster=CLUSTER, stack=STACK)
+
+
+def cost(found, **options):
+    return run_cost(
+        found, RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), **{"total_tokens": 1e12, **options}
+    )
+
+
+def test_a_run_is_whole_steps_and_what_interrupts_them(found):
+    run = cost(found)
+    assert run.steps == -(-(10**12) // (1 << 22))
+    assert run.parts.steps_s == pytest.approx(run.steps * found.step_s)
+    assert np.all(run.seconds > run.parts.steps_s)
+    assert np.all((run.low_s < run.seconds) & (run.seconds < run.high_s))
+    assert np.all(run.low_s >= run.steps * found.low_s)
+
+
+def test_dollars_are_device_hours_at_the_price_of_each(found):
+    run = cost(found, usd_per_device_hour=np.array([2.0, 2.0, 3.0]))
+    assert run.usd == pytest.approx(run.seconds / 3600 * 32 * np.array([2.0, 2.0, 3.0]))
+    assert run.usd_low / run.low_s == pytest.approx(run.usd / run.seconds)
+    assert cost(found).usd is None
+
+
+def test_an_adamw_checkpoint_of_fp32_states_has_twelve_bytes_a_parameter():
+    assert checkpoint_bytes(asked(MODEL, WORK)) == 12 * total_parameters(MODEL)
+    small = Workload(
+        **{name: getattr(WORK, name) for name in ("sequence_tokens", "batch_tokens", "steps")},
+        precision="bf16",
+        optimizer="adamw",
+        adapter=Adapter(rank=8, targets=("query",)),
+    )
+    # 32 layers, rank 8, 4096 inputs and outputs; weights and two moments in fp32.
+    assert checkpoint_bytes(asked(MODEL, small)) == 3 * 4 * 32 * 8 * (4096 + 4096)
+
+
+def test_gpt3_has_the_sizes_and_the_years_that_articles_print():
+    gpt3 = catalogue_model("gpt3-175b")
+    work = Workload(sequence_tokens=2048, batch_tokens=2048, steps=1, precision="fp32", optimizer="adamw")
+    assert 4 * total_parameters(gpt3) == pytest.approx(700e9, rel=0.01)
+    assert checkpoint_bytes(asked(gpt3, work)) == pytest.approx(2100e9, rel=0.01)
+    # 300 billion tokens on one V100 at 28 TFLOP/s.
+    years = float(training_flops(total_parameters(gpt3), 300e9)) / 28e12 / (365 * 86_400)
+    assert years == pytest.approx(355, rel=0.01)
+
+
+def test_the_nodes_of_one_replica_write_a_checkpoint(found):
+    run = cost(found)
+    assert run.checkpoint_s[1] == pytest.approx(4 * run.checkpoint_s[0])
+    assert run.checkpoint_s == pytest.approx(run.checkpoint_bytes / run.checkpoint_write_bytes_per_s)
+
+
+def test_a_loader_reads_ids_of_the_vocabularys_size(found):
+    assert token_bytes(MODEL, WORK) == 4
+    assert token_bytes(catalogue_model("gpt2"), WORK) == 2
+    assert cost(found).loader_bytes_per_s == pytest.approx(4 * WORK.batch_tokens / found.step_s)
+
+
+def test_an_image_is_a_token_of_a_convolutional_network():
+    network = catalogue_model("resnet-50")
+    work = Workload(sequence_tokens=1, batch_tokens=256, steps=1, precision="bf16", optimizer="sgd")
+    assert token_bytes(network, work) == 108e3
+    # Weights and momentum in fp32.
+    assert checkpoint_bytes(asked(network, work)) == 8 * total_parameters(network)
+
+
+def test_spot_nodes_take_longer_and_are_interrupted_more_often(found):
+    kept, spot = cost(found), cost(found, settings=RunSettings(spot_provider="gcp"))
+    assert np.all(spot.parts.interruptions > 10 * kept.parts.interruptions)
+    assert np.all(spot.seconds > kept.seconds)
+
+
+def test_validation_costs_its_forward_passes(found):
+    validated = Workload(
+        **{name: getattr(WORK, name) for name in ("sequence_tokens", "batch_tokens", "steps")},
+        precision="bf16",
+        optimizer="adamw",
+        validations=10,
+        validation_tokens=1 << 24,
+    )
+    run = run_cost(found, RunSpec(model=MODEL, workload=validated, cluster=CLUSTER, stack=STACK), total_tokens=1e12)
+    assert np.all(run.parts.evaluation_s < 40 * found.step_s / 2)
+    assert np.all(run.parts.evaluation_s > 40 * found.step_s / 5)
+
+
+def test_an_hour_has_hardly_any_of_the_overhead_of_weeks(found):
+    hour, weeks = cost(found, total_tokens=1e9), cost(found, total_tokens=1e12)
+    overhead = read_runs().overhead_on(CLUSTER.device)
+    assert np.all(hour.parts.overhead_s < 0.05 * hour.parts.steps_s)
+    share = weeks.parts.overhead_s / (weeks.seconds - weeks.parts.overhead_s)
+    assert np.all((share < 1.001 * overhead) & (share > 0.5 * overhead))
+
+
+def test_power_and_energy_agree(found):
+    run = cost(found)
+    # Building over machines is the same for all layouts.
+    assert run.kwh / (run.power_w * run.seconds / 3.6e6) == pytest.approx(np.full(3, 1.15))

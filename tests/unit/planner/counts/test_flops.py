@@ -1,0 +1,61 @@
+"""Counts against torch's own counter over the real module on the meta device."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fixtures.planned_models import LLAMA
+from trainwright.model.decoder import Decoder
+from trainwright.planner.counts.flops import count_flops, training_flops_per_token
+
+
+def counted(call):
+    with FlopCounterMode(display=False) as counter:
+        result = call()
+    return counter.get_total_flops(), result
+
+
+@pytest.mark.parametrize(("sequences", "tokens"), [(1, 96), (3, 64)])
+def test_forward_and_backward_are_what_torch_counts(shape, sequences, tokens):
+    with torch.device("meta"):
+        model = Decoder(shape)
+        ids = torch.zeros(sequences, tokens, dtype=torch.long)
+    expected = count_flops(shape, sequences=sequences, sequence_tokens=tokens)
+    forward, logits = counted(lambda: model.logits(model(ids)))
+    backward, _ = counted(lambda: logits.sum().backward())
+    assert (forward, backward) == (expected.forward, expected.backward)
+
+
+def test_they_are_what_torch_counts_for_transformers():
+    spec = replace(LLAMA, kv_heads=2)
+    config = LlamaConfig(
+        hidden_size=spec.width,
+        num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads,
+        num_key_value_heads=spec.kv_heads,
+        intermediate_size=spec.ffn_width,
+        vocab_size=spec.vocabulary,
+        max_position_embeddings=spec.context_tokens,
+        attn_implementation="eager",
+    )
+    with torch.device("meta"):
+        reference = LlamaForCausalLM(config)
+        ids = torch.zeros(2, 128, dtype=torch.long)
+    training, _ = counted(lambda: reference(ids).logits.sum().backward())
+    # Rotary angles are one more product there: positions x frequencies.
+    angles = 2 * 128 * (spec.head_size // 2)
+    assert training - count_flops(spec, sequences=2, sequence_tokens=128).training in (0, angles, 2 * angles)
+
+
+def test_a_causal_count_leaves_half_of_attention_out(shape):
+    flops = count_flops(shape, sequences=2, sequence_tokens=64)
+    assert flops.hidden == flops.future == flops.attention // 2
+    assert flops.training == 3 * (flops.linear + flops.attention + flops.head)
+
+
+def test_per_token_counts_add_up_to_the_batch(shape):
+    whole = count_flops(shape, sequences=5, sequence_tokens=96).training
+    assert training_flops_per_token(shape, sequence_tokens=96) * 5 * 96 == whole

@@ -1,0 +1,76 @@
+"""Bytes against what autograd saves in the real module, each storage once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fixtures.planned_models import GPT2, LLAMA
+from trainwright.model.decoder import Decoder
+from trainwright.model.losses import linear_cross_entropy
+from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
+from trainwright.planner.counts.saved_activations import (
+    MicroBatch,
+    block_bytes,
+    loss_bytes,
+    saved_bytes,
+)
+from trainwright.runtime.device import DTYPES
+from trainwright.runtime.memory import LiveBytes, SavedBytes
+
+
+def batch_of(sequences, tokens, dtype, **more):
+    return MicroBatch(sequences=sequences, sequence_tokens=tokens, dtype=dtype, device_kind="cpu", **more)
+
+
+def saved(spec, batch, *, recompute=False):
+    model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
+    model.initialise(0)
+    counter = SavedBytes(model.parameters())
+    with counter.counting():
+        hidden = model(torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long))
+    assert hidden.requires_grad  # alive until counted: a freed storage could be counted twice
+    return counter.total_bytes
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_whole_scores_are_counted_exactly(shape, dtype):
+    batch = batch_of(3, 64, dtype)
+    assert saved_bytes(shape, batch) == saved(shape, batch)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("spec", [LLAMA, replace(LLAMA, kv_heads=1), GPT2], ids=["llama", "grouped", "gpt2"])
+def test_long_sequences_use_the_fused_kernel(spec, dtype):
+    tokens = WHOLE_SCORES_TOKENS + 64
+    small = replace(spec, width=64, heads=2, kv_heads=min(2, spec.kv_heads), head_size=32, ffn_width=96, layers=1)
+    small = replace(small, context_tokens=tokens)
+    batch = batch_of(1, tokens, dtype)
+    assert saved_bytes(small, batch) == saved(small, batch)
+
+
+def test_recomputed_blocks_keep_their_input_alone():
+    batch = batch_of(2, 64, "bf16")
+    kept = saved_bytes(LLAMA, batch, recompute=True)
+    assert kept < saved_bytes(LLAMA, batch) / 3
+    assert saved_bytes(LLAMA, batch) - kept == LLAMA.layers * (block_bytes(LLAMA, batch) - 128 * LLAMA.width * 2)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("vocabulary", [512, 4096])
+def test_the_loss_holds_about_what_is_counted(dtype, vocabulary):
+    spec = replace(LLAMA, vocabulary=vocabulary)
+    hidden = torch.randn(1024, spec.width, dtype=DTYPES[dtype], requires_grad=True)
+    weight = torch.randn(vocabulary, spec.width, requires_grad=True)
+    with LiveBytes() as live:
+        linear_cross_entropy(hidden, weight, torch.zeros(1024, dtype=torch.long))
+    assert loss_bytes(spec, batch_of(8, 128, dtype)) == pytest.approx(live.peak_bytes, rel=0.3)
+
+
+def test_masks_of_documents_are_one_for_each_sequence():
+    plain, masked = batch_of(4, 64, "bf16"), batch_of(4, 64, "bf16", document_masking=True)
+    assert block_bytes(LLAMA, masked) - block_bytes(LLAMA, plain) == 3 * 64**2
+
+
+def test_compiled_code_keeps_less():
+    assert saved_bytes(LLAMA, batch_of(2, 64, "bf16", compiled=True)) < saved_bytes(LLAMA, batch_of(2, 64, "bf16"))

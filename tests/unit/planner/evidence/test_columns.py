@@ -1,0 +1,275 @@
+"""Rows become the networks, workloads and layouts that they name; what is not said is the framework's default."""
+
+import pytest
+
+from fixtures.published import RUNS, record
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.stacks import find_stack, stack
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.evidence.columns import (
+    adapter_of,
+    axes_of,
+    model_of,
+    optimizer_of,
+    parallel_of,
+    precision_of,
+    recompute_of,
+    states_of,
+    vocabulary,
+    workload_of,
+)
+from trainwright.planner.evidence.rows import read_records
+
+TITAN, MEGATRON = stack("torchtitan"), stack("megatron-2021")
+
+
+def parallel(row, by=TITAN):
+    return parallel_of(row, by)[0]
+
+
+def workload(row, by=TITAN):
+    return workload_of(row, by, parallel(row, by))
+
+
+# ------------------------------------------------------------------------------------------------------------ networks
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("llama3-8b", {}),
+        ("llama2-7b", {"ffn_hidden": 11008, "n_kv_heads": 32, "vocab": ""}),
+        ("mistral-7b", {"arch": "llama(mistral)", "vocab": 32000}),
+        (
+            "gpt2",
+            {
+                "arch": "gpt",
+                "n_layers": 12,
+                "hidden": 768,
+                "ffn_hidden": "",
+                "n_heads": 12,
+                "n_kv_heads": "",
+                "vocab": 50257,
+                "seq_len": 1024,
+                "tied_embeddings": "",
+            },
+        ),
+        ("mixtral-8x7b", {"arch": "moe", "vocab": 32000, "notes": "experts=8;topk=2"}),
+        (
+            "bert-large",
+            {
+                "arch": "bert",
+                "n_layers": 24,
+                "hidden": 1024,
+                "ffn_hidden": 4096,
+                "n_heads": 16,
+                "n_kv_heads": "",
+                "vocab": 30522,
+                "seq_len": 512,
+                "tied_embeddings": "",
+            },
+        ),
+    ],
+)
+def test_known_models_are_found_by_their_shape_alone(name, columns):
+    found = total_parameters(model_of(record(**columns)))
+    assert found == pytest.approx(total_parameters(catalogue_model(name)), rel=0.005)
+
+
+def test_printed_sizes_of_the_table_agree_with_the_shapes():
+    """``n_params`` is never read: it checks that the shape was understood. One row in twenty prints a round number."""
+    off = []
+    for row in read_records(RUNS):
+        printed = row.number("n_params")
+        try:
+            found = total_parameters(model_of(row))
+        except ValueError:
+            continue
+        if printed and row.text("arch") != "moe":
+            off.append(abs(found / printed - 1))
+    off.sort()
+    assert len(off) > 600
+    assert off[len(off) // 2] < 0.002
+    assert off[int(0.95 * len(off))] < 0.05
+
+
+def test_vocabularies_that_are_not_printed():
+    assert vocabulary(record(vocab="", arch="gpt"), tp=1) == 50304  # GPT-2's 50,257 in steps of 128
+    assert vocabulary(record(vocab="", arch="gpt"), tp=8) == 51200
+    assert vocabulary(record(vocab="", arch="bert"), tp=1) == 30592
+    assert vocabulary(record(vocab=""), tp=1) == 32000
+    assert vocabulary(record(vocab="", notes="vocab-size=131072"), tp=1) == 131072
+    assert vocabulary(record(vocab="", notes="recall: vocab default 250k"), tp=1) == 250_000
+    assert vocabulary(record(vocab="", notes="F=96BslH^2;V=51200,s=2048"), tp=1) == 51200
+
+
+def test_mixtures_need_their_numbers():
+    moe = {"arch": "moe", "ffn_hidden": 1536}
+    full = "num-experts=128;moe-router-topk=8;moe-ffn-hidden-size=768;moe-layer-freq=([0]*3+[1]*29);shared=1"
+    experts = model_of(record(notes=full, **moe)).experts
+    assert (experts.count, experts.active, experts.ffn_width) == (128, 8, 768)
+    assert (experts.dense_layers, experts.shared_ffn_width) == (3, 768)
+    for notes in ("", "experts=8", "topk=2"):
+        with pytest.raises(ValueError, match="whose experts or top-k the row does not say"):
+            model_of(record(notes=notes, **moe))
+    with pytest.raises(ValueError, match="called dense"):
+        model_of(record(notes="experts=8;topk=2"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"n_heads": 7}, r"heads \(7\) must be a multiple of kv_heads \(8\)"),
+        ({"n_layers": ""}, "n_layers is empty"),
+        ({"hidden": "4096.5"}, "hidden is 4096.5, expected a positive whole number"),
+        ({"notes": "head_dim=inf"}, "head_dim is inf"),
+        ({"arch": "moe", "notes": "experts=2;topk=4"}, r"active \(4\) exceeds experts.count \(2\)"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        model_of(record(**columns))
+
+
+# ------------------------------------------------------------------------------------------------------------ workload
+def test_a_batch_is_printed_or_follows_from_the_layout():
+    assert workload(record(global_batch=64)).batch_sequences == 64
+    own = record(global_batch="", micro_batch=2, notes="grad_accum=4")
+    assert workload(own).batch_sequences == 2 * 8 * 4
+    piped = record(global_batch="", micro_batch=1, pp=4, dp_shard_or_fsdp="zero1:2")
+    assert workload(piped).batch_sequences == 2 * 16  # enough micro batches to fill the stages
+
+
+def test_what_is_computed_is_what_the_row_says():
+    found = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
+    assert (found.recompute, found.fused_attention, found.precision, found.moments) == ("full", False, "fp8", "int8")
+    assert workload(record(notes="attention-backend=unfused")).fused_attention is False
+    assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
+    assert workload(record(notes="cross-entropy-loss-fusion")).fused_loss
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("adam(distributed)", "adamw"), ("", "adamw"), ("muon", "muon"), ("SGD", "sgd"), ("adafactor", "adafactor")],
+)
+def test_optimizers(text, name):
+    assert optimizer_of(record(optimizer=text)) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("bf16", "bf16"),
+        ("fp32/tf32", "tf32"),
+        ("bnb.nf4-dq", "bf16"),
+        ("", "bf16"),
+        ("MXFP8", "fp8"),
+        ("bfloat16", "bf16"),
+    ],
+)
+def test_precisions(text, name):
+    assert precision_of(record(dtype=text), TITAN) == name
+
+
+def test_an_unknown_dtype_is_refused():
+    with pytest.raises(ValueError, match="dtype is fp6, expected one of nvfp4"):
+        precision_of(record(dtype="fp6"), TITAN)
+    assert precision_of(record(dtype=""), MEGATRON) == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("full", "full"), ("yes", "full"), ("none", "none"), ("no", "none"), ("op", "selective")]
+)
+def test_recomputation(text, name):
+    assert recompute_of(text) == name
+
+
+def test_states_follow_the_settings_of_a_run():
+    assert states_of(record(notes="bf16-true"), TITAN) == "pure"
+    assert states_of(record(notes="fsdp_mixed_precision=PURE"), TITAN) == "pure"
+    assert states_of(record(), TITAN) == TITAN.states
+    assert states_of(record(framework="transformers+peft"), find_stack("transformers+peft")) == "pure"
+    assert states_of(record(framework="transformers+peft"), TITAN) == TITAN.states
+
+
+def test_adapters_are_what_the_task_says():
+    assert adapter_of(record()) is None
+    found = adapter_of(record(notes="task=lora;lora_r=16;targets=q_proj v_proj down_proj"))
+    assert (found.method, found.rank, found.targets, found.frozen) == ("lora", 16, ("query", "value", "down"), "bf16")
+    assert adapter_of(record(notes="task=peft:oft;trainable=1000000")).parameters == 1_000_000
+    assert adapter_of(record(notes="task=peft:oft")).method == "oft"
+    assert adapter_of(record(notes="task=qlora;rank=64")).frozen == "nf4"
+    assert adapter_of(record(notes="task=lora-gptq")).frozen == "int4"
+
+
+# -------------------------------------------------------------------------------------------------------------- layout
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("ddp:8", (8, 1, 0)),
+        ("zero1:8", (1, 8, 1)),
+        ("zero2:4", (2, 4, 2)),
+        ("zero3:8", (1, 8, 3)),
+        ("fsdp_full:8", (1, 8, 3)),
+        ("fsdp:2", (4, 2, 3)),
+        ("zero0:1", (8, 1, 0)),
+        ("", (1, 8, 3)),
+        ("zero1", (1, 8, 1)),
+        ("hsdp:4x2", (2, 4, 3)),
+        ("FSDP", (1, 8, 3)),
+        ("none", (8, 1, 0)),
+    ],
+)
+def test_the_data_parallel_column(column, expected):
+    plan = parallel(record(dp_shard_or_fsdp=column))
+    assert (plan.dp_replicate, plan.dp_shard, plan.zero_stage) == expected
+
+
+@pytest.mark.parametrize("column", ["fsdp_full:0", "zero4:8", "8", "ddp:x", "pipedream:8"])
+def test_other_forms_of_it_are_refused(column):
+    with pytest.raises(ValueError, match=f"dp_shard_or_fsdp is {column}, expected a form such as ddp:8"):
+        axes_of(record(dp_shard_or_fsdp=column), TITAN)
+
+
+def test_what_a_framework_does_where_the_row_is_silent():
+    assert parallel(record(dp_shard_or_fsdp=""), MEGATRON).zero_stage == MEGATRON.zero_stage
+    assert parallel(record(), MEGATRON).sequence_parallel is MEGATRON.sequence_parallel
+    assert parallel(record(notes="sequence-parallel=True"), MEGATRON).sequence_parallel
+
+
+def test_devices_are_printed_or_a_node():
+    assert parallel_of(record(n_gpus=64, tp=8, dp_shard_or_fsdp=""), TITAN)[1] == 64
+    assert parallel_of(record(n_gpus="", tp=2, dp_shard_or_fsdp=""), TITAN)[1] == 8
+    assert parallel_of(record(n_gpus="", tp=2, dp_shard_or_fsdp="zero1:2"), TITAN)[1] == 4
+    with pytest.raises(ValueError, match="n_gpus is 8, fewer than tp x pp x cp = 16"):
+        parallel(record(tp=8, pp=2))
+
+
+@pytest.mark.parametrize(
+    ("notes", "chunks"),
+    [("vp=4", 4), ("interleave=2", 2), ("num-layers-per-virtual-pipeline-stage=2", 4), ("", 1), ("vp=0.5", 1)],
+)
+def test_interleaving(notes, chunks):
+    plan = parallel(record(pp=4, notes=notes))
+    assert plan.virtual_stages == chunks
+    assert plan.schedule == ("interleaved" if chunks > 1 else "1f1b")
+    assert parallel(record(pp=1, notes=notes)).virtual_stages == 1
+
+
+def test_offload_is_whole_under_fsdp_and_the_optimizers_elsewhere():
+    assert parallel(record(cpu_offload="yes")).offload == "all"
+    assert parallel(record(cpu_offload="yes", dp_shard_or_fsdp="zero2:8")).offload == "optimizer"
+    assert parallel(record(cpu_offload="no")).offload == "none"
+    assert parallel(record(cpu_offload="nvme", dp_shard_or_fsdp="zero3:8")).offload == "all-nvme"
+    assert parallel(record(cpu_offload="nvme", dp_shard_or_fsdp="zero1:8")).offload == "optimizer-nvme"
+
+
+def test_every_framework_of_the_table_has_its_stack():
+    names = {row.text("framework") for row in read_records(RUNS)}
+    assert [name for name in sorted(names) if find_stack(name) is None] == []
+
+
+def test_what_notes_say_of_experts_beyond_their_number():
+    notes = "experts=8;topk=2;mtp-num-layers=1;moe force-balanced"
+    row = record(arch="moe", notes=notes)
+    assert model_of(row).further_layers == 1
+    assert workload(row).expert_imbalance == 1.0
+    assert workload(record(arch="moe", notes="experts=8;topk=2")).expert_imbalance is None

@@ -1,0 +1,101 @@
+"""Lines of ledgers as they are read back; what is none is skipped, with its place and reason."""
+
+import json
+import re
+
+import pytest
+
+from fixtures.finished import finished
+from trainwright.core.errors import DataError
+from trainwright.planner.evidence.finished import read_ledgers, said_of
+from trainwright.planner.evidence.ledger import FILE
+
+
+def written(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_a_line_is_read_back_as_it_was_written(tmp_path):
+    line = finished(tmp_path, slower=2.0)
+    (run,) = read_ledgers([written(tmp_path / "l.jsonl", line)]).runs
+    assert (run.device, run.devices, run.cores, run.threads, run.torch) == ("Ideal CPU", 1, 4, 4, "2.13.0+cpu")
+    assert (run.model.width, run.workload.batch_tokens, run.compile) == (128, 1024, False)
+    rows = json.loads(line)["rows"]
+    assert run.step_s == pytest.approx(2 * sum(rows[f"step/{name}"][0] for name in ("forward", "backward", "update")))
+    assert run.peak_bytes == rows["run/peak memory"][1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda line: "{", "Expecting property name"),
+        (lambda line: json.dumps(line)[:-9], "Expecting|delimiter|Unterminated"),
+        (lambda line: "[1, 2]", "no line of a ledger"),
+        (lambda line: "7", "no line of a ledger"),
+        (lambda line: json.dumps({**line, "format": 1}), "of form 1, this version reads 2"),
+        (lambda line: json.dumps({k: v for k, v in line.items() if k != "format"}), "of form 1"),
+        (lambda line: json.dumps({**line, "format": 3}), "of form 3"),
+        (lambda line: json.dumps({**line, "rows": [1]}), "no pairs"),
+        (lambda line: json.dumps({**line, "rows": {"run/peak memory": ["a", "b"]}}), "no pairs"),
+        (lambda line: json.dumps({**line, "rows": {}}), "no seconds of a step"),
+        (lambda line: json.dumps({**line, "rows": line["rows"] | {"step/forward": [1, float("nan")]}}), "no seconds"),
+        (lambda line: json.dumps({**line, "model": {**line["model"], "depth": 3}}), "model.depth"),
+        (lambda line: json.dumps({**line, "model": {**line["model"], "width": "wide"}}), "model.width"),
+        (lambda line: json.dumps({**line, "model": {**line["model"], "layers": 0}}), "cannot be"),
+        (lambda line: json.dumps({**line, "micro_batch": 0}), "cannot be"),
+        (lambda line: json.dumps({**line, "workload": 4}), "workload"),
+        (lambda line: json.dumps({**line, "finished_unix_s": 1e300}), "no seconds"),
+    ],
+    ids=[
+        "brace",
+        "cut",
+        "list",
+        "number",
+        "old",
+        "no format",
+        "new",
+        "rows list",
+        "rows words",
+        "no rows",
+        "nan",
+        "unknown field",
+        "word for a number",
+        "no layers",
+        "no micro batch",
+        "no workload",
+        "never",
+    ],
+)
+def test_a_line_that_is_no_run_is_skipped_with_its_place_and_reason(tmp_path, damage, reason):
+    good = finished(tmp_path)
+    path = written(tmp_path / "ledger.jsonl", good, "", damage(json.loads(good)))
+    found = read_ledgers([path])
+    assert len(found.runs) == 1
+    (broken,) = found.broken
+    assert broken.startswith(f"{path}:3: ")
+    assert re.search(reason, broken), broken
+
+
+def test_a_run_in_two_ledgers_counts_once_and_the_newest_comes_first(tmp_path):
+    first, second = finished(tmp_path, day=3), finished(tmp_path, slower=1.5, day=7)
+    one, two = written(tmp_path / "a" / FILE, first), written(tmp_path / "b" / FILE, first, second)
+    found = read_ledgers([one, two])
+    assert [run.finished_unix_s for run in found.runs] == [
+        json.loads(line)["finished_unix_s"] for line in (second, first)
+    ]
+    assert said_of(found.runs) == "2 runs of the ledger, newest 2026-11-07"
+    assert said_of(()) == "no run of the ledger"
+
+
+def test_bytes_that_are_no_text_are_a_broken_line(tmp_path):
+    path = tmp_path / FILE
+    path.write_bytes(b"\xff\xfe{\n" + finished(tmp_path).encode() + b"\n")
+    found = read_ledgers([path])
+    assert (len(found.runs), len(found.broken)) == (1, 1)
+
+
+def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"absent: cannot read the ledger"):
+        read_ledgers([tmp_path / "absent"])

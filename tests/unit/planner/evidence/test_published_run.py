@@ -1,0 +1,208 @@
+"""A row as a question: machines from its notes, and never anything but a question or a reason."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.finished import finished
+from fixtures.published import PLAIN, RUNS, record
+from trainwright.planner.evidence.published_run import cluster_of, question, questions
+from trainwright.planner.evidence.report import judge_all
+from trainwright.planner.evidence.rows import read_records, read_runs
+
+
+def test_a_published_row_is_understood_whole():
+    """llm-foundry's first: MPT-70B on 512 H100, FSDP, all recomputed (its README, section "H100 80GB BF16")."""
+    found = question(read_records(RUNS)[0])
+    ask = found.placed
+    assert (found.id, found.line, found.device, found.model_class) == ("foundry-0001", 2, "h100-sxm", "decoder")
+    assert (ask.run.model.layers, ask.run.model.width, ask.run.model.tied, ask.run.model.bias) == (
+        80,
+        8192,
+        True,
+        False,
+    )
+    assert (ask.parallel.dp_shard, ask.parallel.zero_stage, ask.parallel.micro_batch_sequences) == (512, 3, 8)
+    assert (ask.run.workload.batch_sequences, ask.run.workload.sequence_tokens, ask.run.workload.recompute) == (
+        4096,
+        2048,
+        "full",
+    )
+    assert (ask.run.cluster.devices, ask.run.cluster.node.devices, ask.run.stack.name) == (512, 8, "fsdp1-eager")
+    assert found.measured.tokens_per_s == 1007
+
+
+def test_printed_tflops_become_tokens_as_their_authors_count_them():
+    """Narayanan et al. (2021, equation 3): 96 B s l h^2 (1 + s / 6h + V / 16lh) operations a step, recomputation
+    included."""
+    records = [each for each in read_records(RUNS) if each.text("id").startswith("narayanan21-")]
+    assert len(records) == 6
+    for each in records:
+        row = question(each)
+        model, tokens = row.placed.run.model, row.placed.run.workload.sequence_tokens
+        layers, width = model.layers, model.width
+        flops = 96 * layers * width**2 * (1 + tokens / (6 * width) + model.vocabulary / (16 * layers * width))
+        printed = each.number("tflops_per_gpu")
+        assert row.measured.tokens_per_s * flops / 1e12 == pytest.approx(printed, rel=0.002)
+        assert not row.measured.derived
+
+
+def test_a_micro_batch_that_is_not_said_is_the_largest_that_fits():
+    """GPT-2 124M on 80 GiB takes the rank's whole 64 sequences, and 7 B parameters fewer; said ones stay."""
+    small = {"n_layers": 12, "hidden": 768, "ffn_hidden": 3072, "n_heads": 12, "n_kv_heads": 12, "vocab": 50304}
+    said = {"gpu": "A100-80GB", "n_gpus": 8, "dp_shard_or_fsdp": "zero1:8", "global_batch": 512, "seq_len": 1024}
+    assert question(record(**small, **said, micro_batch="")).placed.parallel.micro_batch_sequences == 64
+    assert question(record(**small, **said, micro_batch=2)).placed.parallel.micro_batch_sequences == 2
+    large = question(record(**said, micro_batch="", activation_checkpointing="")).placed
+    assert large.parallel.micro_batch_sequences < 64
+
+
+@pytest.mark.parametrize(
+    ("note", "port", "rails", "per_node"),
+    [
+        ("", 50e9, 8, 8),
+        ("1600 Gbps RoCE inter-node", 25e9, 8, 8),  # the sum of a node's ports
+        ("NVLink + 400Gb/s RDMA per GPU", 50e9, 8, 8),
+        ("Selene: NVLink3 + 8x200Gb HDR IB per node", 25e9, 8, 8),
+        ("NVLink intra-node, 4x OmniPath 100 inter-node (recall)", 12.5e9 / 2, 4, 8),  # four ports for eight devices
+        ("4-GPU nodes NVLink", 50e9, 8, 4),
+    ],
+)
+def test_networks_are_what_the_notes_say(note, port, rails, per_node):
+    found = cluster_of(record(interconnect_note=note, n_gpus=32), 32)
+    assert found.node.devices == per_node and found.devices == 32
+    if per_node == 8:
+        assert (found.node.rails, found.scale_out.bytes_per_s) == (rails, port)
+
+
+def test_one_node_has_no_network_and_part_of_one_is_one_node():
+    assert cluster_of(record(interconnect_note="8x200Gb HDR"), 4).nodes == 1
+    assert cluster_of(record(), 12).devices == 16  # whole nodes
+
+
+def test_classes_of_models():
+    assert question(record(arch="moe", notes="experts=8;topk=2")).model_class == "moe"
+    assert question(record(arch="bert", vocab=30522, seq_len=512)).model_class == "encoder"
+    assert question(record()).model_class == "decoder"
+
+
+def test_an_unknown_framework_is_planned_by_the_default_stack():
+    assert question(record(framework="of tomorrow")).placed.run.stack.name == "default"
+    divided = question(record(framework="of tomorrow", tp=4, n_gpus=8, dp_shard_or_fsdp="ddp:2"))
+    assert divided.placed.run.stack.name == "default-parallel"
+    assert divided.placed.run.workload.states == "mixed"
+
+
+def test_broken_rows_are_counted_with_their_reason():
+    broken = [
+        record(line=3, gpu="H10000"),
+        record(line=4, n_layers="many"),
+        record(line=5, dtype="fp6"),
+        record(line=6, n_heads=7),
+        record(line=7, dp_shard_or_fsdp="all"),
+        record(line=8, seq_len=""),
+    ]
+    rows, refused = questions([record(), *broken])
+    assert [row.id for row in rows] == ["own-1"]
+    assert [each.line for each in refused] == [3, 4, 5, 6, 7, 8]
+    reasons = [each.reason for each in refused]
+    for reason, words in zip(
+        reasons,
+        (
+            "unknown device",
+            "n_layers is many",
+            "dtype is fp6",
+            "heads (7)",
+            "dp_shard_or_fsdp is all",
+            "seq_len is empty",
+        ),
+        strict=True,
+    ):
+        assert words in reason and "\n" not in reason
+
+
+WORDS = st.sampled_from(
+    [
+        "",
+        "0",
+        "-1",
+        "1",
+        "3",
+        "8",
+        "1.5",
+        "nan",
+        "inf",
+        "1e400",
+        "1e15",
+        "999999999999",
+        "abc",
+        "moe",
+        "bert",
+        "gpt",
+        "fsdp:0",
+        "zero1:999",
+        "yes",
+        "no",
+        "0-GPU nodes",
+        "0 Gbps",
+        "0Gb/s per GPU",
+        "0x0Gb",
+        "experts=0;topk=0",
+        "experts=nan;topk=inf",
+        "experts=8;topk=2;dense_layers=99",
+        "head_dim=inf",
+        "vocab-size=inf",
+        "grad_accum=nan",
+        "dense_ffn=-1",
+        "vp=inf",
+        "vp=0.5",
+        "num-layers-per-virtual-pipeline-stage=0.001",
+        "task=peft:lora;rank=inf",
+        "task=lora;trainable=nan",
+        "local batch 0",
+        "vocab 0",
+        "MLA",
+        "nvidia-smi",
+        "last rank",
+    ]
+)
+COLUMNS = st.sampled_from([*PLAIN, "notes", "interconnect_note", "tp", "pp", "cp", "ep", "step_time_s", "cpu_offload"])
+
+
+@given(st.dictionaries(COLUMNS, WORDS | st.text(max_size=8), min_size=1, max_size=4))
+def test_whatever_a_row_says_it_is_predicted_or_refused(cells):
+    rows, refused = questions([record(**cells)])
+    assert len(rows) + len(refused) == 1
+    judged, more = judge_all(rows)
+    assert len(judged) + len(more) == len(rows)
+    for each in judged:
+        assert 0 < each.tokens_per_s.low <= each.tokens_per_s.mid <= each.tokens_per_s.high
+        assert 0 < each.memory_bytes.low <= each.memory_bytes.mid <= each.memory_bytes.high
+        assert each.verdict in ("fits", "uncertain", "does not fit")
+
+
+def test_a_finished_run_of_ours_is_the_row_that_it_says(tmp_path):
+    line = json.loads(finished(tmp_path, changes={"device": "NVIDIA H100 80GB HBM3", "devices": 2}))
+    line["model"]["head_size"] = 48
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    (row,), refused = questions(read_runs(path))
+    run, measured = row.placed.run, row.measured
+    assert refused == []
+    assert (run.model.head_size, run.model.width) == (48, line["model"]["width"]), "no column of tables has head sizes"
+    assert (run.cluster.device.name, run.cluster.devices, run.stack.name) == ("h100-sxm", 2, "trainwright")
+    assert (row.placed.parallel.dp_replicate, row.placed.parallel.micro_batch_sequences) == (2, line["micro_batch"])
+    steps = [pair[1] for name, pair in line["rows"].items() if name.startswith("step/") and name != "step/other"]
+    tokens_per_s = line["workload"]["batch_tokens"] / sum(steps) / 2
+    assert measured.tokens_per_s == pytest.approx(tokens_per_s)
+    assert measured.memory_bytes == line["rows"]["run/peak memory"][1]
+
+
+def test_a_finished_run_on_a_device_that_nobody_knows_is_refused(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(finished(tmp_path, changes={"device": "abacus"}) + "\n", encoding="utf-8")
+    rows, (refused,) = questions(read_runs(path))
+    assert rows == []
+    assert "abacus" in refused.reason and refused.source == "ledger"

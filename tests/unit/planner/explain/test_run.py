@@ -1,0 +1,36 @@
+import pytest
+
+from fixtures.formulas import evaluated
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model
+from trainwright.planner.explain import run as module
+from trainwright.planner.explain.registry import explain
+from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+
+
+@pytest.mark.parametrize("name", [name for name in module.RUN if name != "run.usd"])
+def test_every_formula_comes_to_the_forecasts_value(found, name):
+    explained = explain(found, name)
+    assert evaluated(explained) == pytest.approx(explained.value, rel=1e-6, abs=1e-12)
+    assert explained.about
+    assert all(term.meaning for term in explained.terms)
+
+
+def test_dollars_are_explained_where_a_price_is_known(found):
+    if found.scenario.price is None:
+        with pytest.raises(RecipeError, match="no price is known"):
+            explain(found, "run.usd")
+    else:
+        assert evaluated(explain(found, "run.usd")) == pytest.approx(found.plan.estimate.usd.mid)
+
+
+def test_what_is_beside_the_steps_is_what_other_holds_beside_idle_time():
+    long_run = planned(resolve(Question(model=model("llama3-70b"), tokens=15 * 10**12, on="64x8xh100-sxm")))
+    parts = module.beside_steps(long_run.run)
+    assert [seconds for _, seconds in parts] == sorted((seconds for _, seconds in parts), reverse=True)
+    estimate = long_run.plan.estimate
+    idle = estimate.phases.other * long_run.run.steps
+    assert sum(seconds for _, seconds in parts) == pytest.approx(estimate.run_phases.other - idle, rel=1e-9)
+    assert parts[0][0].startswith("overhead of long runs")

@@ -1,0 +1,183 @@
+"""Against the ZeRO paper's table, GPT-3's well-known sizes, and schedules run step by step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fixtures.planned_models import LLAMA
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parameters import parameter_counts, total_parameters
+from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.forecast.memory.states import case_of, kept, passes_in_flight, shared, stages_of, state_bytes
+from trainwright.spec.stack import StackMemory
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
+
+WORK = Workload(
+    sequence_tokens=1024, batch_tokens=1 << 20, steps=1, precision="fp16", optimizer="adamw", states="mixed"
+)
+PLAIN = StackMemory(kernels="fused", update_copies=0.0)
+
+
+def layouts(*plans, work=WORK):
+    return Layouts.of(plans, [work.recompute] * len(plans), work)
+
+
+def held(model, work, *plans, memory=PLAIN):
+    return kept(case_of(model, work, layouts(*plans, work=work), memory))
+
+
+def test_zero_shares_as_its_paper_says():
+    """Rajbhandari et al., 2020, figure 1: 7.5B parameters on 64 devices, 2 + 2 + 12 bytes for each."""
+    plans = [ParallelPlan(dp_replicate=64, zero_stage=0), *(ParallelPlan(dp_shard=64, zero_stage=n) for n in (1, 2, 3))]
+    states = held(LLAMA, WORK, *plans)
+    each = (states.weights + states.gradients + states.optimizer)[0] / total_parameters(LLAMA)
+    assert 7.5 * each == pytest.approx([120, 31.4, 16.6, 1.88], rel=0.01)
+
+
+def test_gpt3_in_fp32_is_known_to_everybody():
+    gpt3 = replace(
+        LLAMA,
+        family="gpt2",
+        layers=96,
+        width=12288,
+        heads=96,
+        kv_heads=96,
+        head_size=128,
+        ffn_width=49152,
+        vocabulary=50257,
+        context_tokens=2048,
+        tied=True,
+        gated=False,
+        norm="layernorm",
+        positions="learned",
+        bias=True,
+    )
+    states = held(gpt3, replace(WORK, precision="fp32", states="fp32"), ParallelPlan())
+    assert states.weights[0, 0] == pytest.approx(700e9, rel=0.01)
+    assert (states.weights + states.optimizer)[0, 0] == pytest.approx(2100e9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("states", "precision", "memory", "expected"),
+    [
+        ("fp32", "bf16", PLAIN, (4, 4, 8)),
+        ("mixed", "bf16", PLAIN, (2, 4, 12)),
+        ("mixed", "fp16", PLAIN, (2, 2, 12)),
+        ("mixed", "bf16", replace(PLAIN, reduced_gradients=True), (2, 2, 12)),
+        ("mixed", "fp16", replace(PLAIN, master_gradients=True), (2, 2, 16)),
+        ("mixed", "bf16", replace(PLAIN, master_gradients=True), (2, 6, 12)),
+        ("pure", "bf16", PLAIN, (2, 2, 4)),
+        ("mixed", "fp8", PLAIN, (4, 4, 12)),
+        ("fp32", "fp32", PLAIN, (4, 4, 8)),
+    ],
+)
+def test_bytes_of_a_parameter(states, precision, memory, expected):
+    work = replace(WORK, states=states, precision=precision)
+    found = state_bytes(case_of(LLAMA, work, layouts(ParallelPlan()), memory))
+    assert (found.weight, found.gradient, found.optimizer) == expected
+
+
+@pytest.mark.parametrize(("optimizer", "moments"), [("adamw", 8), ("sgd", 4), ("adafactor", 0)])
+def test_optimizers_keep_what_they_need(optimizer, moments):
+    work = replace(WORK, states="fp32", precision="bf16", optimizer=optimizer)
+    assert state_bytes(case_of(LLAMA, work, layouts(ParallelPlan()), PLAIN)).optimizer == moments
+    eight = replace(work, moments="int8")
+    assert state_bytes(case_of(LLAMA, eight, layouts(ParallelPlan()), PLAIN)).optimizer == pytest.approx(
+        moments / 4, 0.02
+    )
+
+
+def test_stages_hold_every_parameter_once_but_a_tied_head_twice():
+    model = catalogue_model("llama3-8b")
+    whole = stages_of(model, layouts(ParallelPlan()))
+    assert whole.total[0, 0] == whole.total[1, 0] == pytest.approx(total_parameters(model), rel=1e-6)
+    split = stages_of(model, layouts(ParallelPlan(pp=2))).total
+    assert split.sum() == pytest.approx(total_parameters(model), rel=1e-6)
+    tied = replace(model, tied=True)
+    twice = stages_of(tied, layouts(ParallelPlan(pp=2))).total.sum() - total_parameters(tied)
+    assert twice == pytest.approx(model.vocabulary * model.width, rel=1e-3)
+
+
+def test_experts_are_divided_by_expert_parallelism_alone():
+    model = catalogue_model("mixtral-8x7b")
+    found = stages_of(model, layouts(ParallelPlan(dp_shard=8), ParallelPlan(dp_shard=8, ep=8)))
+    assert found.experts[0] == pytest.approx([parameter_counts(model)["experts"] / n for n in (1, 8)])
+    assert found.dense[0, 0] == found.dense[0, 1]
+    case = case_of(model, WORK, layouts(ParallelPlan(dp_shard=8, ep=8, zero_stage=1)), PLAIN)
+    # Each expert has one owner: its optimizer's state is not shared any more.
+    assert shared(case, from_stage=1)[0, 0] == pytest.approx(found.dense[0, 0] / 8 + found.experts[0, 1])
+
+
+def test_narrow_experts_are_not_divided_by_tensor_parallelism():
+    wide, narrow = catalogue_model("mixtral-8x7b"), catalogue_model("deepseek-v3")
+    plan = layouts(ParallelPlan(dp_shard=8, tp=4, ep=2), ParallelPlan(dp_shard=8, tp=4, ep=16))
+    assert expert_tp(wide, plan).tolist() == [4, 2]
+    assert expert_tp(narrow, plan).tolist() == [1, 1]
+
+
+def most_alive(order):
+    """The most forward passes that have no backward pass yet."""
+    alive = np.cumsum([1 if kind == "forward" else -1 for kind in order])
+    return alive.max()
+
+
+def one_forward_one_backward(warm, total):
+    warm = min(warm, total)
+    steady = ["forward", "backward"] * (total - warm)
+    return ["forward"] * warm + steady + ["backward"] * warm
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 32])
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+def test_micro_batches_in_flight_are_those_of_the_schedule_run_step_by_step(p, m):
+    work = replace(WORK, batch_tokens=1024 * m)
+    plans = [ParallelPlan(pp=p, schedule=name) for name in ("1f1b", "gpipe", "zero_bubble")]
+    found = passes_in_flight(layouts(*plans, work=work))
+    for place, rank in ((0, 0), (1, p - 1)):
+        assert found[place, 0] == most_alive(one_forward_one_backward(p - rank - 1, m))
+    assert (found[:, 1] == m).all()
+    assert (found[:, 2] == min(p, m)).all()
+
+
+def test_both_directions_hold_two_stages_and_the_papers_micro_batches():
+    """arXiv 2412.19437, table 2: parameters twice, PP + 1 micro batches; a shared optimizer's state as before."""
+    model, work = catalogue_model("deepseek-v3"), replace(WORK, batch_tokens=1024 * 64 * 16)
+    plans = [ParallelPlan(pp=16, dp_shard=16, ep=16, zero_stage=1, schedule=each) for each in ("1f1b", "dualpipe")]
+    one, both = (case_of(model, work, layouts(plan, work=work), PLAIN) for plan in plans)
+    assert both.stages.total.tolist() == [[one.stages.total.sum()]] * 2
+    assert (both.stages.passes * both.stages.layers).tolist() == [[17 * 4]] * 2
+    assert both.stages.has_head.tolist() == [[1.0]] * 2
+    gradients, optimizer = kept(both).gradients, kept(both).optimizer
+    assert gradients[0, 0] == pytest.approx(kept(one).gradients.sum())
+    assert optimizer[0, 0] == pytest.approx(kept(one).optimizer.mean())
+
+
+@pytest.mark.parametrize("v", [2, 4])
+@pytest.mark.parametrize("p", [2, 4])
+def test_interleaved_chunks_in_flight(p, v):
+    m = 4 * p
+    work = replace(WORK, batch_tokens=1024 * m)
+    found = passes_in_flight(layouts(ParallelPlan(pp=p, schedule="interleaved", virtual_stages=v), work=work))
+    for place, rank in ((0, 0), (1, p - 1)):
+        warm = 2 * (p - rank - 1) + (v - 1) * p
+        assert found[place, 0] * v == most_alive(one_forward_one_backward(warm, m * v))
+
+
+def test_adapters_leave_the_rest_frozen():
+    adapter = Adapter(rank=16, targets=("query", "key", "value", "output"), frozen="nf4")
+    model = catalogue_model("mistral-7b")
+    states = held(model, replace(WORK, adapter=adapter, precision="bf16"), ParallelPlan())
+    trained = 13_631_488  # printed by peft for r = 16 on q, k, v, o of Mistral-7B
+    assert states.gradients[0, 0] == pytest.approx(4 * trained)
+    frozen = states.weights[0, 0] - 4 * trained
+    tables = 2 * model.vocabulary * model.width
+    assert frozen == pytest.approx((total_parameters(model) - tables) * 0.5625 + 2 * tables)
+
+
+def test_every_stack_in_the_catalogue_has_states():
+    for name in ("megatron-bridge", "hf-trainer", "torchtitan", "trainwright"):
+        states = held(LLAMA, WORK, ParallelPlan(), memory=read_stack(name).memory)
+        assert (states.weights > 0).all()

@@ -1,0 +1,175 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from trainwright.core.records import from_json, to_json
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import stack
+from trainwright.planner.plan.cluster import plan_run, planned, verdict
+from trainwright.planner.plan.layout import parse_layout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.shares import step_without
+from trainwright.planner.rates.learnt import Reference
+from trainwright.spec.plan import Plan
+from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+LARGE = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, price=2.0)
+PIPED = Question(
+    model=catalogue_model("llama3-70b"),
+    on="64x8xh100-sxm",
+    tokens=10**12,
+    stack="megatron-core",
+    layout=parse_layout("tp=8,pp=8"),
+)
+
+
+@pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
+def found(request):
+    return planned(resolve(request.param))
+
+
+def test_phases_partition_the_step_and_the_run(found):
+    estimate = found.plan.estimate
+    assert estimate.phases.total_s == pytest.approx(float(found.choice.forecast.step_s[0]))
+    assert estimate.run_phases.total_s == pytest.approx(estimate.seconds.mid)
+    assert estimate.tokens_per_s == pytest.approx(found.plan.workload.batch_tokens / estimate.phases.total_s)
+
+
+def test_memory_is_within_the_device_where_it_fits(found):
+    estimate = found.plan.estimate
+    assert estimate.fits and estimate.memory.total_bytes <= estimate.memory_available_bytes
+    assert estimate.memory_interval.low < estimate.memory_interval.mid < estimate.memory_interval.high
+
+
+def test_a_pipeline_is_played_out_and_says_so():
+    piped, plain = planned(resolve(PIPED)), planned(resolve(LARGE))
+    (said,) = (each for each in piped.plan.estimate.assumptions if each.name == "pipeline")
+    forecast = piped.choice.forecast
+    idle = float(forecast.step.idle[0] / forecast.step_s[0])
+    assert said.value == f"{idle:.1%} idle"
+    assert "of 8 stages" in said.source and "played out" in said.source
+    # The head is on the last stage alone, so that the closed form, in which every stage has it, waits longer.
+    closed = step_without(forecast)
+    assert 0 < idle < float(closed.idle[0] / closed.total_s[0])
+    assert "pipeline" not in {each.name for each in plain.plan.estimate.assumptions}
+
+
+def test_hardware_utilisation_counts_what_is_recomputed(found):
+    estimate = found.plan.estimate
+    if found.choice.recompute == "full":
+        assert 1.2 < estimate.hfu / estimate.mfu < 1.34
+    else:
+        assert estimate.hfu == estimate.mfu
+
+
+def test_dollars_follow_time_and_price():
+    estimate = plan_run(resolve(LARGE)).estimate
+    assert estimate.usd.mid == pytest.approx(estimate.seconds.mid / 3600 * 512 * 2.0)
+    assert estimate.needs.device_hours == pytest.approx(estimate.seconds.mid / 3600 * 512)
+
+
+def test_every_assumption_says_where_it_comes_from(found):
+    for entry in found.plan.estimate.assumptions:
+        assert entry.origin == "given" or entry.source, entry.name
+    assert len({entry.name for entry in found.plan.estimate.assumptions}) == len(found.plan.estimate.assumptions)
+
+
+def test_a_plan_is_a_record():
+    plan = plan_run(resolve(PIPED))
+    assert to_json(from_json(Plan, to_json(plan), where="x")) == to_json(plan)
+
+
+def test_what_is_offloaded_must_fit_into_the_host():
+    asked = {"model": catalogue_model("llama3-70b"), "layout": parse_layout("offload=all")}
+    plan = plan_run(resolve(Question(on="8xrtx-4090", **asked)))
+    assert plan.estimate.memory.total_bytes < plan.estimate.memory_available_bytes
+    assert plan.estimate.needs.host_memory_bytes > plan.cluster.node.host_memory_bytes
+    assert plan.estimate.fit == "does not fit"
+    assert plan_run(resolve(Question(on="8xa100-80gb", **asked))).estimate.fits
+
+
+def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
+    asked = {"model": catalogue_model("llama3-70b"), "on": "8xrtx-4090"}
+    found = planned(resolve(Question(layout=parse_layout("offload=all-nvme"), **asked)))
+    plan, node = found.plan, found.plan.cluster.node
+    assert plan.estimate.fit != "does not fit"
+    assert plan.estimate.needs.nvme_available_bytes == node.nvme_bytes > plan.estimate.needs.nvme_bytes > 1e12
+    # Buffers and processes; a checkpoint is not copied into memory too.
+    assert plan.estimate.needs.host_memory_bytes < 200e9
+    assert any(share.name == "offload to NVMe" for share in plan.estimate.shares)
+    entry = next(entry for entry in plan.estimate.assumptions if entry.name == "NVMe of a node")
+    assert (entry.origin, entry.value) == ("default", "reads 3.2 GB/s, writes 2 GB/s")
+    there = replace(plan.cluster, node=replace(node, nvme_bytes=10**12))
+    small = replace(found.choice.forecast, run=replace(found.choice.forecast.run, cluster=there))
+    assert verdict(small) == "does not fit"
+
+
+def test_what_is_too_large_does_not_fit():
+    plan = plan_run(resolve(Question(model=catalogue_model("llama3-70b"), on="8xrtx-4090")))
+    assert plan.estimate.fit == "does not fit"
+    assert not plan.estimate.fits
+    assert plan.estimate.memory.total_bytes > plan.estimate.memory_available_bytes
+
+
+def test_what_is_assumed_of_experts_is_said():
+    asked = Question(
+        model=catalogue_model("deepseek-v3"),
+        on="256x8xh800-sxm",
+        precision="fp8",
+        stack="hai-llm",
+        sequence_tokens=4096,
+        batch_tokens=15360 * 4096,
+        tokens=10**12,
+        layout={"pp": 16, "tp": 4, "ep": 64},
+    )
+    found, given = (planned(resolve(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
+    said, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (found, given))
+    fullest = "load of the fullest rank of experts"
+    assert 1 < said[fullest].value < 1.1 and said[fullest].origin == "default"
+    assert (told[fullest].value, told[fullest].origin) == (1.25, "given")
+    assert given.estimate.phases.total_s > found.estimate.phases.total_s
+    assert given.estimate.memory.activations == found.estimate.memory.activations  # the default in memory
+    assert said["tokens to experts"].value.startswith("one copy for each node")
+    assert said["blocks that predict further tokens"].value == 1
+    without = planned(resolve(replace(asked, further_layers=0))).plan
+    assert not any(each.name.startswith("blocks") for each in without.estimate.assumptions)
+    assert sum(without.parameters.values()) == 671_026_404_352
+
+
+def test_communication_of_both_ways_sums_to_what_is_exposed():
+    asked = Question(
+        model=catalogue_model("deepseek-v3"),
+        on="256x8xh800-sxm",
+        precision="fp8",
+        stack="hai-llm",
+        sequence_tokens=4096,
+        batch_tokens=15360 * 4096,
+        tokens=10**12,
+        layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
+    )
+    found = planned(resolve(asked)).plan
+    assert sum(part.seconds for part in found.estimate.exposed) == pytest.approx(found.estimate.phases.communicate)
+    assert found.parallel.schedule == "dualpipe"
+
+
+def test_runs_that_say_nothing_or_too_much_are_spoken_of():
+    asked = Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", tokens=10**9, stack="torchtitan")
+    work = Workload(sequence_tokens=8192, batch_tokens=8192 * 8, steps=1, precision="bf16", optimizer="adamw")
+    run = RunSpec(model=asked.model, workload=work, cluster=cluster("8xa100-sxm-80gb"), stack=stack("megatron-core"))
+
+    def said(run, log_speed):
+        placed = PlacedRun(run=run, parallel=ParallelPlan(dp_shard=8))
+        reference = Reference(placed=placed, log_speed=log_speed, log_memory=None)
+        found = plan_run(resolve(replace(asked, references=(reference,)))).estimate.assumptions
+        return next(each for each in found if each.name == "measured runs")
+
+    other = said(run, 0.1)
+    assert other.value == "nothing learnt"
+    assert "of a100-sxm-80gb with megatron-core, and not h100-sxm with torchtitan" in other.source
+    like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
+    assert "as fast as predicted" not in said(like, 0.1).source
+    assert "one is 8 x as fast as predicted, believed in part" in said(like, math.log(8)).source

@@ -1,0 +1,126 @@
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.plan.layout import choose, mesh, parse_layout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.workload import ParallelPlan
+
+
+def chosen(layout: str, *, model="llama3-8b", on="4x8xh100-sxm", **options):
+    return choose(resolve(Question(model=catalogue_model(model), on=on, layout=parse_layout(layout), **options)))
+
+
+def test_a_whole_layout_is_taken_as_it_is():
+    found = chosen("dp_shard=8,tp=4,micro_batch=2,zero_stage=3,recompute=full")
+    assert (found.parallel.dp_shard, found.parallel.tp, found.parallel.micro_batch_sequences) == (8, 4, 2)
+    assert found.recompute == "full"
+
+
+def test_what_a_layout_leaves_open_is_chosen_for_the_shortest_step_that_fits():
+    found = chosen("tp=4,pp=2,dp_shard=4,recompute=full")
+    options = [
+        ParallelPlan(tp=4, pp=2, dp_shard=4, micro_batch_sequences=each, zero_stage=stage)
+        for each in (1, 2, 4, 8)
+        for stage in (1, 3)
+    ]
+    scenario = resolve(Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm"))
+    rows = Layouts.of(options, ["full"] * len(options), scenario.run.workload)
+    by_hand = forecast(scenario.run, rows, CATALOGUE)
+    assert float(found.forecast.step_s[0]) <= by_hand.step_s[by_hand.fits].min() * (1 + 1e-9)
+
+
+def test_auto_finds_a_layout_that_fits_and_names_others():
+    found = chosen("auto")
+    assert bool(found.forecast.fits[0])
+    assert found.rejected
+    assert all(other.name != mesh(found.parallel, found.recompute) for other in found.rejected)
+
+
+def test_layouts_that_no_search_tries_can_be_asked_for():
+    found = chosen("dp_shard=32,micro_batch=1,sequence_parallel=false,compile=true,schedule=gpipe", recompute="none")
+    assert found.parallel.compile and not found.parallel.sequence_parallel
+    assert found.parallel.schedule == "gpipe"
+    assert chosen("tp=8,dp_replicate=4,zero_stage=0").parallel.dp_replicate == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tp=3", "heads .* cannot be divided over tp=3: nearest 2 or 4"),
+        ("dp_shard=7", "the layout uses 7 devices, the cluster has 32: with dp_shard=32 it is full"),
+        ("ep=4", "ep=4 divides experts, and this model has none"),
+        ("pp=4,virtual_stages=16", r"layers \(32\) are fewer than the 64 stages of pp=4 .*: at most pp=2"),
+    ],
+)
+def test_a_layout_that_cannot_run_says_why_and_what_is_near(text, message):
+    with pytest.raises(RecipeError, match=message):
+        chosen(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tpp=3", r"unknown part of a layout .*did you mean 'tp'"),
+        ("tp", "needs its value"),
+        ("xp", "unknown part"),
+        ("tp=0", "not a number of ranks"),
+        ("tp=x", "not a number of ranks"),
+        ("zero_stage=4", "no stage of ZeRO"),
+        ("schedule=1f2b", r"unknown schedule .*did you mean '1f1b'"),
+        ("tp=2,tp=4", "given twice"),
+    ],
+)
+def test_a_layout_that_cannot_be_read_says_why(text, message):
+    with pytest.raises(RecipeError, match=message):
+        parse_layout(text)
+
+
+def test_convolutional_networks_have_data_parallelism_alone():
+    found = chosen("zero_stage=0", model="resnet-50")
+    assert found.parallel.dp_replicate == 32
+    assert found.forecast.step_s[0] >= chosen("auto", model="resnet-50").forecast.step_s[0]
+    with pytest.raises(RecipeError, match="a multiple of 32 devices"):
+        chosen("micro_batch=7", model="resnet-50")
+    with pytest.raises(RecipeError, match="seen recompute"):
+        chosen("auto", model="resnet-50", recompute="full")
+
+
+def test_words_for_layouts():
+    plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
+    assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"
+    assert mesh(ParallelPlan(), "none") == "one device; micro batch 1"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "word"),
+    [
+        ("1f1b", False, ""),
+        ("zero_bubble", False, "zero-bubble"),
+        ("gpipe", False, "GPipe"),
+        ("interleaved", True, "chunks"),
+    ],
+)
+def test_only_interleaving_has_several_chunks_on_a_stage(schedule, chunks, word):
+    found = chosen(f"pp=4,tp=2,schedule={schedule}")
+    assert found.parallel.schedule == schedule
+    assert (found.parallel.virtual_stages > 1) == chunks
+    assert word in mesh(found.parallel, found.recompute)
+
+
+def test_micro_batches_enter_at_both_ends_where_there_are_enough():
+    found = chosen("pp=4,tp=2,schedule=dualpipe")
+    assert found.parallel.schedule == "dualpipe" and found.parallel.virtual_stages == 1
+    assert found.forecast.layouts.micro_batches[0] >= 8
+    assert "DualPipe" in mesh(found.parallel, found.recompute)
+    with pytest.raises(RecipeError, match="an even number of micro batches"):
+        chosen("pp=32,dp_shard=1,micro_batch=16,schedule=dualpipe")
+
+
+def test_several_chunks_under_another_schedule_are_refused():
+    with pytest.raises(RecipeError, match="interleaved schedule"):
+        chosen("pp=4,virtual_stages=2,schedule=1f1b")

@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+import pytest
+
+from fixtures.questions import LLAMA, assumption, scenario
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+
+
+def test_a_short_run_has_a_small_batch_and_a_long_one_no_more_than_published_ones():
+    assert scenario(tokens=10**7).run.workload.batch_tokens < 1 << 17
+    assert scenario(tokens=15 * 10**12).run.workload.batch_tokens == 1 << 22
+    assert scenario(model=catalogue_model("llama3.1-405b"), tokens=15 * 10**12).run.workload.batch_tokens == 1 << 24
+
+
+def test_a_batch_in_round_tokens_means_whole_sequences():
+    assert scenario(batch_tokens=4_000_000).run.workload.batch_tokens == 512 * 8192
+    with pytest.raises(RecipeError, match="whole sequences"):
+        scenario(batch_tokens=1000)
+
+
+def test_a_batch_fills_devices_that_are_no_power_of_two():
+    resolved = scenario(on="6x8xh100-sxm")
+    assert resolved.run.workload.batch_sequences % 48 == 0
+
+
+@pytest.mark.parametrize(("device", "precision"), [("h100-sxm", "bf16"), ("v100-sxm-32gb", "fp16"), ("t4", "fp16")])
+def test_precision_follows_the_device(device, precision):
+    assert scenario(on=device).run.workload.precision == precision
+
+
+def test_adapters_are_on_all_matrices_of_a_block():
+    assert scenario(method="lora").run.workload.adapter.frozen == "bf16"
+    qlora = scenario(method="qlora", rank=64).run.workload
+    assert (qlora.adapter.frozen, qlora.adapter.rank) == ("nf4", 64)
+    assert set(qlora.adapter.targets) == {"query", "key", "value", "output", "gate", "up", "down"}
+    assert "query_up" in scenario(model=catalogue_model("deepseek-v3"), method="lora").run.workload.adapter.targets
+
+
+def test_rotary_positions_go_on_beyond_the_context():
+    resolved = scenario(sequence_tokens=1 << 15, batch_tokens=1 << 20)
+    assert resolved.run.model.context_tokens == resolved.run.workload.sequence_tokens == 1 << 15
+    assert assumption(resolved, "rotary positions").source.startswith("4 times the 8,192 tokens")
+    assert "rotary positions" not in {each.name for each in scenario(sequence_tokens=4096).assumptions}
+
+
+def test_four_bits_have_their_rate_under_its_own_name():
+    asked = Question(model=catalogue_model("llama3-8b"), on="8xb200-sxm", precision="nvfp4")
+    assert resolve(asked).run.workload.precision == "nvfp4"
+    with pytest.raises(RecipeError, match="no nvfp4 rate of h100-sxm is known"):
+        resolve(replace(asked, on="8xh100-sxm"))
+
+
+def test_blocks_for_further_tokens_are_trained_unless_the_user_or_adapters_say_otherwise():
+    model = catalogue_model("deepseek-v3")
+    assert scenario(model=model).run.model.further_layers == 1
+    assert scenario(model=model, further_layers=0).run.model == model.deployed()
+    assert scenario(model=model, further_layers=3).run.model.blocks == 64
+    assert scenario(model=model, method="lora").run.model == model.deployed()
+    assert scenario(further_layers=1).run.model.blocks == LLAMA.layers + 1
+    with pytest.raises(RecipeError, match="further_layers.*0 or more, in a decoder"):
+        scenario(further_layers=-1)
+    with pytest.raises(RecipeError, match="further_layers: blocks that predict further tokens"):
+        scenario(model=catalogue_model("bert-base"), further_layers=1)
+    with pytest.raises(RecipeError, match="a convolutional network predicts no tokens"):
+        scenario(model=catalogue_model("resnet-50"), further_layers=1)
+
+
+def test_how_uneven_experts_are_is_the_users_to_say():
+    assert scenario().run.workload.expert_imbalance is None
+    assert scenario(model=catalogue_model("mixtral-8x7b"), expert_imbalance=1.2).run.workload.expert_imbalance == 1.2
+    with pytest.raises(RecipeError, match="^expert_imbalance: expert_imbalance must be at least 1, seen 0.5"):
+        scenario(expert_imbalance=0.5)
+
+
+@pytest.mark.parametrize(
+    ("batch", "on", "sequences"),
+    [
+        (4_000_000, "64x8xh100-sxm", 512),
+        (16_000_000, "64x8xh100-sxm", 2048),
+        (4_000_000, "7xh100-sxm", 7 * 72),
+        (4_194_304, "64x8xh100-sxm", 512),
+        (480 * 8192, "64x8xh100-sxm", 480),
+        (8192, "8xh100-sxm", 1),
+    ],
+)
+def test_a_batch_near_what_was_asked_for_divides_over_the_devices(batch, on, sequences):
+    resolved = scenario(batch_tokens=batch, on=on)
+    assert resolved.run.workload.batch_sequences == sequences
+    assert ("batch" in {each.name for each in resolved.assumptions}) == (sequences * 8192 != batch)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.rankable import ANY_CLUSTER, cluster_name, defaults_on, rankable
+from trainwright.planner.plan.scenario import resolve
+
+
+def test_a_cluster_in_one_word_is_that_cluster():
+    for name in ("64x8xh100-sxm", "1x1xrtx-4090"):
+        assert cluster_name(cluster(name)) == name
+
+
+def test_defaults_are_resolved_on_what_one_has():
+    assert defaults_on(()) == ANY_CLUSTER
+    assert defaults_on((cluster("8xa100-80gb"), cluster("8xh100-sxm"))) == "1x8xa100-sxm-80gb"
+
+
+def test_the_batch_divides_over_every_cluster_of_the_pool():
+    question = Question(model=model("llama3-8b"), on="3x8xh100-sxm", tokens=10**11, batch_tokens=8192 * 1000)
+    pool = (cluster("3x8xh100-sxm"), cluster("8xa100-80gb"))
+    run = rankable(question, pool).run
+    assert run.workload.batch_sequences % 24 == 0
+    assert run.workload.steps * run.workload.batch_tokens >= 10**11
+    assert abs(run.workload.batch_sequences - 1000) < 500
+
+
+def test_a_batch_that_divides_is_kept():
+    question = Question(model=model("llama3-8b"), on="8xh100-sxm", tokens=10**11, batch_tokens=8192 * 512)
+    assert rankable(question, ()).run == resolve(question).run

@@ -1,0 +1,65 @@
+from dataclasses import replace
+
+import pytest
+
+from fixtures.planned_models import LLAMA
+from trainwright.hardware.catalogue.devices import device as catalogue
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import stack
+from trainwright.hardware.prices.price_list import checked, price_list
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.plan.rental import fastest_alone, rental
+from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan, Workload
+
+
+def test_cost_is_time_times_the_cheapest_checked_price(workload):
+    found = rental(LLAMA, workload, catalogue("h100-sxm"), price_list())
+    price = price_list().cheapest("h100-sxm")
+    assert found.fits
+    assert found.usd == pytest.approx(found.seconds / 3600 * price.usd_per_device_hour)
+    assert found.seconds_low < found.seconds < found.seconds_high
+    assert found.source == price.source
+
+
+def test_an_unknown_price_is_unknown(workload):
+    found = rental(LLAMA, workload, catalogue("h100-sxm"), checked([]))
+    assert found.usd is None
+    assert "no checked price" in found.reason
+
+
+def test_a_device_without_bf16_computes_in_fp32_and_says_so(workload):
+    found = rental(LLAMA, workload, catalogue("t4"), price_list())
+    assert "fp32" in found.reason
+    assert found.seconds > rental(LLAMA, workload, catalogue("l4"), price_list()).seconds
+
+
+def test_what_is_too_large_does_not_fit(workload):
+    large = replace(LLAMA, layers=80, width=8192, heads=64, kv_heads=8, head_size=128, ffn_width=28672)
+    found = rental(large, workload, catalogue("l4"), price_list())
+    assert not found.fits
+    assert "needs" in found.reason
+
+
+def test_a_device_without_published_rates_is_not_guessed(workload):
+    found = rental(LLAMA, workload, catalogue("gaudi"), price_list())
+    assert not found.fits
+    assert "no bf16 rate" in found.reason
+
+
+def test_alone_on_a_device_the_fastest_micro_batch_that_fits():
+    gpt2 = model("gpt2")
+    work = Workload(sequence_tokens=1024, batch_tokens=1 << 19, steps=1, precision="bf16", optimizer="adamw")
+    machine = cluster("a100-sxm-80gb")
+    found = fastest_alone(RunSpec(model=gpt2, workload=work, cluster=machine, stack=stack("trainwright")))
+    assert bool(found.fits[0])
+    one = Layouts.of([ParallelPlan(compile=bool(found.layouts.compile[0]))], ["none"], work)
+    assert (
+        found.step_s[0]
+        <= forecast(
+            RunSpec(model=gpt2, workload=work, cluster=machine, stack=stack("trainwright")), one, CATALOGUE
+        ).step_s[0]
+    )

@@ -1,0 +1,67 @@
+import pytest
+
+from fixtures.questions import LLAMA, assumption, scenario
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.counts.parameters import total_parameters
+
+
+def test_what_is_given_is_kept():
+    resolved = scenario(tokens=10**9, batch_tokens=1 << 20, sequence_tokens=4096, precision="fp8", stack="torchtitan")
+    assert resolved.run.workload.batch_tokens == 1 << 20
+    assert resolved.run.workload.steps == -(-(10**9) // (1 << 20))
+    assert (resolved.run.workload.sequence_tokens, resolved.run.workload.precision) == (4096, "fp8")
+    assert resolved.run.stack.name == "torchtitan"
+    assert not any(entry.name in ("batch", "sequence", "tokens") for entry in resolved.assumptions)
+
+
+def test_what_is_not_is_chosen_and_said():
+    resolved = scenario()
+    assert resolved.run.workload.sequence_tokens == 8192
+    assert abs(resolved.run.workload.total_tokens - 20 * total_parameters(LLAMA)) < resolved.run.workload.batch_tokens
+    assert assumption(resolved, "batch").origin == "default"
+    assert "Zhang" in assumption(resolved, "batch").source
+    assert assumption(resolved, "tokens").value == 20 * total_parameters(LLAMA)
+
+
+def test_prices_come_from_the_list_or_from_the_user():
+    assert scenario(price=2.5).price.usd_per_device_hour == 2.5
+    assert scenario().price.usd_per_device_hour > 0
+    assert assumption(scenario(), "price (on-demand)").origin == "catalog"
+    assert scenario(clouds=("aws",), price_kind="spot").settings.spot_provider == "aws"
+    assert scenario().settings.spot_provider is None
+    unknown = scenario(on="8xh800-sxm")
+    assert unknown.price is None
+    assert assumption(unknown, "price").value == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on": "8xh10"}, r"unknown device .*did you mean"),
+        ({"on": "0xh100-sxm"}, "not a number of devices"),
+        ({"tokens": 0}, "^tokens: must be at least 1"),
+        ({"sequence_tokens": -1}, "^sequence_tokens: must be at least 1"),
+        (
+            {"model": catalogue_model("gpt2"), "sequence_tokens": 1 << 20, "batch_tokens": 1 << 20},
+            "exceeds the model's",
+        ),
+        ({"stack": "torchtitn"}, r"unknown software stack .*did you mean"),
+        ({"scale_out": "400"}, "cannot read a rate"),
+        ({"clouds": ("awz",)}, "unknown cloud"),
+        ({"price": -1.0}, "a price is above zero"),
+        ({"rank": 0}, "^rank: must be at least 1"),
+    ],
+)
+def test_bad_questions_are_refused_in_one_line(options, message):
+    with pytest.raises(RecipeError, match=message):
+        scenario(**options)
+
+
+def test_stages_that_waste_much_are_allowed_and_said():
+    """32 layers on 5 ranks: the slowest has 7, and 3 of 35 turns are idle."""
+    note = assumption(scenario(on="5xh100-sxm", layout={"pp": 5}), "idle share of uneven stages")
+    assert note.value == pytest.approx(3 / 35)
+    assert "4 or 8" in note.source
+    for layout in ({}, {"pp": 4}, {"pp": 33}):
+        assert not any("uneven" in entry.name for entry in scenario(layout=layout).assumptions)

@@ -1,0 +1,61 @@
+"""Shares of a step: what it would be shorter by without each kind of work."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.layout import parse_layout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.shares import exposed, work_shares
+from trainwright.planner.rates.learnt import Reference
+from trainwright.spec.run import PlacedRun
+
+LARGE = Question(model=catalogue_model("llama3-70b"), on="64x8xh100-sxm", tokens=10**12, price=2.0)
+
+
+PIPED = Question(
+    model=catalogue_model("llama3-70b"),
+    on="64x8xh100-sxm",
+    tokens=10**12,
+    stack="megatron-core",
+    layout=parse_layout("tp=8,pp=8"),
+)
+
+
+@pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
+def found(request):
+    return planned(resolve(request.param))
+
+
+def test_communication_by_kind_sums_to_what_is_exposed(found):
+    forecast = found.choice.forecast
+    assert sum(part.seconds for part in exposed(forecast)) == pytest.approx(
+        float(forecast.step.communicate[0]), rel=1e-6
+    )
+
+
+def test_the_bottleneck_is_the_largest_share(found):
+    shares = work_shares(found.choice.forecast)
+    assert found.plan.estimate.bottleneck.startswith(max(shares, key=lambda share: share.seconds).name)
+
+
+def test_measured_runs_scale_every_share():
+    """Runs that took a quarter longer than predicted: no kind of work takes the blame for all of it."""
+    before = planned(resolve(PIPED))
+    run = replace(before.scenario.run, workload=before.plan.workload)
+    known = (
+        Reference(
+            placed=PlacedRun(run=run, parallel=before.plan.parallel), log_speed=float(np.log(0.8)), log_memory=None
+        ),
+    )
+    after = planned(replace(before.scenario, references=known))
+    slower = float(after.choice.forecast.step_s[0] / before.choice.forecast.step_s[0])
+    assert slower == pytest.approx(1.25, rel=0.02)
+    for shares in (lambda found: work_shares(found.choice.forecast), lambda found: exposed(found.choice.forecast)):
+        one, other = ({share.name: share.seconds for share in shares(found)} for found in (before, after))
+        assert one.keys() == other.keys()
+        assert all(other[name] == pytest.approx(slower * seconds) for name, seconds in one.items())

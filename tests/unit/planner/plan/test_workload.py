@@ -1,0 +1,87 @@
+"""Lengths become steps in one place: counted where there is a dataset, estimated and said so where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.core.errors import DataError, RecipeError
+from trainwright.planner.plan.workload import (
+    DEFAULT_VALIDATION_TOKENS,
+    assumptions,
+    bytes_per_token,
+    dataset_facts,
+    estimated_facts,
+    pretrained_vocabulary,
+    resolve,
+    steps_in,
+    tokens_in,
+)
+from trainwright.spec.workload import DatasetFacts
+from trainwright.testing.artifacts import train_tokenizer
+
+COUNTED = dataset_facts(
+    {"train": {"tokens": 10_240, "documents": 7}, "validation": {"tokens": 900, "documents": 2}}, vocabulary=1024
+)
+
+
+def test_epochs_are_the_tokens_of_the_train_split(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.duration=3 epochs")
+    workload = resolve(recipe, COUNTED, precision="fp32")
+    assert workload.steps == 3 * 10_240 // 1024
+    assert workload.validation_tokens == 900
+    assert tokens_in(recipe, "0.5 epochs", COUNTED) == 5120
+    assert steps_in(recipe, "0.5 epochs", COUNTED) == 5
+
+
+def test_epochs_of_a_corpus_are_estimated_and_say_so(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.duration=2 epochs", "data.split={train: 0.5, validation: 0.5, test: 0}")
+    facts = estimated_facts(recipe, corpus_bytes=1_000_000)
+    assert facts.train_tokens == round(500_000 / bytes_per_token(1024))
+    workload = resolve(recipe, facts, precision="fp32")
+    assert workload.steps == round(2 * facts.train_tokens / 1024)
+    entry = {each.name: each for each in assumptions(recipe, facts)}["tokens of an epoch"]
+    assert (entry.value, entry.origin) == (facts.train_tokens, "default")
+    assert entry.source.startswith("estimated: the corpus's bytes")
+    counted = {each.name: each for each in assumptions(recipe, COUNTED)}["tokens of an epoch"]
+    assert (counted.value, counted.source) == (10_240, "the dataset")
+
+
+def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:
+    assert bytes_per_token(256) == 1, "the bytes themselves"
+    assert bytes_per_token(50_257) == pytest.approx(4.05, abs=0.01)
+    assert bytes_per_token(1024) < bytes_per_token(4096) < bytes_per_token(32_768)
+
+
+def test_nothing_is_known_without_a_corpus(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.duration=3 epochs")
+    with pytest.raises(RecipeError, match="not known yet"):
+        resolve(recipe, estimated_facts(recipe, corpus_bytes=None), precision="fp32")
+
+
+def test_without_epochs_the_recipe_says_it_all(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path)
+    workload = resolve(recipe, estimated_facts(recipe, corpus_bytes=None), precision="bf16")
+    assert (workload.steps, workload.precision) == (100, "bf16")
+    assert workload.validation_tokens == DEFAULT_VALIDATION_TOKENS
+    assert "tokens of an epoch" not in {entry.name for entry in assumptions(recipe, DatasetFacts(vocabulary=1024))}
+
+
+def test_a_run_shorter_than_an_update_is_refused(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.duration=0.01 epochs")
+    with pytest.raises(RecipeError, match="shorter than one update"):
+        resolve(recipe, COUNTED, precision="fp32")
+
+
+def test_a_pretrained_tokenizer_says_its_vocabulary(tmp_path) -> None:
+    tokenizer = train_tokenizer(["some words of text"], vocabulary=270)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    recipe = planned_recipe(tmp_path, f"data.tokenizer={{kind: pretrained, path: {path}}}")
+    assert pretrained_vocabulary(recipe) == tokenizer.get_vocab_size() != recipe.data.tokenizer.vocabulary
+    assert estimated_facts(recipe, corpus_bytes=None).vocabulary == tokenizer.get_vocab_size()
+    path.write_text(json.dumps({"model": {}}))
+    with pytest.raises(DataError, match="no tokenizer.json with a vocabulary"):
+        pretrained_vocabulary(recipe)

@@ -1,0 +1,95 @@
+"""What the catalogue's numbers come to for one run."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from trainwright.hardware.catalogue.efficiency import read_efficiency
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import stack, stack_names
+from trainwright.planner.rates.catalogue import Rates, factors, rates, tuned_key
+from trainwright.spec.efficiency import Efficiency
+from trainwright.spec.run import RunSpec
+from trainwright.spec.stack import Stack, StackTime
+from trainwright.spec.workload import Adapter, Workload
+
+WORK = Workload(sequence_tokens=512, batch_tokens=512 * 64, steps=1, precision="bf16", optimizer="adamw")
+
+
+LLAMA = catalogue_model("llama3-8b")
+
+
+EFFICIENCY = Efficiency(
+    products={"hopper": 0.8, "default": 0.5},
+    attention={"default": 0.4},
+    precisions={"default": 1.0, "fp8": 0.9},
+    traffic={"eager": 2.0},
+    devices={"h100-sxm": 1.1},
+    loss=8.0,
+    fused_loss=0.5,
+    expert_traffic=3.0,
+    bus={"default": 1.5},
+    adapters={"lora": 0.9},
+)
+PLAIN = Stack(name="plain", title="", states="fp32", time=StackTime(compute=2.0, tuned={"hopper-fp8": 1.5}))
+
+
+def reached(model=LLAMA, on="8xh100-sxm", **changes):
+    return rates(RunSpec(model=model, workload=replace(WORK, **changes), cluster=cluster(on), stack=PLAIN), EFFICIENCY)
+
+
+def test_rates_are_products_of_the_catalogues_numbers():
+    found = reached()
+    assert found.products == pytest.approx(0.8 * 1.1)
+    assert found.attention == pytest.approx(0.8 * 1.1 * 0.4)
+    assert (found.compute, found.traffic, found.loss, found.link) == (2.0, 2.0, 8.0, 1.0)
+    eight = reached(precision="fp8", fused_loss=True)
+    assert (eight.products, eight.compute, eight.loss) == pytest.approx((0.8 * 1.1 * 0.9, 2.0 * 1.5, 4.0))
+
+
+def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
+    found = reached(on="8xa100-sxm-80gb")
+    assert found.products == pytest.approx(0.5)  # no ampere, no such device, no bf16
+    other = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xa100-sxm-80gb"), stack=PLAIN)
+    named = {factor.name: factor.value for parts in factors(other, EFFICIENCY).values() for factor in parts}
+    assert named["devices.a100-sxm-80gb"] == named["stack.tuned.ampere-16"] == 1.0
+    assert named["products.ampere"] == 0.5
+
+
+def test_adapters_experts_and_the_hosts_bus_have_their_own():
+    assert reached(adapter=Adapter(rank=8)).compute == pytest.approx(2.0 * 0.9)
+    assert reached(adapter=Adapter(rank=8, method="new")).compute == pytest.approx(2.0)
+    assert reached(model=catalogue_model("mixtral-8x7b")).traffic == pytest.approx(6.0)
+    assert reached(on="4xrtx-4090").link == 1.5
+
+
+def test_attention_that_is_not_fused_runs_as_products_do():
+    assert reached(fused_attention=False).attention == reached().products
+
+
+@pytest.mark.parametrize("name", stack_names())
+@pytest.mark.parametrize("device", ["h100-sxm", "mi300x", "tpu-v5p", "rtx-4090", "ascend-910b3", "gaudi3"])
+def test_every_stack_has_every_rate_on_every_kind_of_device(name, device):
+    on, software, general = cluster(f"8x{device}"), stack(name), read_efficiency()
+    found = rates(RunSpec(model=LLAMA, workload=WORK, cluster=on, stack=software), general)
+    for field in fields(Rates):
+        value = getattr(found, field.name)
+        assert np.isfinite(value) and value > 0, field.name
+    assert found.products < 1 and found.attention < 1 and found.bandwidth <= 1
+
+
+def test_formats_of_16_bits_share_their_tuning():
+    assert tuned_key("hopper", "bf16") == tuned_key("hopper", "fp16") == "hopper-16"
+    assert tuned_key("hopper", "fp8") == "hopper-fp8"
+
+
+def test_every_number_bears_the_name_that_the_catalogue_files_give_it():
+    """Names are what a fit writes back: a field, or a table's entry, of ``Efficiency`` or of a stack's times."""
+    run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("4xrtx-4090"), stack=stack("torchtitan"))
+    for factor in (each for parts in factors(run, read_efficiency()).values() for each in parts):
+        owner = run.stack.time if factor.name.startswith("stack.") else read_efficiency()
+        table, _, entry = factor.name.removeprefix("stack.").partition(".")
+        value = getattr(owner, table)
+        assert factor.value == (value.get(entry, value.get("default", 1.0)) if entry else value), factor.name

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fixtures.page import WrittenPage
+from trainwright.core.errors import DataError
+from trainwright.hardware.prices.feed import Updated
+from trainwright.hardware.prices.price_list import PriceList
+from trainwright.hardware.prices.snapshot import Snapshot
+from trainwright.render.catalog.prices import Stock, age, counted, show_stock, show_update, stock_document
+from trainwright.render.catalog.prices import update_document as document_of
+from trainwright.spec.device import Price
+
+
+@pytest.mark.parametrize(("days", "text"), [(0, "today"), (1, "1 day"), (40, "40 days")])
+def test_ages_are_days(days, text):
+    assert age((datetime.now(UTC).date() - timedelta(days=days)).isoformat()) == text
+
+
+def test_an_age_without_a_date_is_unknown():
+    assert age("last spring") == "unknown"
+
+
+def test_refusals_are_counted_the_most_frequent_first():
+    assert counted({"no price": 1, "unknown device": 3}) == "3 unknown device; 1 no price"
+    assert counted({}) == "none"
+
+
+def test_providers_are_counted_and_clouds_without_a_price_named():
+    price = Price(
+        usd_per_device_hour=2.0, kind="spot", provider="AWS", region="r", as_of="2026-01-01", source="s", doubt="floor"
+    )
+    prices = PriceList(prices={"h100-sxm": (price, price)}, refused={"no price": 2})
+    lists = [Snapshot(name="aws", recorded="2026-01-01", rows=({}, {}))]
+    stock = Stock.of(lists, prices, ["AWS", "GCP"])
+    assert (stock.offers, stock.unknown, stock.doubtful) == ({"AWS": 2}, ["GCP"], 2)
+    assert stock_document(stock)["lists"] == [{"name": "aws", "recorded": "2026-01-01", "rows": 2, "path": None}]
+    page = WrittenPage()
+    show_stock(stock, page, sizes="1 device")
+    assert page.tables["provider"] == [("AWS", 2)] and "no price known: GCP" in page.lines
+
+
+def test_an_update_says_where_it_went_and_what_failed():
+    page = WrittenPage()
+    show_update([Updated(cloud="aws", source="file", offers=3, devices=2)], page, folder=Path("prices"))
+    assert page.tables["cloud"] == [("aws", 3, 2, "none")] and page.lines == ["written to prices"]
+    failed = Updated(cloud="gcp", source="url", error=DataError("no list there"))
+    assert document_of(failed)["error"] == "no list there"

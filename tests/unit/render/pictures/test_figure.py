@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fixtures.drawings import DRAWINGS
+from trainwright.core.errors import MachineError, MissingPackage, RecipeError
+from trainwright.render import pictures
+from trainwright.render.pictures import (
+    figure,
+)
+
+
+@pytest.mark.parametrize("suffix", figure.SUFFIXES)
+@pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+def test_equal_data_make_equal_bytes(draw, suffix, tmp_path):
+    first, second = tmp_path / f"first{suffix}", tmp_path / f"second{suffix}"
+    draw(first)
+    draw(second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_another_suffix_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match=r"picture.pdf: cannot draw such a file .*expected \.svg or \.png"):
+        DRAWINGS["memory"](tmp_path / "picture.pdf")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'trainwright\[pictures\]'"):
+        DRAWINGS["memory"](tmp_path / "picture.svg")
+
+
+def test_importing_the_module_loads_no_matplotlib():
+    code = "import sys, trainwright.render.pictures; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_where_no_picture_can_be_is_said_before_anything_is_computed(tmp_path):
+    assert pictures.drawable(tmp_path / "a.svg") == tmp_path / "a.svg"
+    with pytest.raises(RecipeError, match="cannot draw such a file"):
+        pictures.drawable(tmp_path / "a.gif")
+    with pytest.raises(MachineError, match="cannot write the picture"):
+        pictures.drawable(tmp_path / "none" / "a.svg")

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from trainwright.render.numbers import amount, number
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (512.0, "bytes", "512 bytes"),
+        (2.0**30, "bytes", "1 GiB"),
+        (0.5, "s", "500 ms"),
+        (2.95, "$", "$2.95"),
+        (4e-9, "s", "under 1 µs"),
+        (2e12, "FLOP", "2T FLOP"),
+        (0.25, "", "0.25"),
+    ],
+)
+def test_amounts(value, unit, text):
+    assert amount(value, unit) == text
+
+
+def test_numbers_have_no_exponent():
+    assert [number(value) for value in (0.5, 12.0, 50677.0, 7411000.0)] == ["0.5", "12", "50,677", "7.411M"]

@@ -1,0 +1,37 @@
+"""The data section: shares that sum to one, a path for a tokenizer that is brought along."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from trainwright.spec.sections.data import DataSection, Source, SplitSection, TokenizerSection
+
+
+def test_default_split_is_seventy_fifteen_fifteen() -> None:
+    split = SplitSection()
+    assert (split.train, split.validation, split.test) == (0.70, 0.15, 0.15)
+    with pytest.raises(ValidationError, match="the shares sum to 1.1, expected 1"):
+        SplitSection(train=0.8)
+
+
+@pytest.mark.parametrize("keys", [{"kind": "pretrained"}, {"kind": "byte-bpe", "path": "tokenizer.json"}])
+def test_a_path_goes_with_pretrained_only(keys) -> None:
+    with pytest.raises(ValidationError, match="path goes with kind: pretrained"):
+        TokenizerSection.model_validate(keys)
+
+
+@pytest.mark.parametrize("kind", ["files", "text", "jsonl", "parquet"])
+def test_each_source_needs_paths(kind) -> None:
+    adapter = TypeAdapter(Source)
+    assert adapter.validate_python({"kind": kind, "paths": ["a"]}).kind == kind
+    for paths in ([], None):
+        with pytest.raises(ValidationError):
+            adapter.validate_python({"kind": kind, "paths": paths})
+    with pytest.raises(ValidationError, match="python-stdlib"):
+        adapter.validate_python({"kind": "pyhton-stdlib"})
+
+
+def test_a_corpus_needs_a_source() -> None:
+    with pytest.raises(ValidationError):
+        DataSection(sources=())

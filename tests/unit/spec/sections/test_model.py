@@ -1,0 +1,52 @@
+"""The network's section: family defaults against Hugging Face's own, sizes that cannot be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from trainwright.spec.sections.model import ModelSection
+
+
+def test_gpt2_defaults_are_those_of_gpt2() -> None:
+    from transformers import GPT2Config
+
+    theirs = GPT2Config()
+    section = ModelSection(family="gpt2", layers=12, width=768, heads=12, context_tokens=1024)
+    ours = section.spec(vocabulary=theirs.vocab_size)
+    assert (ours.ffn_width, ours.tied, ours.bias, ours.norm) == (4 * theirs.n_embd, True, True, "layernorm")
+    assert ours.norm_epsilon == theirs.layer_norm_epsilon
+
+
+def test_llama_defaults() -> None:
+    spec = ModelSection(layers=32, width=4096, heads=32).spec(vocabulary=32000)
+    assert spec.ffn_width == 10944, "8/3 of the width, up to a multiple of 64 (Llama-7B rounds to 256: 11,008)"
+    assert (spec.gated, spec.norm, spec.positions, spec.bias, spec.tied) == (True, "rmsnorm", "rope", False, False)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "part"),
+    [
+        ({"layers": 2, "width": 65, "heads": 4}, "nearest that does: heads=5"),
+        ({"layers": 2, "width": 10**15 + 37, "heads": 1000}, "nearest that does: heads="),
+        ({"layers": 2, "width": 10, "heads": 99}, "nearest that does: heads=10"),
+        ({"layers": 2, "width": 64, "heads": 4, "kv_heads": 3}, "multiple of kv_heads"),
+    ],
+)
+def test_impossible_sizes_say_why(sizes, part) -> None:
+    with pytest.raises(ValidationError, match=part):
+        ModelSection.model_validate(sizes)
+
+
+@given(width=st.integers(1, 300), heads=st.integers(1, 400))
+def test_the_number_of_heads_that_is_proposed_is_the_nearest(width, heads) -> None:
+    if width % heads:
+        with pytest.raises(ValidationError) as caught:
+            ModelSection(family="gpt2", layers=1, width=width, heads=heads)
+        proposed = int(re.search(r"heads=(\d+)", str(caught.value))[1])
+        divisors = [number for number in range(1, width + 1) if width % number == 0]
+        assert proposed == min(divisors, key=lambda number: abs(number - heads))

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trainwright.stages.data.check import problems
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+def lines(section):
+    return [str(problem) for problem in problems(section)]
+
+
+def test_a_right_section_has_none(section, folder):
+    source = {"kind": "files", "paths": [str(folder / "a.txt"), str(folder), str(folder / "*.txt"), "memory://nowhere"]}
+    assert lines(section(source, {"kind": "python-stdlib"}, clean={"filters": ["long-lines"]})) == []
+
+
+def test_every_problem_is_found_at_once_and_named_by_its_key(section, folder):
+    paths = [str(folder / name) for name in ("a.txt", "nowhere", "*.md", "empty", "pipe")] + ["~no-such-user-at-all/x"]
+    rules = section(
+        {"kind": "files", "paths": paths},
+        {"kind": "jsonl", "paths": [str(folder)]},
+        clean={"filters": ["long-lines", "math:no_such", "no_such_module:x"]},
+        tokenizer={"kind": "pretrained", "path": str(folder / "none.json")},
+    )
+    found = problems(rules)
+    assert [(str(problem.where), problem.what) for problem in found] == [
+        ("data.sources.0.paths.1", "no such file or directory"),
+        ("data.sources.0.paths.2", "no file matches"),
+        ("data.sources.0.paths.3", "no file matches"),
+        ("data.sources.0.paths.4", "a named pipe"),
+        ("data.sources.0.paths.5", "this path names the home of an unknown user"),
+        ("data.sources.1.paths.0", "no file matches"),
+        ("data.clean.filters.1", "cannot find filter"),
+        ("data.clean.filters.2", "cannot import filter"),
+        ("data.tokenizer.path", "no tokenizer here"),
+    ]
+    assert [problem.exit_code for problem in found] == [4, 4, 4, 4, 2, 4, 2, 2, 4]
+    assert all("\n" not in str(problem) for problem in found)
+    assert "module 'math' has no 'no_such'" in str(found[6])
+
+
+@pytest.mark.parametrize(
+    ("package", "key"),
+    [("pyarrow", "data.sources.0.kind"), ("fsspec", "data.sources.1.paths.0"), ("tokenizers", "data.tokenizer")],
+)
+def test_a_package_that_is_not_installed_is_named(section, folder, monkeypatch, package, key):
+    (folder / "a.parquet").touch()
+    rules = section({"kind": "parquet", "paths": [str(folder)]}, {"kind": "files", "paths": ["s3://bucket"]})
+    monkeypatch.setitem(sys.modules, package, None)
+    (line,) = lines(rules)
+    assert line.startswith(f"{key}: ")
+    assert line.endswith(f"needs the package {package!r}, which is not installed; run: pip install 'trainwright[data]'")
+
+
+def test_nothing_heavy_is_imported(folder):
+    code = (
+        "import sys; from trainwright.stages.data.check import problems\n"
+        "from trainwright.spec.sections.data import DataSection\n"
+        f"sources = [{{'kind': kind, 'paths': [{str(folder)!r}]}} for kind in ('files', 'parquet')]\n"
+        "problems(DataSection.model_validate({'sources': sources}))\n"
+        "print([m for m in ('numpy', 'torch', 'pyarrow', 'fsspec', 'tokenizers', 'gigatoken') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

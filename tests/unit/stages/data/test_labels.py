@@ -1,0 +1,68 @@
+"""Labels go with their documents through cleaning, deduplication, split and shards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tokenizers import Tokenizer
+
+from trainwright.artifact.shards import TokenDataset
+from trainwright.core.errors import DataError
+
+SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
+
+
+def texts_of(dataset: TokenDataset, split: str) -> list[str]:
+    tokenizer = Tokenizer.from_file(str(dataset.tokenizer_path))
+    tokens = dataset.splits[split]
+    ends = tokens.document_ends.tolist()
+    return [
+        tokenizer.decode(tokens.read(start, end - 1).tolist()) for start, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def write_labelled(folder, rows):
+    folder.mkdir(exist_ok=True)
+    (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"kind": "jsonl", "paths": [str(folder)], "label_key": "label"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_document_keeps_its_own_label(prepare, section, tmp_path, workers):
+    rows = [{"text": f"document {n} of {n % 3} " * (1 + n % 5), "label": ["b", "a", 7][n % 3]} for n in range(60)]
+    source = write_labelled(tmp_path / "labelled", [*rows, {"text": rows[4]["text"], "label": "late"}])
+    done = prepare(section(source, split=SHARES, exec={"workers": workers, "part_documents": 7}))
+    dataset = TokenDataset.open(done.out)
+    assert (dataset.kind, dataset.labels) == ("documents-with-labels", ("7", "a", "b"))
+    expected = {row["text"]: str(row["label"]) for row in rows}
+    made = {}
+    for split in SHARES:
+        labels = [dataset.labels[number] for number in dataset.splits[split].document_labels]
+        made |= dict(zip(texts_of(dataset, split), labels, strict=True))
+    assert made == expected, "of equal documents the first one's label is kept"
+
+
+def test_a_record_without_a_usable_label_is_counted_and_named(prepare, section, tmp_path):
+    rows = [{"text": "one", "label": "a"}, {"text": "two"}, {"text": "three", "label": 1.5}, {"text": "x", "label": ""}]
+    source = write_labelled(
+        tmp_path / "labelled", [*rows, {"text": "four", "label": True}, {"text": "five", "label": 0}]
+    )
+    done = prepare(section(source, split={"train": 1.0, "validation": 0, "test": 0}))
+    report = json.loads((done.out / "report.json").read_text())
+    broken = report["sources"][0]["broken"]
+    assert {reason: tally["documents"] for reason, tally in broken.items()} == {
+        "'label' is not a string or whole number": 3,
+        "no key 'label'": 1,
+    }
+    assert TokenDataset.open(done.out).labels == ("0", "a")
+
+
+def test_a_damaged_label_file_is_named(prepare, section, tmp_path):
+    rows = [{"text": f"text {n}", "label": "ab"[n % 2]} for n in range(9)]
+    source = write_labelled(tmp_path / "labelled", rows)
+    out = prepare(section(source, split={"train": 1.0, "validation": 0, "test": 0})).out
+    path = out / "train-00000.labels"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"train-00000\.labels: the labels of a token shard are damaged"):
+        TokenDataset.open(out)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from trainwright.core.errors import DataError
+from trainwright.spec.sections.data import CleanSection
+from trainwright.stages.data.cleaning.cleaner import Cleaner
+from trainwright.stages.data.corpus.digests import outside_digests
+from trainwright.stages.data.plug_ins import plug_ins
+
+FILTER = """
+from my_filters.words import BAD
+
+def short(text):
+    if "boom" in text:
+        raise ValueError("boom")
+    if "number" in text:
+        return 3
+    return "too short" if len(text) < {limit} else "bad words" if BAD in text else None
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "code" / "my_filters"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(FILTER.format(limit=5))
+    (folder / "words.py").write_text("BAD = 'xxx'\n")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    yield folder
+    for name in ("my_filters", "my_filters.words"):
+        sys.modules.pop(name, None)
+
+
+def test_only_code_from_outside_is_a_plug_in(section):
+    source = {"kind": "python-stdlib"}
+    assert plug_ins(section(source, clean={"filters": ["long-lines"]})) == ()
+    rules = section(source, clean={"filters": ["b:x", "long-lines", "a:x", "b:x"]})
+    assert plug_ins(rules) == ("a:x", "b:x")
+
+
+def test_a_filter_that_fails_is_named_with_the_text(package):
+    cleaner = Cleaner(CleanSection(filters=("my_filters:short",)))
+    assert cleaner("abc") == ("abc", "too short")
+    assert cleaner("abcdef") == ("abcdef", None)
+    line = r"on a text that begins 'boom here': the plug-in my_filters:short failed \(seen ValueError: boom\)"
+    with pytest.raises(DataError, match=line):
+        cleaner("boom here")
+    with pytest.raises(DataError, match=r"failed \(seen TypeError: a filter returns None or a reason to drop, not 3\)"):
+        cleaner("number")
+
+
+def test_the_code_of_a_plug_in_is_a_part_of_the_address(package, tmp_path, section):
+    (tmp_path / "a.txt").write_text("some text")
+    source = {"kind": "files", "paths": [str(tmp_path / "a.txt")]}
+    assert outside_digests(section(source), cache=None).keys() == {"corpus"}
+    rules = section(source, clean={"filters": ["my_filters:short"]})
+    before = outside_digests(rules, cache=None)
+    assert before["corpus"] == outside_digests(section(source), cache=None)["corpus"]
+    (package / "words.py").write_text("BAD = 'yyy'\n")  # not the module that the recipe names, but one it uses
+    after = outside_digests(rules, cache=None)
+    assert after["corpus"] == before["corpus"]
+    assert after["plug-ins"] != before["plug-ins"]
+
+
+RECIPE = """
+name: mine
+model: {{layers: 1, width: 64, heads: 1}}
+data:
+  sources: [{{kind: files, paths: ["{corpus}"]}}]
+  clean: {{filters: ["my_filters:short"]}}
+  split: {{train: 1, validation: 0, test: 0}}
+  tokenizer: {{vocabulary: 300}}
+"""
+
+
+def test_another_filter_makes_another_dataset(package, tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name in ("a", "ab", "abc", "abcd", "abcdef", "abcdefgh"):
+        (corpus / name).write_text(name)
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=corpus))
+
+    def documents():
+        command = [sys.executable, "-m", "trainwright", "data", str(tmp_path / "recipe.yaml")]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path])}
+        subprocess.run(
+            [*command, "--workspace", str(tmp_path / "runs")], env=environment, check=True, capture_output=True
+        )
+        manifests = (json.loads(path.read_text()) for path in (tmp_path / "runs").glob("data-*/manifest.json"))
+        return sorted(manifest["summary"]["documents"] for manifest in manifests)
+
+    assert documents() == [2]
+    assert documents() == [2]
+    (package / "__init__.py").write_text(FILTER.format(limit=3))
+    assert documents() == [2, 4]
+    (package / "__init__.py").write_text(FILTER.format(limit=5))
+    assert documents() == [2, 4]

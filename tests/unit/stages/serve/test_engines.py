@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import openai
+import pytest
+from pydantic import ValidationError
+
+from fixtures.parrot_engine import Parrot
+from trainwright.core.errors import RecipeError
+from trainwright.spec.sections.serve import ServeSection
+from trainwright.stages.serve.engines import open_engine
+from trainwright.testing.contract_engine import EngineContract
+
+PARROT = "fixtures.parrot_engine:open_engine"
+
+WITHOUT_TORCH = f"""
+import json, sys, urllib.request
+from pathlib import Path
+from trainwright.stages.serve.server import Server, listen
+from trainwright.stages.serve.service import load_service
+
+service = load_service(Path(sys.argv[1]), model_name="p", max_concurrent=2, max_waiting=2, engine={PARROT!r})
+with Server(service, listen("127.0.0.1", 0)) as server:
+    body = json.dumps({{"model": "p", "prompt": "add", "max_tokens": 6, "temperature": 0}}).encode()
+    request = urllib.request.Request(
+        f"{{server.url}}/v1/completions", data=body, headers={{"Content-Type": "application/json"}}
+    )
+    print(json.load(urllib.request.urlopen(request))["usage"]["completion_tokens"])
+print([name for name in sys.modules if name.partition(".")[0] == "torch"])
+"""
+
+
+class TestParrot(EngineContract):
+    @pytest.fixture
+    def open_engine(self):
+        return Parrot
+
+
+def test_an_unknown_engine_is_named_with_what_is_known(tmp_path):
+    with pytest.raises(RecipeError, match=r"unknown engine .*one of torch.*did you mean 'torch'"):
+        open_engine("troch", tmp_path, places=1)
+
+
+def no_engine(directory, *, places):
+    """A plug-in that forgets to return its engine."""
+
+
+def test_a_plug_in_that_makes_no_engine_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "newcomer", sys.modules[__name__])
+    with pytest.raises(RecipeError, match=r"serve\.engine: the plug-in newcomer:no_engine failed .*of type NoneType"):
+        open_engine("newcomer:no_engine", tmp_path, places=1)
+
+
+def test_a_recipe_says_at_once_that_an_engine_is_unknown():
+    with pytest.raises(ValidationError, match=r"Input should be 'torch' or 'package\.module:name'"):
+        ServeSection(engine="troch")
+    assert ServeSection(engine=PARROT).engine == PARROT
+
+
+def test_a_plug_in_engine_answers_openais_client(serve, tiny):
+    server, service = serve(engine=PARROT)
+    assert service.context_tokens == 64
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        made = client.completions.create(model="tiny", prompt="def add", max_tokens=50, temperature=0, stop="add")
+        with pytest.raises(openai.BadRequestError, match="context is 64 tokens"):
+            client.completions.create(model="tiny", prompt=[1] * 64)
+    assert (made.choices[0].text, made.choices[0].finish_reason) == ("def ", "stop")
+    assert 'engine="parrot 1"' in service.metrics.render()
+
+
+def test_the_server_loads_no_torch_for_an_engine_without_it(bundle):
+    paths = [str(Path(__file__).parents[3]), *sys.path]
+    script = f"import sys; sys.path[:] = {paths!r}\n" + WITHOUT_TORCH
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(bundle)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n", 1) == ["6", "[]\n"]

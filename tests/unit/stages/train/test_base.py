@@ -1,0 +1,112 @@
+"""Training that begins with a base: its embedding and blocks, and the head that the task needs."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from trainwright.artifact.events import read_events
+from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.store import Artifact
+from trainwright.core.errors import RecipeError
+from trainwright.core.records import from_json
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.stage import make_network, resolve
+from trainwright.testing.artifacts import make_artifact, make_dataset
+
+LABELS = ["ant", "bee", "cat"]
+
+
+def as_classifier(recipe: Recipe, labels: list[str] = LABELS) -> Recipe:
+    record = recipe.model_dump(mode="json")
+    record["task"] = {"name": "classify", "labels": labels}
+    record["data"]["sources"] = [{"kind": "jsonl", "paths": ["x.jsonl"], "label_key": "label"}]
+    return Recipe.model_validate(record)
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory) -> Artifact:
+    """Documents with labels, whose texts and so whose tokenizer serve the base too."""
+    random = Random(5)
+    texts = [" ".join(random.choices(["alpha", "beta", "gamma", "(x)"], k=random.randint(9, 30))) for _ in range(30)]
+    splits = {"train": texts[:24], "validation": texts[24:]}
+    labels = {name: [LABELS[i % 3] for i in range(len(part))] for name, part in splits.items()}
+    return make_dataset(tmp_path_factory.mktemp("labelled"), splits, labels=labels)
+
+
+@pytest.fixture
+def trained(train, inputs_for, labelled, tmp_path):
+    """Trains, on the labelled documents; returns the folder and the model bundle as an artefact."""
+
+    def make(recipe: Recipe, name: str, base: Artifact | None = None) -> Artifact:
+        # A language model is trained on the same tokens; labels lie in a file of their own that it does not read.
+        inputs = inputs_for(recipe) | {"dataset": labelled} | ({} if base is None else {"base": base})
+        out = tmp_path / name
+        train(recipe, inputs, out)
+        files = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+        return make_artifact(tmp_path / f"{name}-artefact", "train", files)
+
+    return make
+
+
+def messages(artifact: Artifact) -> list[str]:
+    return [event.text for event in read_events(artifact.path / "events.jsonl") if event.kind == "message"]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_classifier_begins_with_the_embedding_and_blocks_of_its_base(make_recipe, trained, family) -> None:
+    recipe = make_recipe(family=family)
+    base = trained(recipe, "base")
+    still = as_classifier(make_recipe(family=family, optimizer={"lr": 1e-12}, clip_norm=None))
+    classifier = trained(still, "classifier", base)
+    before, after = (load_file(artifact.path / "model.safetensors") for artifact in (base, classifier))
+    kept = before.keys() - {"head.weight"}
+    assert after.keys() == kept | {"head.weight"}
+    for name in kept:
+        torch.testing.assert_close(after[name], before[name], atol=1e-6, rtol=0)
+    assert after["head.weight"].shape == (3, 32)
+    assert messages(classifier).count("a new head for 3 labels") == 1
+
+
+def test_the_new_head_is_a_function_of_the_seed_and_the_rest_of_the_base(
+    make_recipe, trained, labelled, inputs_for
+) -> None:
+    base = trained(make_recipe(), "base")
+    recipe = as_classifier(make_recipe())
+    text = inputs_for(recipe)["plan"].file("plan.json").read_text()
+    settings = resolve(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
+
+    def weights(seed: int) -> dict[str, torch.Tensor]:
+        seeded = recipe.model_copy(update={"seed": seed})
+        network, new_head = make_network(seeded, settings, labelled.path / "tokenizer.json", base=base.path)
+        assert new_head == "3 labels"
+        return dict(network.named_parameters())
+
+    first, again, other = weights(7), weights(7), weights(8)
+    stored = load_file(base.path / "model.safetensors")
+    for name in first.keys() - {"head.weight"}:
+        assert torch.equal(first[name], stored[name]) and torch.equal(other[name], stored[name])
+    assert torch.equal(first["head.weight"], again["head.weight"])
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+def test_a_base_of_the_same_task_keeps_its_head(make_recipe, trained) -> None:
+    first = trained(as_classifier(make_recipe()), "first")
+    second = trained(as_classifier(make_recipe(optimizer={"lr": 1e-12}, clip_norm=None)), "second", first)
+    before, after = (load_file(artifact.path / "model.safetensors")["head.weight"] for artifact in (first, second))
+    torch.testing.assert_close(after, before, atol=1e-6, rtol=0)
+    assert not [text for text in messages(second) if "head" in text]
+
+
+def test_a_base_of_another_width_is_refused_under_a_key_of_the_model(make_recipe, trained) -> None:
+    base = trained(make_recipe(), "base")
+    recipe = as_classifier(make_recipe())
+    wide = recipe.model_copy(update={"model": recipe.model.model_copy(update={"width": 64})})
+    with pytest.raises(RecipeError) as caught:
+        trained(wide, "wide", base)
+    assert caught.value.where == "model.width"

@@ -1,0 +1,57 @@
+"""Each field of a parallel plan is executed, or refused by its name with what to set."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from fixtures.planned_recipe import plan_of
+from trainwright.artifact.shards import TokenDataset
+from trainwright.core.errors import RecipeError
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
+from trainwright.stages.train.stage import resolve
+
+OTHER = {"sequence_parallel": False, "zero_stage": 1, "schedule": "gpipe", "offload": "optimizer"}
+
+
+def test_every_field_is_executed_or_has_a_reason() -> None:
+    assert EXECUTED | REASONS.keys() == {field.name for field in fields(ParallelPlan)}
+    assert not EXECUTED & REASONS.keys()
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_is_not_executed_is_refused_by_name(name) -> None:
+    parallel = replace(ParallelPlan(), **{name: OTHER.get(name, 2)})
+    (line,) = refusals(parallel)
+    assert line.startswith(f"{name}={getattr(parallel, name)}: ")
+    assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
+
+
+def test_what_is_executed_is_not_refused() -> None:
+    assert refusals(ParallelPlan(micro_batch_sequences=4, compile=True, threads=3)) == ()
+
+
+def test_the_plan_is_executed_whatever_the_recipe_asked_it_for(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(exec_micro_batch=64, exec_threads=2, exec_compile=True, exec_device="cuda")
+    inputs = inputs_for(recipe, parallel=ParallelPlan(micro_batch_sequences=4, compile=False, threads=1))
+    done = train(recipe, inputs, tmp_path / "out").execution
+    assert (done["micro_batch"], done["threads"], done["compiled"], done["device"]) == (4, 1, False, "cpu")
+
+
+def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> None:
+    recipe = make_recipe()
+    plan = plan_of(recipe)
+    node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="tpu"))
+    plan = replace(plan, cluster=replace(plan.cluster, node=node))
+    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen a tpu, expected cpu or cuda"):
+        resolve(recipe, plan, TokenDataset.open(dataset.path))
+
+
+def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe()
+    inputs = inputs_for(recipe, parallel=ParallelPlan(dp_shard=8, tp=2))
+    with pytest.raises(RecipeError, match=r"cannot execute this plan .*dp_shard=8.*set dp_shard=1; tp=2.*set tp=1"):
+        train(recipe, inputs, tmp_path / "out")
+    assert not (tmp_path / "out" / "checkpoints").exists()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainwright import api
+from trainwright.cli import main as cli
+from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.pipeline import runner
+
+RECIPE = """\
+name: tiny
+model: {layers: 2, width: 64, heads: 4, context_tokens: 256}
+data: {sources: [{kind: python-stdlib}]}
+train: {sequence_tokens: 256, batch_tokens: 2048, duration: 10 steps}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "tiny.yaml").write_text(RECIPE, encoding="utf-8")
+    return api.load_recipe("tiny.yaml")
+
+
+def test_overrides_win_over_the_environment_over_files(recipe):
+    environ = {"TRAINWRIGHT_TRAIN__OPTIMIZER__LR": "1e-2", "TRAINWRIGHT_TRAIN__BATCH_TOKENS": "4096"}
+    loaded = api.load_recipe("tiny.yaml", overrides=["train.optimizer.lr=1e-3"], environ=environ)
+    assert (loaded.train.optimizer.lr, loaded.train.batch_tokens) == (1e-3, 4096)
+    assert recipe.train.batch_tokens == 2048
+
+
+def test_everything_wrong_in_a_recipe_is_said(recipe):
+    with pytest.raises(RecipeErrors) as caught:
+        api.load_recipe("tiny.yaml", overrides=["train.lrr=1", "modle.width=3"])
+    assert len(caught.value.problems) == 2
+
+
+def test_a_plan_is_that_of_the_command(packaged_only, capsys):
+    plan = api.plan("llama3-8b", on="8xh100-sxm", tokens="100B", layout={"tp": 8})
+    assert (plan.parallel.tp, plan.workload.total_tokens) == (8, plan.workload.steps * plan.workload.batch_tokens)
+    assert cli.main(["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--tokens", "100B", "--layout", "tp=8"]) == 0
+    assert f"MFU {plan.estimate.mfu:.1%}" in capsys.readouterr().out
+
+
+def test_a_recipe_is_planned_on_this_machine(recipe):
+    assert api.plan(recipe).workload.steps == 10
+
+
+def test_a_length_in_epochs_is_planned_as_the_command_plans_it(recipe, tmp_path, capsys):
+    text = "the quick brown fox jumps over the lazy dog " * 2000
+    (tmp_path / "corpus.txt").write_text(text, encoding="utf-8")
+    overrides = ["data.sources=[{kind: files, paths: [corpus.txt]}]", "train.duration=3 epochs"]
+    plan = api.plan(api.load_recipe("tiny.yaml", overrides=overrides))
+    assert 1 <= plan.workload.total_tokens < 3 * len(text)
+    assert cli.main(["plan", "tiny.yaml", *overrides, "--calibrate", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["workload"]["steps"] == plan.workload.steps
+
+
+def test_a_cluster_of_this_machine_is_planned_as_the_command_plans_it(recipe, capsys):
+    asked = {"on": "2x1xhere", "tokens": "1M", "scale_out": "10Gb/s", "stack": "trainwright", "batch_tokens": 8192}
+    plan = api.plan("gpt2-124m", **asked)
+    assert plan.cluster.devices == 2 and plan.cluster.device.kind in ("cpu", "cuda")
+    text = "plan --model gpt2-124m --on 2x1xhere --tokens 1M --stack trainwright --batch 8192 --json"
+    assert cli.main([*text.split(), "--scale-out", "10Gb/s"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["plan"]["cluster"]["nodes"] == 2
+    assert cli.main(text.removesuffix(" --json").split()) == 2
+    assert "--scale-out: the link between machines is not known here" in capsys.readouterr().err
+
+
+STEPS = "stages=[{name: base, stage: train}, {name: tuned, stage: train, from: base, train: {duration: 3 steps}}]"
+
+
+def test_a_step_is_planned_as_the_command_plans_it(recipe, capsys):
+    stepped = api.load_recipe("tiny.yaml", overrides=[STEPS])
+    assert (api.plan(stepped, step="base").workload.steps, api.plan(stepped, step="tuned").workload.steps) == (10, 3)
+    assert cli.main(["plan", "tiny.yaml", STEPS, "--step", "tuned", "--calibrate", "none", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["workload"]["steps"] == 3
+
+
+def test_several_steps_are_not_planned_as_one(recipe):
+    stepped = api.load_recipe("tiny.yaml", overrides=[STEPS])
+    with pytest.raises(RecipeError, match="several steps train .seen base, tuned.; say which, for example step=tuned"):
+        api.plan(stepped)
+    with pytest.raises(RecipeError, match="no such step"):
+        api.plan(stepped, step="tunde")
+    with pytest.raises(TypeError, match="a model has none"):
+        api.plan("llama3-8b", on="8xh100-sxm", step="base")
+
+
+@pytest.mark.parametrize("arguments", [{"on": "8xh100-sxm"}, {"tokens": 1}, {"layout": {"tp": 2}}])
+def test_a_recipe_is_planned_as_it_stands(recipe, arguments):
+    with pytest.raises(TypeError, match="as it stands"):
+        api.plan(recipe, **arguments)
+
+
+def test_a_model_is_planned_somewhere():
+    with pytest.raises(TypeError, match="on="):
+        api.plan("llama3-8b")
+    with pytest.raises(RecipeError, match="unknown model"):
+        api.plan("lama9", on="8xh100-sxm")
+
+
+def test_what_is_recommended_meets_its_goals(packaged_only):
+    found = api.recommend("llama3-8b", tokens="20B", deadline_s=7 * 86400, clouds=["aws"], devices=["h100-sxm"])
+    assert found.options and all(option.seconds <= 7 * 86400 for option in found.options)
+    assert {option.device for option in found.options} == {"h100-sxm"}
+
+
+def test_a_run_keeps_its_results_in_the_workspace(recipe, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runner, "run", lambda recipe, **arguments: asked.append(arguments) or {})
+    api.run(recipe)
+    api.run(recipe, workspace="~/here", upto="data")
+    assert asked == [
+        {"root": Path("runs/tiny"), "upto": None},
+        {"root": Path.home() / "here", "upto": "data"},
+    ]

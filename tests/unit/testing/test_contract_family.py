@@ -1,0 +1,17 @@
+"""Our families and a plug-in keep the contract of families."""
+
+from __future__ import annotations
+
+from trainwright.testing.contract_family import FamilyContract
+
+
+class TestLlama(FamilyContract):
+    family = "llama"
+
+
+class TestGPT2(FamilyContract):
+    family = "gpt2"
+
+
+class TestPlugIn(FamilyContract):
+    family = "fixtures.plugged_family:FAMILY"

@@ -1,0 +1,64 @@
+"""The contract notices a task that breaks it: each broken task below fails the test that is about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Batch
+from trainwright.testing.contract_task import TaskContract
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeanOfMeans(NextToken):
+    """Divides by its own micro batch, as trainers often do."""
+
+    def loss(self, network, hidden, inputs):
+        total, weight = NextToken.loss(self, network, hidden, inputs)
+        return total / weight, weight
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrongWeight(NextToken):
+    """Counts inputs, not targets."""
+
+    def weight(self, batch: Batch) -> torch.Tensor:
+        return torch.tensor(batch["tokens"].numel())
+
+
+class Contract(TaskContract):
+    __test__ = False
+
+    def __init__(self, tiny, task) -> None:
+        self.tiny, self.task = tiny, task
+
+    def make_task(self):
+        return self.task
+
+    def make_split(self):
+        raise NotImplementedError
+
+    def make_network(self):
+        return self.tiny.decoder(dtype=torch.float64).to(torch.float64).train().requires_grad_(True)
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return {"tokens": torch.randint(0, 320, (7, 9), generator=torch.Generator().manual_seed(1))}
+
+
+def test_a_mean_of_means_is_noticed(tiny, batch) -> None:
+    good, bad = (Contract(tiny, task(sequence_tokens=8)) for task in (NextToken, MeanOfMeans))
+    good.test_the_gradient_is_the_same_for_any_micro_batches(good.task, batch, 2)
+    with pytest.raises(AssertionError):
+        bad.test_the_gradient_is_the_same_for_any_micro_batches(bad.task, batch, 2)
+
+
+def test_a_weight_that_the_losses_do_not_have_is_noticed(tiny, batch) -> None:
+    good, bad = (Contract(tiny, task(sequence_tokens=8)) for task in (NextToken, WrongWeight))
+    good.test_the_weight_is_what_the_losses_weigh_together(good.task, batch)
+    with pytest.raises(AssertionError):
+        bad.test_the_weight_is_what_the_losses_weigh_together(bad.task, batch)
