@@ -77,7 +77,12 @@ def instance(value: object, cls: type[T]) -> T:
     """Returns what a plug-in returned; a TypeError says that it is something else."""
     if isinstance(value, cls):
         return value
-    raise TypeError(f"it returned {described(value)}, not {InstanceOf(cls).expected}")
+    raise not_an_instance(value, cls)
+
+
+def not_an_instance(value: object, cls: type) -> TypeError:
+    """Returns the error of a plug-in that returned something else; for protocols, which are no ``type[T]``."""
+    return TypeError(f"it returned {described(value)}, not {InstanceOf(cls).expected}")
 
 
 @contextmanager

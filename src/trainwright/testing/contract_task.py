@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Batch, Task
+from trainwright.model.tasks.task import Batch, EvaluationOptions, Task
 
 BATCH_SEQUENCES = 7
 SEED = 3
@@ -113,8 +113,8 @@ class TaskContract(ABC):
     ) -> None:
         """Nothing of the batch that a sequence lies in reaches its numbers."""
         network = self.make_network().eval()
-        one = task.evaluate(network, split, batch_sequences=1, detailed=True)
-        many = task.evaluate(network, split, batch_sequences=5)
+        one = task.evaluate(network, split, EvaluationOptions(batch_sequences=1, detailed=True))
+        many = task.evaluate(network, split, EvaluationOptions(batch_sequences=5))
         assert next(iter(one.metrics)) == "loss"
         assert one.details
         assert not many.details
@@ -126,7 +126,7 @@ class TaskContract(ABC):
     def test_an_evaluation_leaves_the_network_as_it_was(self, task: Task, split: TokenSplit) -> None:
         """Mode and gradients are training's own."""
         network = self.make_network().train()
-        task.evaluate(network, split, batch_sequences=2)
+        task.evaluate(network, split, EvaluationOptions(batch_sequences=2))
         assert network.training
         assert all(parameter.grad is None for parameter in network.parameters())
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from torch import Tensor
 
-from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.model.tasks.task import Batch, Evaluation, Metric
+from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.spec.recipe import Recipe
 
 UNSEEN = 3
@@ -35,8 +34,8 @@ class Informed(NextToken):
         targets[:, :UNSEEN] = IGNORE
         return inputs | {"targets": targets}
 
-    def evaluate(self, *positional: Any, **options: Any) -> Evaluation:
-        evaluation = super().evaluate(*positional, **options)
+    def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
+        evaluation = super().evaluate(network, split, options)
         bits = evaluation.metrics["loss"].value / math.log(2)
         metrics = {**evaluation.metrics, "bits_per_token": Metric(value=bits, unit="bits/token")}
         return replace(evaluation, metrics=metrics, record={**evaluation.record, "bits_per_token": bits})

@@ -21,7 +21,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.confusion import Confusion
 from trainwright.model.tasks.evaluate_loss import covered_tokens
-from trainwright.model.tasks.task import Batch, Evaluation, Metric, Progress
+from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.runtime.rng import derive, permute
 from trainwright.spec.recipe import Recipe
 
@@ -142,30 +142,21 @@ class Classify:
         """Returns the summed cross-entropy of the classes."""
         return network.head_loss(hidden, inputs["class"])
 
-    def evaluate(
-        self,
-        network: Network,
-        split: TokenSplit,
-        *,
-        batch_sequences: int,
-        tokens: int | None = None,
-        detailed: bool = False,
-        progress: Progress | None = None,
-    ) -> Evaluation:
+    def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Measure loss, accuracy and F1; ``details`` hold them by label, and the confusion matrix."""
         confusion, nats = Confusion.empty(self.labels), 0.0
         training = network.training
         network.eval()
         try:
-            for batch, done, total in self._in_order(split, batch_sequences, tokens):
+            for batch, done, total in self._in_order(split, options.batch_sequences, options.tokens):
                 part, predicted = self._predict(network, batch)
                 nats += part
                 confusion.add(batch["class"].numpy(), predicted)
-                if progress is not None:
-                    progress(done, total)
+                if options.progress is not None:
+                    options.progress(done, total)
         finally:
             network.train(training)
-        return self._evaluation(confusion, nats, detailed=detailed)
+        return self._evaluation(confusion, nats, detailed=options.detailed)
 
     def _in_order(
         self, split: TokenSplit, batch_sequences: int, tokens: int | None

@@ -18,7 +18,7 @@ from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.breakdown import by_context, by_document_size
 from trainwright.model.tasks.evaluate_loss import summarise, token_nats
-from trainwright.model.tasks.task import Batch, Evaluation, Metric, Progress
+from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.model.tasks.windows import Windows
 from trainwright.spec.recipe import Recipe
 
@@ -73,26 +73,17 @@ class NextToken:
         """Returns the summed cross-entropy of the targets."""
         return network.head_loss(hidden.flatten(0, 1), inputs["targets"].flatten())
 
-    def evaluate(
-        self,
-        network: Network,
-        split: TokenSplit,
-        *,
-        batch_sequences: int,
-        tokens: int | None = None,
-        detailed: bool = False,
-        progress: Progress | None = None,
-    ) -> Evaluation:
+    def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Measure loss per token and bits per byte of text; ``details`` say which documents and contexts they are."""
         costs = token_nats(
             network,
             split,
             sequence_tokens=self.sequence_tokens,
-            batch_sequences=batch_sequences,
-            tokens=tokens,
+            batch_sequences=options.batch_sequences,
+            tokens=options.tokens,
             document_masking=self.end_of_text is not None,
             device=network.device,
-            done=progress,
+            done=options.progress,
         )
         result = summarise(split, costs)
         record: dict[str, Any] = {
@@ -108,7 +99,7 @@ class NextToken:
                 "by_document_size": by_document_size(split, costs, documents=result.documents),
                 "by_context": by_context(costs, sequence_tokens=self.sequence_tokens),
             }
-            if detailed
+            if options.detailed
             else {}
         )
         metrics = {

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
-from trainwright.core.plug_in import blaming, instance
+from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
@@ -60,6 +60,23 @@ class Evaluation:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationOptions:
+    """How a split is measured.
+
+    Attributes:
+        batch_sequences: sequences of a forward pass; changes the result by rounding only.
+        tokens: about how many of the split's tokens, in whole documents; None takes all.
+        detailed: make the tables of ``Evaluation.details`` too.
+        progress: is told how far the measurement is.
+    """
+
+    batch_sequences: int
+    tokens: int | None = None
+    detailed: bool = False
+    progress: Progress | None = None
+
+
 @runtime_checkable
 class Task(Protocol):
     """One thing that a network can learn from a dataset."""
@@ -87,25 +104,13 @@ class Task(Protocol):
     def loss(self, network: Network, hidden: Tensor, inputs: Batch) -> Loss:
         """Returns the summed loss in nats and its weight; over all micro batches the weights sum to ``weight``."""
 
-    def evaluate(
-        self,
-        network: Network,
-        split: TokenSplit,
-        *,
-        batch_sequences: int,
-        tokens: int | None = None,
-        detailed: bool = False,
-        progress: Progress | None = None,
-    ) -> Evaluation:
+    def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Measure the network on a split.
 
         Args:
             network: on its device.
             split: what to measure on.
-            batch_sequences: sequences of a forward pass; changes the result by rounding only.
-            tokens: about how many of the split's tokens, in whole documents; None takes all.
-            detailed: make the tables of ``details`` too.
-            progress: is told how far the measurement is.
+            options: how much of it, and how.
 
         Raises:
             DataError: the split is too short to measure.
@@ -122,4 +127,7 @@ def load_task(recipe: Recipe, dataset: TokenDataset) -> Task:
     name = recipe.task.name
     make = TASK.load(name)
     with blaming(name, where="task.name"):
-        return instance(make(recipe, dataset), Task)  # type: ignore[type-abstract]  # a protocol
+        task = make(recipe, dataset)
+        if not isinstance(task, Task):
+            raise not_an_instance(task, Task)
+    return task

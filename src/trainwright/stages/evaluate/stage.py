@@ -20,7 +20,7 @@ from trainwright.core.errors import DataError
 from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Task, load_task
+from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
 from trainwright.runtime.device import DTYPES, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -99,14 +99,13 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
     def show(done: int, total: int) -> None:
         events.progress(f"evaluate {split.name}", done, total=total, unit=f"{task.unit}s")
 
-    evaluation = task.evaluate(
-        network,
-        split,
+    options = EvaluationOptions(
         batch_sequences=recipe.evaluate.exec.batch_sequences,
         tokens=recipe.evaluate.tokens,
         detailed=True,
         progress=show,
     )
+    evaluation = task.evaluate(network, split, options)
     seconds = time.perf_counter() - started
     for name, metric in evaluation.metrics.items():
         events.metric(f"evaluate/{split.name}/{name}", metric.value, unit=metric.unit)

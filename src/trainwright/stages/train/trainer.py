@@ -11,7 +11,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import Interrupted, Terminated, TrainingError
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Evaluation, Task
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.utilisation import utilisation
@@ -170,12 +170,10 @@ class Trainer:
         if split is None:
             return None
         with self.clock.phase("evaluate"):
-            result = self.task.evaluate(
-                self.network,
-                split,
-                batch_sequences=self.settings.micro_batch,
-                tokens=self.recipe.train.validation.tokens,
+            options = EvaluationOptions(
+                batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
+            result = self.task.evaluate(self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         return result

@@ -14,7 +14,7 @@ from trainwright.core.errors import DataError
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.tasks.classify import Classify, classify
-from trainwright.model.tasks.task import load_task
+from trainwright.model.tasks.task import EvaluationOptions, load_task
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe
 from trainwright.testing.artifacts import make_dataset
@@ -83,7 +83,8 @@ def test_each_document_is_classified_as_if_it_stood_alone_without_padding(docume
             true = LABELS.index(documents.labels[split.document_labels[number]])
             nats += float(F.cross_entropy(logits[None], torch.tensor([true])))
             counts[true, int(logits.argmax())] += 1
-    evaluation = classify(made_recipe(), documents).evaluate(network, split, batch_sequences=6, detailed=True)
+    options = EvaluationOptions(batch_sequences=6, detailed=True)
+    evaluation = classify(made_recipe(), documents).evaluate(network, split, options)
     assert evaluation.details["confusion"] == counts.tolist()
     assert len(np.unique(counts.nonzero()[1])) > 1, "predictions differ"
     assert evaluation.record["loss"] == pytest.approx(nats / split.documents, rel=1e-6)
@@ -94,9 +95,8 @@ def test_each_document_is_classified_as_if_it_stood_alone_without_padding(docume
 def test_a_limit_in_tokens_covers_whole_documents(documents) -> None:
     split = documents.splits["train"]
     tokens = int(split.document_ends[4])
-    evaluation = classify(made_recipe(), documents).evaluate(
-        made_network(documents), split, batch_sequences=2, tokens=tokens
-    )
+    options = EvaluationOptions(batch_sequences=2, tokens=tokens)
+    evaluation = classify(made_recipe(), documents).evaluate(made_network(documents), split, options)
     assert evaluation.count == 5
 
 

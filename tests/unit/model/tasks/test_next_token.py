@@ -14,6 +14,7 @@ from trainwright.model.build import build_network
 from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import EvaluationOptions
 from trainwright.spec.sections.model import ModelSection
 from trainwright.testing.artifacts import make_dataset
 from trainwright.testing.contract_task import TaskContract
@@ -76,7 +77,7 @@ def test_the_record_is_loss_perplexity_and_bits_per_byte(words) -> None:
         for start in range(0, len(ids) - 1, SEQUENCE):
             window = ids[start : start + SEQUENCE + 1]
             nats += float(F.cross_entropy(network.logits(network(window[None, :-1]))[0], window[1:], reduction="sum"))
-    record = NextToken(sequence_tokens=SEQUENCE).evaluate(network, split, batch_sequences=4).record
+    record = NextToken(sequence_tokens=SEQUENCE).evaluate(network, split, EvaluationOptions(batch_sequences=4)).record
     assert record["tokens"] == len(ids) - 1
     assert record["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
     assert record["perplexity"] == pytest.approx(math.exp(record["loss"]), rel=1e-9)
