@@ -7,8 +7,8 @@ products of the Newton-Schulz iteration are batched. On small matrices that take
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, overload
 
 import torch
 from jaxtyping import BFloat16
@@ -51,12 +51,23 @@ class Muon(Optimizer):
                 if parameter.ndim != 2:
                     raise ValueError(f"Muon updates matrices, not tensors of shape {tuple(parameter.shape)}")
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure: the gradient is there
-        """Update every matrix that has a gradient."""
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update every matrix that has a gradient; ``closure`` computes gradients first, and its loss is returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for stack in _stacks([parameter for parameter in group["params"] if parameter.grad is not None]):
                 self._update(stack, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
+        return loss
 
     def _update(self, stack: list[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
         gradients = [parameter.grad for parameter in stack if parameter.grad is not None]
