@@ -1,10 +1,11 @@
-"""``ConvNetSpec``: the shape of a residual convolutional network (ResNet), enough to count its work."""
+"""``ConvNetSpec``: the shape of a residual convolutional network (ResNet), enough to count its work. Any network."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.spec.model import Unit
+from trainwright.core.errors import RecipeError
+from trainwright.spec.model import ModelSpec, Unit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +38,21 @@ class ConvNetSpec:
         return True
 
     @property
+    def is_divisible(self) -> bool:
+        """False: no layer is divided over ranks, so that data parallelism alone lays it out."""
+        return False
+
+    @property
+    def context_tokens(self) -> int:
+        """1: an image is a sequence of one token."""
+        return 1
+
+    @property
+    def blocks(self) -> int:
+        """Residual blocks of all stages."""
+        return sum(self.depths)
+
+    @property
     def experts(self) -> None:
         """None: no convolution is divided into experts."""
 
@@ -54,3 +70,13 @@ class ConvNetSpec:
         if self.bottleneck and any(width % 4 for width in self.widths):
             problems.append(f"widths of bottleneck blocks must be multiples of 4, seen {self.widths}")
         return tuple(problems)
+
+
+AnyModel = ModelSpec | ConvNetSpec
+
+
+def transformer(model: AnyModel) -> ModelSpec:
+    """Returns the network, where only a transformer will do; raises RecipeError of a convolutional one."""
+    if isinstance(model, ConvNetSpec):
+        raise RecipeError("this is for transformers, not for convolutional networks", seen=model.family)
+    return model

@@ -212,6 +212,11 @@ class ModelSpec:
         """Whether its input is images."""
         return self.kind == "vision"
 
+    @property
+    def is_divisible(self) -> bool:
+        """True: layers and matrices can be divided over ranks."""
+        return True
+
     def body_differences(self, base: ModelSpec) -> tuple[str, ...]:
         """Returns the names of the fields that keep the embedding and blocks of ``base`` from fitting this shape.
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Workload
-
-AnyModel = ModelSpec | ConvNetSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,18 +26,12 @@ class RunSpec:
 
     @property
     def transformer(self) -> ModelSpec:
-        """The network, where only a transformer will do.
-
-        Raises:
-            RecipeError: it is a convolutional network.
-        """
-        if isinstance(self.model, ConvNetSpec):
-            raise RecipeError("this is for transformers, not for convolutional networks", seen=self.model.family)
-        return self.model
+        """Returns the network, where only a transformer will do; raises as ``transformer``."""
+        return transformer(self.model)
 
     @property
     def convnet(self) -> ConvNetSpec:
-        """The network, where only a convolutional one will do.
+        """Returns the network, where only a convolutional one will do.
 
         Raises:
             RecipeError: it is a transformer.

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from trainwright.spec.convnet import ConvNetSpec
     from trainwright.spec.device import ClusterSpec
-    from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import ModelSpec
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4"]
 """What matrix products are computed in."""
@@ -89,7 +90,7 @@ class Workload:
         """Sequences of one optimizer update."""
         return self.batch_tokens // self.sequence_tokens
 
-    def problems(self, model: ModelSpec) -> tuple[str, ...]:
+    def problems(self, model: ModelSpec | ConvNetSpec) -> tuple[str, ...]:
         """Every reason why this workload cannot run on ``model``; empty where there is none."""
         problems = []
         if min(self.sequence_tokens, self.batch_tokens, self.steps) < 1:

@@ -32,3 +32,8 @@ def test_networks_say_what_they_are_trained_on():
     assert [each.unit for each in (resnet, vit, llama)] == ["images", "tokens", "tokens"]
     assert [each.sees_images for each in (resnet, vit, llama)] == [True, True, False]
     assert resnet.experts is None
+
+
+def test_a_convolutional_network_counts_as_undivided_sequences_of_one_token():
+    assert (RESNET.is_divisible, RESNET.context_tokens, RESNET.blocks) == (False, 1, 3 + 4 + 6 + 3)
+    assert model("llama3-8b").is_divisible

@@ -30,15 +30,15 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.hardware.prices.price_list import price_list
     from trainwright.planner.cost.serving import estimate_inference
     from trainwright.render.plans.serving import show
-    from trainwright.spec.model import ModelSpec
+    from trainwright.spec.convnet import transformer
 
     refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
     if args.model is None or args.on is None:
         raise RecipeError("which model, and on which machines?", fix="for example: --model llama3-8b --on h100-sxm")
     output, model = Output.of(args), read_model(args.model, where="--model")
-    if not isinstance(model, ModelSpec):
+    if not model.is_divisible:
         raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
-    model = model.deployed()
+    model = transformer(model).deployed()
     machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
     clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
     for name in clouds or ():

@@ -13,18 +13,15 @@ from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
-from trainwright.planner.counts.adapters import adapter_parameters
-from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.forecast.convnet import state_bytes as convnet_state_bytes
+from trainwright.planner.counts.adapters import count_trained
+from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.forecast import Forecast
-from trainwright.planner.forecast.memory.states import case_of, state_bytes
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.planner.forecast.networks import counted
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import Workload
 
 DAY_S = 24 * HOUR_S
 KEPT_CHECKPOINTS = 2
@@ -137,23 +134,19 @@ def checkpoint_bytes(run: RunSpec) -> float:
 
     Of adapters only their own weights and state are kept.
     """
-    model, workload, stack = run.model, run.workload, run.stack
-    if isinstance(model, ConvNetSpec):
-        states = convnet_state_bytes(workload, stack.memory)
-        return (states.weight + states.optimizer) * total_parameters(model)
-    if workload.adapter is not None:
+    count = count_trained(run.model, run.workload)
+    if run.workload.adapter is not None:
         # The adapters' weights and AdamW's two moments.
-        return 3 * stack.memory.adapter_bytes * adapter_parameters(model, workload.adapter)
-    alone = Layouts.of([ParallelPlan()], [workload.recompute], workload)
-    each = state_bytes(case_of(model, workload, alone, stack.memory))
-    return (each.weight + each.optimizer) * total_parameters(model)
+        return 3 * run.stack.memory.adapter_bytes * count
+    each = counted(run.model).state_bytes(run)
+    return (each.weight + each.optimizer) * count
 
 
-def token_bytes(model: ModelSpec | ConvNetSpec, workload: Workload) -> float:
+def token_bytes(model: AnyModel, workload: Workload) -> float:
     """Bytes that a loader reads for one token: its id in 16 bits while they suffice, then 32; an image's share."""
-    if isinstance(model, ConvNetSpec) or model.kind == "vision":
+    if model.sees_images:
         return IMAGE_BYTES / workload.sequence_tokens
-    return 2.0 if model.vocabulary <= 1 << 16 else 4.0
+    return 2.0 if transformer(model).vocabulary <= 1 << 16 else 4.0
 
 
 def _write_bytes_per_s(forecast: Forecast, cluster: ClusterSpec) -> Numbers:

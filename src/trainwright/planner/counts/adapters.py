@@ -5,9 +5,10 @@ from __future__ import annotations
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
-from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices, total_parameters
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import Adapter
+from trainwright.spec.workload import Adapter, Workload
 
 
 def adaptable(model: ModelSpec) -> tuple[str, ...]:
@@ -50,6 +51,13 @@ def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
         matrix.layers * matrix.copies * adapter.rank * (matrix.outputs + matrix.inputs)
         for matrix in adapted(model, adapter)
     )
+
+
+def count_trained(model: AnyModel, workload: Workload) -> int:
+    """Returns the parameters that a step updates: all of a model's, or the adapters' alone."""
+    if workload.adapter is None:
+        return total_parameters(model)
+    return adapter_parameters(transformer(model), workload.adapter)
 
 
 def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:

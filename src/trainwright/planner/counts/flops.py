@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from trainwright.planner.counts.convolutions import classifier_flops, convolutions
 from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
-from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +50,7 @@ class Flops:
         return self.forward + self.backward
 
 
-def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_tokens: int) -> Flops:
+def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flops:
     """Operations of one forward pass; for images ``sequences`` is their number, and their size is the model's."""
     if isinstance(model, ConvNetSpec):
         stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
@@ -78,9 +77,9 @@ def count_flops(model: ModelSpec | ConvNetSpec, *, sequences: int, sequence_toke
     )
 
 
-def tokens_of_a_sequence(model: ModelSpec, sequence_tokens: int) -> int:
+def tokens_of_a_sequence(model: AnyModel, sequence_tokens: int) -> int:
     """An image has as many tokens as patches and one more, whatever is asked."""
-    return model.context_tokens if model.kind == "vision" else sequence_tokens
+    return model.context_tokens if model.sees_images else sequence_tokens
 
 
 def _forward(matrix: Matrix, *, sequences: int, sequence_tokens: int) -> int:
@@ -97,7 +96,7 @@ def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
     return window * (2 * tokens - window)
 
 
-def training_flops_per_token(model: ModelSpec, *, sequence_tokens: int) -> float:
+def training_flops_per_token(model: AnyModel, *, sequence_tokens: int) -> float:
     """Model FLOPs of one trained token, attention in full: the numerator of MFU."""
     tokens = tokens_of_a_sequence(model, sequence_tokens)
     return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens

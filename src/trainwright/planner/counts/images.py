@@ -128,13 +128,12 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
         exposed = exposed + np.maximum(0.0, moved - own / peak) + turned * moved
     layers, stem = convolutions(model), convolutions(model)[0]
-    blocks = sum(model.depths)
     between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + _sums(model) + outputs_of(stem)
     parameters = float(total_parameters(model))
     cast = parameters if size == 2 and workload.states == "fp32" else 0.0
     return Work(
         tokens=images * workload.sequence_tokens,
-        layers=zero + blocks,
+        layers=zero + model.blocks,
         products_s=flops / peak,
         unaligned_s=zero,
         head_s=images * classifier_flops(model) / peak,
@@ -145,7 +144,7 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         loss_s=4.0 * images * model.classes / rate,
         encoder_s=zero,
         casts_s=np.where((layouts.zero_stage == 3) & (layouts.dp_shard > 1), 0.0, cast) / rate,
-        kernels=zero + 3 * sum(c.layers for c in layers) + blocks,
+        kernels=zero + 3 * sum(c.layers for c in layers) + model.blocks,
         expert_layers=zero,
         backward_products=2 - stem.forward_flops / sum(c.forward_flops for c in layers),
         update_s=_update_bytes(workload) * shared_parameters(model, layouts, from_stage=1) / rate,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from trainwright.planner.counts.convolutions import classifier_parameters, convolutions
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
@@ -180,7 +180,7 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
 
 
 @lru_cache(maxsize=4096)
-def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
+def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
     if isinstance(model, ConvNetSpec):
         filters = sum(convolution.parameters for convolution in convolutions(model))
         return ("convolutions", filters), ("head", classifier_parameters(model))
@@ -202,7 +202,7 @@ def _counts(model: ModelSpec | ConvNetSpec) -> tuple[tuple[str, int], ...]:
     return tuple(tables.items())
 
 
-def parameter_counts(model: ModelSpec | ConvNetSpec) -> dict[str, int]:
+def parameter_counts(model: AnyModel) -> dict[str, int]:
     """Parameters of each component, over all layers.
 
     Returns:
@@ -226,18 +226,18 @@ def _norm_parameters(model: ModelSpec) -> int:
     return scale * (wide * model.width + model.blocks * narrow)
 
 
-def total_parameters(model: ModelSpec | ConvNetSpec) -> int:
+def total_parameters(model: AnyModel) -> int:
     """All parameters, a shared matrix counted once."""
     return sum(count for _, count in _counts(model))
 
 
-def active_parameters(model: ModelSpec | ConvNetSpec) -> int:
+def active_parameters(model: AnyModel) -> int:
     """Parameters that one token passes: all but the experts that it is not routed to."""
-    if isinstance(model, ConvNetSpec):
+    if model.experts is None:
         return total_parameters(model)
     idle = sum(
         matrix.parameters // matrix.copies * (matrix.copies - matrix.rows)
-        for matrix in matrices(model)
+        for matrix in matrices(transformer(model))
         if matrix.part == "experts"
     )
     return total_parameters(model) - idle

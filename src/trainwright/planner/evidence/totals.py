@@ -29,6 +29,7 @@ from trainwright.planner.plan.budget import typical_model
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import resolve
+from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import Experts, ModelSpec
 from trainwright.spec.workload import Precision
@@ -238,8 +239,8 @@ def model_of(record: Record) -> ModelSpec:
     """
     size = record.number("n_params")
     known = find_model(_plain_name(record))
-    if known is not None and isinstance(known.spec, ModelSpec) and (not size or 0.9 < known.parameters / size < 1.1):
-        return known.spec
+    if known is not None and known.spec.is_divisible and (not size or 0.9 < known.parameters / size < 1.1):
+        return transformer(known.spec)
     if not size:
         raise ValueError("no number of parameters")
     active = record.number("n_active") or size

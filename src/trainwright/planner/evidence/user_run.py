@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.core.errors import DataError
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.models import read_model
+from trainwright.spec.convnet import transformer
 from trainwright.spec.model import ModelSpec
 
 SHAPE = (
@@ -124,6 +125,6 @@ def _model(run: Mapping[str, Any], *, where: str) -> ModelSpec | None:
     if twice:
         raise DataError("a model has its shape", where=where, seen=f"model and {twice[0]}", fix="leave one of them out")
     model = read_model(str(run["model"]), where=f"{where}, model")
-    if not isinstance(model, ModelSpec) or model.kind == "vision":
+    if model.sees_images:
         raise DataError("no model of text", where=f"{where}, model", seen=run["model"], expected="a transformer")
-    return model
+    return transformer(model)

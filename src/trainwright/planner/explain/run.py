@@ -8,8 +8,7 @@ from dataclasses import fields, replace
 from trainwright.core.errors import RecipeError
 from trainwright.planner.cost.goodput import HOUR_S, Goodput
 from trainwright.planner.cost.run_cost import RunCost, checkpoint_bytes
-from trainwright.planner.counts.adapters import adapter_parameters
-from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.explain.formula import Explanation, Term, first
 from trainwright.planner.plan.cluster import Planned
 
@@ -80,9 +79,7 @@ def _usd(planned: Planned) -> Explanation:
 
 def _checkpoint(planned: Planned) -> Explanation:
     plan, run = planned.plan, planned.run
-    adapter = plan.workload.adapter
-    trained = None if adapter is None else adapter_parameters(planned.scenario.run.transformer, adapter)
-    count = total_parameters(plan.model) if trained is None else trained
+    count = count_trained(plan.model, plan.workload)
     size = checkpoint_bytes(replace(planned.scenario.run, workload=plan.workload))
     terms = (
         Term("P", float(count), "parameters", "that are trained"),

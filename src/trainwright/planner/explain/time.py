@@ -23,7 +23,6 @@ from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
 from trainwright.planner.plan.shares import COMPUTE, bound_by, exposed, step_without
 from trainwright.planner.rates.catalogue import Catalogue, Rates
-from trainwright.spec.convnet import ConvNetSpec
 
 
 def _step(planned: Planned) -> Explanation:
@@ -184,23 +183,19 @@ def _communicate(planned: Planned) -> Explanation:
 def _routed(planned: Planned) -> tuple[Term, ...]:
     """What is sent to experts, and what of it is hidden; nothing where they are not divided."""
     plan, scenario, forecast = planned.plan, planned.scenario, planned.choice.forecast
-    model, ep = plan.model, plan.parallel.ep
-    if isinstance(model, ConvNetSpec) or model.experts is None or ep == 1:
+    ep = plan.parallel.ep
+    if plan.model.experts is None or ep == 1:
         return ()
+    model, experts = scenario.run.transformer, plan.model.experts
     dispatch, fabric = scenario.run.stack.dispatch, Fabric.of(plan.cluster)
     group = placement(domain=fabric.domain, tp=expert_tp(model, forecast.layouts), ep=ep, dp_shard=ep).ep
-    each = copies(model.experts, group, hierarchical=dispatch.hierarchical)
-    inside, between = map(first, each)
+    inside, between = map(first, copies(experts, group, hierarchical=dispatch.hierarchical))
     there, back = token_bytes(model, plan.workload, dispatch)
-    bound = (
-        ""
-        if model.experts.groups == 1
-        else (f", of {model.experts.active_groups} of {model.experts.groups} groups at most")
-    )
+    bound = "" if experts.groups == 1 else f", of {experts.active_groups} of {experts.groups} groups at most"
     hidden = passes(forecast.kernels, forecast.sent, forecast.layouts, forecast.exposure).hidden
     way = "one a node, then one a rank" if dispatch.hierarchical else "one for each expert"
     details = [
-        Term("", first(expected_ranks(model.experts, float(ep))), "", f"ranks of {ep} that a token goes to{bound}"),
+        Term("", first(expected_ranks(experts, float(ep))), "", f"ranks of {ep} that a token goes to{bound}"),
         Term("", inside, "", f"copies of a token over links inside the node: {way}"),
         Term("", between, "", "copies of a token over the network"),
         Term("", there, "bytes", "of a copy on its way to its experts"),

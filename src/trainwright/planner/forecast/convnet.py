@@ -58,7 +58,7 @@ def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     )
 
 
-def state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
+def convnet_state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
     """Bytes of one parameter by ``Workload.states``."""
     size = workload.element_bytes
     full, mixed = (size if workload.states == "pure" else 4.0), workload.states == "mixed" and size < 4
@@ -82,7 +82,7 @@ def convnet_memory(run: RunSpec, layouts: Layouts) -> MemoryTable:
     check(workload, layouts)
     memory, size, one = run.stack.memory, workload.element_bytes, np.ones(len(layouts))
     each, owned = (
-        state_bytes(workload, memory),
+        convnet_state_bytes(workload, memory),
         {stage: shared_parameters(model, layouts, from_stage=stage) for stage in (1, 2, 3)},
     )
     gradients, update = each.gradient * owned[2], each.update * owned[1]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.planner.counts.adapters import adapter_training_flops
-from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.work import peak_flops_per_s
@@ -18,9 +18,8 @@ from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.forecast.time.step import StepTable, combine, evaluated_s
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
@@ -152,16 +151,16 @@ def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
 def step_table(run: RunSpec, kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
     """Returns the seconds of a step with what offload adds to its update."""
     step = combine(kernels, sent, layouts, exposure)
-    offload_s = counted(run.model).offload_s(run, layouts, step_s=step.total_s)
+    offload_s = counted(run.model).offload_s(run, layouts, step.total_s)
     return replace(step, update=step.update + offload_s)
 
 
-def model_flops_per_token(model: ModelSpec | ConvNetSpec, workload: Workload) -> float:
-    """Operations that training one token takes, attention in full and nothing recomputed."""
+def model_flops_per_token(model: AnyModel, workload: Workload) -> float:
+    """Returns the operations that training one token takes, attention in full and nothing recomputed."""
     tokens = workload.sequence_tokens
-    if workload.adapter is not None and isinstance(model, ModelSpec):
-        return adapter_training_flops(model, workload.adapter, sequences=1, sequence_tokens=tokens) / tokens
-    return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
+    if workload.adapter is None:
+        return training_flops_per_token(model, sequence_tokens=tokens)
+    return adapter_training_flops(transformer(model), workload.adapter, sequences=1, sequence_tokens=tokens) / tokens
 
 
 def corrected(forecast: Forecast, *, speed: float, memory: float, known: float, noise: float = 0.0) -> Forecast:

@@ -5,99 +5,71 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import Process
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
-from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory
+from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory, convnet_state_bytes
 from trainwright.planner.forecast.memory.offload import offload_s
-from trainwright.planner.forecast.memory.states import case_of, kept
+from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, state_bytes
 from trainwright.planner.forecast.memory.table import MemoryTable, library_bytes, predict_memory, stuck_share
-from trainwright.spec.convnet import ConvNetSpec
-from trainwright.spec.run import AnyModel, RunSpec
+from trainwright.spec.convnet import AnyModel, ConvNetSpec
+from trainwright.spec.run import RunSpec
+from trainwright.spec.workload import ParallelPlan
 
 
-class Counted(Protocol):
-    """Arrays [L] over layouts."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counted:
+    """One kind of network; arrays [L] over layouts.
 
-    def exchange(self, run: RunSpec, layouts: Layouts) -> Exchange:
-        """Returns every collective of a step.
+    ``exchange`` returns every collective of a step, and raises RecipeError where no link is known that it needs;
+    ``memory`` the peak of one device; ``state_bytes`` the bytes of one trained parameter; ``states_bytes`` those that
+    an update needs at once, without activations; ``offload_s`` the seconds that offload adds to a step of so many
+    seconds; ``library_bytes`` what of memory depends on the device beside its size.
+    """
 
-        Raises:
-            RecipeError: no link is known between devices that need one.
-        """
-
-    def memory(self, run: RunSpec, layouts: Layouts, process: Process | None) -> MemoryTable:
-        """Returns the peak memory of one device."""
-
-    def states_bytes(self, run: RunSpec, layouts: Layouts) -> Numbers:
-        """Returns the bytes that an update needs at once, without activations."""
-
-    def offload_s(self, run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
-        """Returns the seconds that offload adds to a step."""
-
-    def library_bytes(self, run: RunSpec) -> float:
-        """Returns all of memory that depends on the device beside its size."""
+    exchange: Callable[[RunSpec, Layouts], Exchange]
+    memory: Callable[[RunSpec, Layouts, Process | None], MemoryTable]
+    state_bytes: Callable[[RunSpec], StateBytes]
+    states_bytes: Callable[[RunSpec, Layouts], Numbers]
+    offload_s: Callable[[RunSpec, Layouts, Numbers], Numbers]
+    library_bytes: Callable[[RunSpec], float]
 
 
-class Transformers:
-    """Every parallel layout, adapters and offload."""
-
-    def exchange(self, run: RunSpec, layouts: Layouts) -> Exchange:
-        """See ``Counted``."""
-        return exchange(run, layouts)
-
-    def memory(self, run: RunSpec, layouts: Layouts, process: Process | None) -> MemoryTable:
-        """See ``Counted``."""
-        return predict_memory(run, layouts, process=process)
-
-    def states_bytes(self, run: RunSpec, layouts: Layouts) -> Numbers:
-        """See ``Counted``."""
-        states = kept(case_of(run.transformer, run.workload, layouts, run.stack.memory))
-        together = states.weights + states.gradients + states.optimizer + states.update
-        return np.asarray((1 + stuck_share(run.stack.memory)) * np.max(together, axis=0))
-
-    def offload_s(self, run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
-        """See ``Counted``."""
-        return offload_s(run, layouts, step_s=step_s)
-
-    def library_bytes(self, run: RunSpec) -> float:
-        """See ``Counted``."""
-        return library_bytes(run.transformer, run.cluster.device)
+def _state_bytes(run: RunSpec) -> StateBytes:
+    alone = Layouts.of([ParallelPlan()], [run.workload.recompute], run.workload)
+    return state_bytes(case_of(run.transformer, run.workload, alone, run.stack.memory))
 
 
-class ConvolutionalNetworks:
-    """Data parallelism alone."""
-
-    def exchange(self, run: RunSpec, layouts: Layouts) -> Exchange:
-        """See ``Counted``."""
-        return convnet_exchange(run, layouts)
-
-    def memory(self, run: RunSpec, layouts: Layouts, process: Process | None) -> MemoryTable:
-        """See ``Counted``; the doctor probes transformers, so that there is no ``process``."""
-        del process
-        return convnet_memory(run, layouts)
-
-    def states_bytes(self, run: RunSpec, layouts: Layouts) -> Numbers:
-        """Returns nothing: states are small beside the activations."""
-        del run
-        return np.zeros(len(layouts))
-
-    def offload_s(self, run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
-        """Returns nothing: layouts that offload are refused before."""
-        del run, layouts
-        return np.zeros_like(step_s)
-
-    def library_bytes(self, run: RunSpec) -> float:
-        """Returns nothing: a stack's workspace holds it."""
-        del run
-        return 0.0
+def _states_bytes(run: RunSpec, layouts: Layouts) -> Numbers:
+    states = kept(case_of(run.transformer, run.workload, layouts, run.stack.memory))
+    together = states.weights + states.gradients + states.optimizer + states.update
+    return np.asarray((1 + stuck_share(run.stack.memory)) * np.max(together, axis=0))
 
 
-TRANSFORMERS, CONVOLUTIONAL_NETWORKS = Transformers(), ConvolutionalNetworks()
+TRANSFORMERS = Counted(
+    exchange=exchange,
+    memory=lambda run, layouts, process: predict_memory(run, layouts, process=process),
+    state_bytes=_state_bytes,
+    states_bytes=_states_bytes,
+    offload_s=lambda run, layouts, step_s: offload_s(run, layouts, step_s=step_s),
+    library_bytes=lambda run: library_bytes(run.transformer, run.cluster.device),
+)
+"""Every parallel layout, adapters and offload."""
+CONVOLUTIONAL_NETWORKS = Counted(
+    exchange=convnet_exchange,
+    memory=lambda run, layouts, process: convnet_memory(run, layouts),
+    state_bytes=lambda run: convnet_state_bytes(run.workload, run.stack.memory),
+    states_bytes=lambda run, layouts: np.zeros(len(layouts)),
+    offload_s=lambda run, layouts, step_s: np.zeros_like(step_s),
+    library_bytes=lambda run: 0.0,
+)
+"""Data parallelism alone: states are small beside the activations, layouts that offload are refused before, a stack's
+workspace holds the libraries', and the doctor probes transformers."""
 
 
 def counted(model: AnyModel) -> Counted:

@@ -13,7 +13,6 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import Precision, Workload
@@ -95,9 +94,9 @@ def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
     """How experts are reached, how full the fullest rank of them is, and what is trained for further tokens."""
-    model, dispatch, notes = scenario.run.model, scenario.run.stack.dispatch, []
-    if isinstance(model, ConvNetSpec):
+    if not scenario.run.model.is_divisible:
         return []
+    model, dispatch, notes = scenario.run.transformer, scenario.run.stack.dispatch, []
     if model.experts is not None and choice.parallel.ep > 1:
         stated = workload.expert_imbalance is not None
         balance = {"loss": "an auxiliary loss", "bias": "a bias on each expert"}[model.experts.balance]

@@ -19,7 +19,6 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
 from trainwright.planner.search.changes import changes
-from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
 from trainwright.spec.run import PlacedRun, RunSpec
@@ -88,8 +87,6 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
 def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
     """The choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
     forecast = choice.forecast
-    if isinstance(scenario.run.model, ConvNetSpec):
-        return choice, ()
     idle = idle_s(forecast.run, forecast.source, forecast.kernels, forecast.sent, forecast.layouts)
     if idle is None:
         return choice, ()
@@ -108,9 +105,7 @@ def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumptio
 
 
 def _learnt(scenario: Scenario, asked: RunSpec, choice: Choice) -> Correction:
-    """What measured runs say about the chosen layout; nothing without any, or for a network that is no transformer."""
-    if not scenario.references or isinstance(scenario.run.model, ConvNetSpec):
-        return Correction()
+    """Returns what measured runs say about the chosen layout; nothing without any."""
     return correction(PlacedRun(run=asked, parallel=choice.parallel), scenario.references, scenario.priors)
 
 
@@ -142,8 +137,6 @@ def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
         RecipeError: see ``planned``.
     """
     scenario = made.scenario
-    if isinstance(scenario.run.model, ConvNetSpec):
-        return ()
     ways = []
     if scenario.layout or scenario.recompute is not None:
         other = choose(replace(scenario, layout={}, recompute=None))

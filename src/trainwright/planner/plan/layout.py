@@ -16,7 +16,6 @@ from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
 from trainwright.planner.search.layouts import best_layouts, why_not
-from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
@@ -108,7 +107,7 @@ def choose(scenario: Scenario) -> Choice:
         )
     if scenario.recompute is not None:
         wanted.setdefault("recompute", scenario.recompute)
-    if isinstance(scenario.run.model, ConvNetSpec):
+    if not scenario.run.model.is_divisible:
         return best(scenario, _data_parallel(scenario, wanted))
     if not wanted:
         return _searched(scenario)

@@ -19,9 +19,8 @@ from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.rates.learnt import Reference
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, DeviceSpec, PriceKind
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
@@ -58,7 +57,7 @@ class Question:
     by name (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'.
     """
 
-    model: ModelSpec | ConvNetSpec
+    model: AnyModel
     on: str
     model_name: str = ""
     tokens: int | None = None
@@ -102,13 +101,13 @@ class Question:
             return several(alone, self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
 
 
-def trained(question: Question) -> ModelSpec | ConvNetSpec:
+def trained(question: Question) -> AnyModel:
     """The model with what only training has; adapters stand beside the model as it is deployed."""
-    model, further = question.model, question.further_layers
-    if isinstance(model, ConvNetSpec):
-        if further:
-            raise RecipeError("a convolutional network predicts no tokens", field="further_layers", seen=str(further))
-        return model
+    further = question.further_layers
+    if not question.model.is_divisible and not further:
+        return question.model
+    with about("further_layers"):
+        model = transformer(question.model)
     if further is not None and (further < 0 or (further and model.kind != "decoder")):
         raise RecipeError(
             "blocks that predict further tokens",
@@ -127,23 +126,16 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     Raises:
         RecipeError: a size that cannot be.
     """
-    model = question.model
     sequence = _sequence(question, assumptions)
     tokens = _tokens(question, assumptions)
     batch = _batch(question, machines, sequence, tokens, assumptions)
     precision = _precision(question, machines.device, assumptions)
     _positive("rank", question.rank)
     adapter = None
-    if question.method != "full" and isinstance(model, ConvNetSpec):
-        raise RecipeError("adapters stand beside a transformer's matrices", field="method", seen=question.method)
-    if question.method != "full" and isinstance(model, ModelSpec):
-        names = adaptable(model)
-        adapter = Adapter(
-            rank=question.rank,
-            targets=names,
-            frozen="nf4" if question.method == "qlora" else "bf16",
-            method="lora",
-        )
+    if question.method != "full":
+        with about("method"):
+            names = adaptable(transformer(question.model))
+        adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
         assumptions.append(Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block"))
     return Workload(
         sequence_tokens=sequence,
@@ -162,12 +154,12 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
 
 def _sequence(question: Question, assumptions: list[Assumption]) -> int:
     model = question.model
-    if isinstance(model, ConvNetSpec):
-        return 1
-    if model.kind == "vision":
-        tokens = model.context_tokens
-        assumptions.append(Assumption("tokens of an image", float(tokens), "tokens", "given", "model"))
-        return tokens
+    if model.sees_images:
+        if model.unit == "tokens":
+            assumptions.append(
+                Assumption("tokens of an image", float(model.context_tokens), "tokens", "given", "model")
+            )
+        return model.context_tokens
     if question.sequence_tokens is not None:
         return _positive("sequence_tokens", question.sequence_tokens)
     tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
@@ -178,8 +170,7 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
 
 def stretched(question: Question, sequence: int, assumptions: list[Assumption]) -> Question:
     """The question of a model with rotary positions at a sequence beyond its context: they go on without weights."""
-    model = question.model
-    if not isinstance(model, ModelSpec) or model.positions != "rope" or sequence <= model.context_tokens:
+    if sequence <= question.model.context_tokens or (model := transformer(question.model)).positions != "rope":
         return question
     source = (
         f"{sequence / model.context_tokens:.3g} times the {model.context_tokens:,} tokens that the model was made for"
@@ -193,11 +184,11 @@ def _tokens(question: Question, assumptions: list[Assumption]) -> int:
         return _positive("tokens", question.tokens)
     if question.method != "full":
         tokens, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
-    elif isinstance(question.model, ConvNetSpec):
-        tokens, source = IMAGES, "90 epochs of ImageNet-1k (Goyal et al., 2017, arXiv 1706.02677)"
-    elif question.model.kind == "vision":
-        tokens = IMAGES * question.model.context_tokens
-        source = f"90 epochs of ImageNet-1k, {question.model.context_tokens} tokens an image"
+    elif question.model.sees_images:
+        each = question.model.context_tokens
+        tokens = IMAGES * each
+        way = " (Goyal et al., 2017, arXiv 1706.02677)" if each == 1 else f", {each} tokens an image"
+        source = f"90 epochs of ImageNet-1k{way}"
     else:
         tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
         source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
@@ -208,7 +199,7 @@ def _tokens(question: Question, assumptions: list[Assumption]) -> int:
 def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, assumptions: list[Assumption]) -> int:
     if question.batch_tokens is not None:
         return _rounded(_positive("batch_tokens", question.batch_tokens), sequence, machines.devices, assumptions)
-    if isinstance(question.model, ConvNetSpec):
+    if question.model.unit == "images":
         images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
         assumptions.append(Assumption("batch", float(images), "images", "default", source))

@@ -18,16 +18,11 @@ from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.plan.question import Question, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference
-from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import (
-    STAGE_WASTE,
-    Recompute,
-    stage_waste,
-)
+from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -74,7 +69,7 @@ def resolve(question: Question) -> Scenario:
     assumptions: list[Assumption] = []
     workload = workload_of(question, machines, software, assumptions)
     question = stretched(question, workload.sequence_tokens, assumptions)
-    problems = () if isinstance(question.model, ConvNetSpec) else workload.problems(question.model)
+    problems = workload.problems(question.model)
     if problems:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
@@ -101,7 +96,7 @@ def resolve(question: Question) -> Scenario:
 def _stages(question: Question) -> list[Assumption]:
     """What a pipeline loses whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
-    if isinstance(question.model, ConvNetSpec) or not isinstance(pp, int) or pp > question.model.blocks:
+    if not isinstance(pp, int) or pp > question.model.blocks:
         return []
     layers, waste = question.model.blocks, stage_waste(question.model.blocks, pp)
     if waste <= STAGE_WASTE:

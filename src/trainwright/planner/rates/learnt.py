@@ -137,8 +137,9 @@ def place(placed: PlacedRun) -> Place:
 
 
 def alike(one: RunSpec, other: RunSpec) -> bool:
-    """Returns True where a run informs about another: on the same device and stack."""
-    return one.cluster.device.name == other.cluster.device.name and one.stack.time_of == other.stack.time_of
+    """Returns True where a run informs about another: of a like network, on the same device and stack."""
+    same_machines = one.cluster.device.name == other.cluster.device.name and one.stack.time_of == other.stack.time_of
+    return same_machines and one.model.unit == other.model.unit
 
 
 def _prior(run: RunSpec, part: str) -> Prior:

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
 from trainwright.planner.forecast.communication.collectives import Fabric
-from trainwright.spec.convnet import ConvNetSpec
+from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
-from trainwright.spec.run import AnyModel, RunSpec
+from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
 
@@ -69,7 +68,7 @@ def stage_counts(model: AnyModel) -> tuple[int, ...]:
     Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
     126 of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
-    if isinstance(model, ConvNetSpec):
+    if not model.is_divisible:
         return (1,)
     counts = range(1, model.blocks + 1)
     return tuple(each for each in counts if each <= FEW_STAGES or stage_waste(model.blocks, each) <= STAGE_WASTE)
@@ -77,10 +76,10 @@ def stage_counts(model: AnyModel) -> tuple[int, ...]:
 
 def tensor_counts(model: AnyModel) -> tuple[int, ...]:
     """Over how many ranks heads can be divided; more ranks than key heads keep copies of them."""
-    if isinstance(model, ConvNetSpec):
+    if not model.is_divisible:
         return (1,)
-    kv = model.kv_heads
-    return tuple(each for each in divisors(model.heads) if kv % each == 0 or each % kv == 0)
+    kv = transformer(model).kv_heads
+    return tuple(each for each in divisors(transformer(model).heads) if kv % each == 0 or each % kv == 0)
 
 
 @dataclass(slots=True)
@@ -141,7 +140,7 @@ def candidates(
 
 def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
     """Least first. Selective recomputation spares attention's scores alone (Korthikanti et al., 2022)."""
-    if isinstance(model, ConvNetSpec):
+    if not model.is_divisible:
         return ("none",)
     if not workload.fused_attention:
         return RECOMPUTES
@@ -207,10 +206,10 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
     table.keep(new.T.reshape(-1))
     table.columns["dp_replicate"] = table["data"] / table["dp_shard"]
     _zero_stages(table)
-    experts = model.experts if isinstance(model, ModelSpec) else None
+    experts = model.experts
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     ranks = table["dp_shard"] * table["cp"]
-    if experts is None or not isinstance(model, ModelSpec) or experts.ffn_width >= model.width:
+    if experts is None or experts.ffn_width >= transformer(model).width:
         table.keep(ranks % table["ep"] == 0)
         return
     # What tensor parallelism does not divide lies on its ranks too (``states.expert_tp``).

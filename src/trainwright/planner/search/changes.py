@@ -21,7 +21,6 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Offload, Workload
 
@@ -110,11 +109,12 @@ def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
 
 def _singles(run: RunSpec) -> Iterator[_Variant]:
     """Every change by itself, on the same devices."""
-    model, workload, cluster = run.model, run.workload, run.cluster
-    if not isinstance(model, ModelSpec):
+    workload, cluster = run.workload, run.cluster
+    if not run.model.is_divisible:
         if workload.states != "pure":
             yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
         return
+    model = run.transformer
     if cluster.node.bus is not None:
         yield _Variant(name="offload the optimizer's state", workload=workload, offload="optimizer")
         yield _Variant(name="offload weights, gradients and the optimizer's state", workload=workload, offload="all")
@@ -169,7 +169,7 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
 
 def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> Change | None:
     """The change, if the run fits with it, the host's memory included."""
-    if isinstance(run.model, ModelSpec) and variant.workload.problems(run.model):
+    if variant.workload.problems(run.model):
         return None
     run, cluster = replace(run, workload=variant.workload), run.cluster
     try:

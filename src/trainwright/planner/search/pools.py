@@ -13,12 +13,10 @@ from typing import Literal
 import numpy as np
 
 from trainwright.core.units import format_seconds
-from trainwright.planner.counts.adapters import adapter_parameters
-from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.forecast.communication.collectives import OUT_EFFICIENCY
 from trainwright.planner.search.layouts import Ranked, best_layouts
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 
 Kind = Literal["alone", "batch", "layers"]
@@ -128,9 +126,9 @@ def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
 
     Both sides are counted with embedding and head, of which each has one.
     """
-    model, workload = one.model, one.workload
-    if not isinstance(model, ModelSpec):
+    if not one.model.is_divisible:
         return
+    model, workload = one.transformer, one.workload
     if model.layers < 2 or model.moe_layers not in {0, model.layers} or model.windowed_layers not in {0, model.layers}:
         return
     for layers in _near(_speed_share(one, other), model.layers):
@@ -180,12 +178,8 @@ def _near(share: float, parts: int) -> list[int]:
 
 def _gradients_s(run: RunSpec, other: ClusterSpec) -> float:
     """Each side sends its sum and gets the other's: an all-reduce of two, spread over all network ports."""
-    model, workload, adapter = run.model, run.workload, run.workload.adapter
-    if adapter is not None and isinstance(model, ModelSpec):
-        trained = adapter_parameters(model, adapter)
-    else:
-        trained = total_parameters(model)
-    return _crossing_s((workload.element_bytes if workload.states == "pure" else 4.0) * trained, run.cluster, other)
+    gradient_bytes = run.workload.element_bytes if run.workload.states == "pure" else 4.0
+    return _crossing_s(gradient_bytes * count_trained(run.model, run.workload), run.cluster, other)
 
 
 def _crossing_s(size_bytes: float, one: ClusterSpec, other: ClusterSpec) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.core.units import format_count
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.render.page import Page
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.convnet import transformer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,14 +40,15 @@ def _row(model: PublishedModel) -> tuple[object, ...]:
     active = _active(model)
     size = (model.name, format_count(model.parameters), "" if active == model.parameters else format_count(active))
     spec = model.spec
-    if not isinstance(spec, ModelSpec):
+    if not spec.is_divisible:
         return *size, "", "", "", model.title
-    context = "" if spec.kind == "vision" else f"{spec.context_tokens:,}"
+    spec = transformer(spec)
+    context = "" if spec.sees_images else f"{spec.context_tokens:,}"
     return *size, spec.layers, f"{spec.width:,}", context, model.title
 
 
 def _active(model: PublishedModel) -> int:
-    return active_parameters(model.spec) if isinstance(model.spec, ModelSpec) else model.parameters
+    return active_parameters(model.spec)
 
 
 def stack_document(stack: Stack) -> dict[str, Any]:

@@ -98,7 +98,10 @@ def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
         (["--model", "gpt2", "--on", "a100-80gb", "--precision", "fp8"], "no fp8 rate of a100-sxm-80gb is known"),
         (["--model", "gpt2", "--on", "t4", "--method", "dora"], "--method: unknown value"),
         (["--model", "resnet-50", "--on", "8xa100-80gb", "--layout", "tp=2"], "this layout is for transformers"),
-        (["--model", "resnet-50", "--on", "8xa100-80gb", "--method", "lora"], "adapters stand beside"),
+        (
+            ["--model", "resnet-50", "--on", "8xa100-80gb", "--method", "lora"],
+            "--method: this is for transformers, not for convolutional networks",
+        ),
         (["--model", "nothing.json", "--on", "t4"], "no such file"),
         (["--tokens", "5B"], "this is about a cluster"),
         (["r.yaml", "--model", "gpt2", "--on", "t4"], "a recipe has its model"),

@@ -7,7 +7,7 @@ from trainwright.core.records import from_json, to_json
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.plan.cluster import plan_run, planned, verdict
+from trainwright.planner.plan.cluster import plan_run, planned, verdict, ways_to_fit
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import resolve
@@ -173,3 +173,11 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
     like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
     assert "as fast as predicted" not in said(like, 0.1).source
     assert "one is 8 x as fast as predicted, believed in part" in said(like, math.log(8)).source
+
+
+def test_a_convolutional_network_that_does_not_fit_is_told_what_would():
+    asked = Question(model=catalogue_model("resnet-50"), on="rtx-4090", batch_tokens=4096, layout={"micro_batch": 4096})
+    made = planned(resolve(asked))
+    assert not made.plan.estimate.fits
+    names = [each.name for each in ways_to_fit(made)]
+    assert names[0].startswith("layout auto") and "2 devices" in names

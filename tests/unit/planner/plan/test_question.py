@@ -64,7 +64,7 @@ def test_blocks_for_further_tokens_are_trained_unless_the_user_or_adapters_say_o
         scenario(further_layers=-1)
     with pytest.raises(RecipeError, match="further_layers: blocks that predict further tokens"):
         scenario(model=catalogue_model("bert-base"), further_layers=1)
-    with pytest.raises(RecipeError, match="a convolutional network predicts no tokens"):
+    with pytest.raises(RecipeError, match="further_layers: this is for transformers, not for convolutional networks"):
         scenario(model=catalogue_model("resnet-50"), further_layers=1)
 
 
