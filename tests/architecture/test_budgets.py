@@ -9,8 +9,8 @@ import grimp
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 9_200
-"""The checks of plug-ins and of a base before anything runs are among them."""
+MAX_TRAIN_LINES = 9_500
+"""The checks of plug-ins and of a base, and what is said of a run before it begins, are among them."""
 MAX_FOLDER_FILES = 15
 
 ENTRIES = ("/model/families",)

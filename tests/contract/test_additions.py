@@ -35,7 +35,7 @@ from trainwright.testing.machine import fake_probes
 
 RECIPE = """
 name: newcomers
-task: {name: "contract.additions.tasks:informed"}
+task: {name: "contract.additions.tasks:TASK"}
 model: {family: "contract.additions.families:FAMILY", layers: 2, width: 32, heads: 2, context_tokens: 64}
 data:
   sources: [{kind: "contract.additions.sources:Csv", paths: [corpus.csv], column: body}]
@@ -169,7 +169,7 @@ def test_a_filter_is_a_function(workspace):
 
 
 @pytest.mark.slow
-def test_a_task_is_a_function_to_what_keeps_the_protocol(workspace):
+def test_a_task_is_a_kind_with_what_keeps_the_protocol(workspace):
     measured = document(workspace, "evaluate-*/evaluation.json")["splits"]["test"]
     assert measured["metrics"]["bits_per_token"] == "bits/token"
     assert measured["bits_per_token"] == pytest.approx(measured["loss"] / math.log(2))

@@ -27,12 +27,12 @@ class Extension:
 
     Args:
         kind: what is named ("optimizer", "exporter", ...), for error lines.
-        known: our own entries, each as ``package.module:name``.
+        known: our own entries, each an object or its ``package.module:name``.
         requirement: what a plug-in has to be.
     """
 
     kind: str
-    known: Mapping[str, str]
+    known: Mapping[str, Any]
     requirement: Called | InstanceOf | None = None
 
     @property

@@ -56,7 +56,8 @@ class Stage:
     stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
     wrong before anything runs; it is light. ``check_base`` names one of the recipe and of the base that a recipe names,
-    as the recipe of the step that makes it or as its folder.
+    as the recipe of the step that makes it or as its folder. ``task_makes`` is what the task has to make for this
+    stage to be of use; None: anything.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Stage:
     outside: Outside = lambda recipe, root: {}
     check: str | None = None
     check_base: str | None = None
+    task_makes: str | None = None
 
 
 def _machine(recipe: Recipe, root: Path) -> Mapping[str, str]:
@@ -107,10 +109,16 @@ def _code(*names: str) -> dict[str, str]:
     return {f"code of {name}": source_digest(name) for name in names if is_reference(name)}
 
 
+def _task_names(recipe: Recipe) -> tuple[str, ...]:
+    """A plug-in task's declaration and what makes it; our own tasks are versioned by stage."""
+    task = recipe.task
+    return (task.name, task.kind.make) if is_reference(task.name) else ()
+
+
 def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """Pretrained weights, and the code of plug-ins."""
     train = recipe.train
-    code = _code(recipe.model.family, recipe.task.name, train.optimizer.name, train.schedule.name)
+    code = _code(recipe.model.family, *_task_names(recipe), train.optimizer.name, train.schedule.name)
     if recipe.model.init_from is None:
         return code
     return code | {"init_from": directory_digest(local_path(recipe.model.init_from))}
@@ -236,7 +244,7 @@ STAGES: Mapping[str, Stage] = {
             identity=_evaluate_identity,
             needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],
             sections=("evaluate", "data", "task"),
-            outside=lambda recipe, root: _code(recipe.model.family, recipe.task.name),
+            outside=lambda recipe, root: _code(recipe.model.family, *_task_names(recipe)),
         ),
         _stage("audit", identity=lambda recipe, inputs: {}, needs=[Need(kind="plan"), Need(kind="checkpoint")]),
         _stage(
@@ -251,6 +259,7 @@ STAGES: Mapping[str, Stage] = {
             "serve",
             check="trainwright.stages.serve.check:problems",
             identity=_serve_identity,
+            task_makes="text",
             needs=[Need(kind="bundle")],
             sections=("serve",),
             outside=lambda recipe, root: _code(recipe.serve.engine),

@@ -67,11 +67,12 @@ def with_step(recipe: Recipe, *, stage: str) -> Recipe:
 
 
 def _usual(recipe: Recipe) -> tuple[Step, ...]:
-    """Each stage once, under its own name; inputs that may be left out are those of other lines.
+    """Each stage that the task has a use for once, under its own name.
 
-    A classifier writes no text, so that nothing is served.
+    Inputs that may be left out are those of other lines.
     """
-    line = {name: stage for name, stage in STAGES.items() if name != "serve" or not recipe.task.labels}
+    makes = recipe.task.kind.makes
+    line = {name: stage for name, stage in STAGES.items() if stage.task_makes in (None, makes)}
     return tuple(
         Step(
             name=stage.name,

@@ -60,10 +60,11 @@ class Recipe(Section):
                 f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds model.context_tokens "
                 f"({self.model.context_tokens})"
             )
-        if self.task.labels and not self.data.labelled:
+        if self.task.kind.needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(
-                f"data.sources.{source} has no label_key, which task.labels needs: give kind: jsonl and its label_key"
+                f"data.sources.{source} has no label_key, which the task {self.task.name} needs: "
+                "give kind: jsonl and its label_key"
             )
         return self
 
@@ -78,9 +79,9 @@ class Recipe(Section):
 
         Args:
             tokens: of the split.
-            documents: of the split; a task with classes reads each in a sequence of its own.
+            documents: of the split; a task may read each in a sequence of its own.
         """
-        return documents * self.train.sequence_tokens if self.task.labels else tokens
+        return documents * self.train.sequence_tokens if self.task.kind.reads == "documents" else tokens
 
     def identity(self, section: str) -> dict[str, Any]:
         """A section without its ``exec``: what the section contributes to a fingerprint."""

@@ -13,8 +13,10 @@ from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, Metric
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TaskKind
 
 UNSEEN = 3
+TASK = TaskKind(make=f"{__name__}:informed")
 
 
 def informed(recipe: Recipe, dataset: TokenDataset) -> Informed:

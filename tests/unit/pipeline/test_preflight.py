@@ -82,7 +82,7 @@ def test_each_is_named_before_anything_runs(early, override, expected) -> None:
     [
         ("train.optimizer.name=os.path:join", "train.optimizer.name: this is no optimizer (seen os.path:join"),
         ("train.schedule.name=textwrap:dedent", "train.schedule.name: this is no schedule (seen textwrap:dedent"),
-        ("task.name=textwrap:dedent", "task.name: this is no task (seen textwrap:dedent"),
+        ("task.name=fixtures.plugged_task:BROKEN", "task.name: this is no task (seen textwrap:dedent"),
         ("export.formats=[textwrap:dedent]", "export.formats.0: this is no exporter (seen textwrap:dedent"),
         ("serve.engine=textwrap:dedent", "serve.engine: this is no engine (seen textwrap:dedent"),
         (
@@ -96,9 +96,17 @@ def test_a_plug_in_of_the_wrong_shape_is_refused_before_anything_runs(early, ove
     assert what in line and "expected a function of (" in line and "\n" not in line
 
 
-def test_a_family_that_is_none_is_refused_with_the_recipe(early) -> None:
-    with pytest.raises(RecipeErrors, match=r"model\.family: this is no family \(seen os\.path:join"):
-        early("model.family=os.path:join")
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("model.family=os.path:join", r"model\.family: this is no family \(seen os\.path:join"),
+        ("task.name=textwrap:dedent", r"task\.name: this is no task \(seen textwrap:dedent, a function of .*TaskKind"),
+        ("task.name=textwrap:indentation", r"task\.name: cannot find task \(seen 'textwrap:indentation'"),
+    ],
+)
+def test_a_family_or_a_task_that_is_none_is_refused_with_the_recipe(early, override, what) -> None:
+    with pytest.raises(RecipeErrors, match=what):
+        early(override)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +121,14 @@ def test_a_family_that_is_none_is_refused_with_the_recipe(early) -> None:
 def test_what_no_context_holds_and_no_run_does_is_said_in_words_that_fit(early, overrides, line) -> None:
     (problem,) = said(early, *overrides)
     assert line in problem
+
+
+@pytest.mark.parametrize("name", ["classify", "fixtures.plugged_task:SHAPES"])
+def test_a_task_that_writes_no_text_cannot_be_served(early, name) -> None:
+    task = f"task={{name: '{name}', labels: [a, b]}}"
+    sources = f"data.sources=[{{kind: jsonl, paths: [{__file__}], label_key: label}}]"
+    lines = said(early, task, sources, text="stages: [{stage: serve}]")
+    assert sum(f"task.name: this task writes no text that could be served (seen {name})" in line for line in lines) == 1
 
 
 def test_a_completion_that_fits_and_the_default_are_taken(early) -> None:

@@ -56,10 +56,11 @@ def test_a_stage_that_the_list_lacks_can_be_put_at_its_end(make) -> None:
     assert with_step(make(), stage="report").stages is None
 
 
-def test_a_classifier_is_not_served(make) -> None:
+@pytest.mark.parametrize("task", ["classify", "fixtures.plugged_task:TOPICS"])
+def test_what_writes_no_text_is_not_served(make, task) -> None:
     recipe = make()
     assert "serve" in [step.name for step in steps(recipe)]
-    classifies = recipe.model_copy(update={"task": TaskSection(name="classify", labels=("a", "b"))})
+    classifies = recipe.model_copy(update={"task": TaskSection(name=task, labels=("a", "b"))})
     line = steps(classifies)
     assert [step.name for step in line] == [step.name for step in steps(recipe) if step.name != "serve"]
     assert all("serve" not in step.inputs.values() for step in line)

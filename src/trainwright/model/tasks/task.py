@@ -15,10 +15,10 @@ from torch import Tensor
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.core.plug_in import blaming, not_an_instance
+from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import TASK
 
 Batch = Mapping[str, Tensor]
 """Tensors by name; the first dim of each is the sequences of the batch, along which micro batches are cut."""
@@ -125,7 +125,7 @@ def load_task(recipe: Recipe, dataset: TokenDataset) -> Task:
         DataError: the dataset is not of the kind that the task needs.
     """
     name = recipe.task.name
-    make = TASK.load(name)
+    make = load(recipe.task.kind.make, kind="task")
     with blaming(name, where="task.name"):
         task = make(recipe, dataset)
         if not isinstance(task, Task):

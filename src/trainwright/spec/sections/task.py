@@ -1,22 +1,46 @@
-"""The ``task`` section of a recipe: what the network learns."""
+"""The ``task`` section of a recipe: what the network learns; and what is known of a task without torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Self
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
-from trainwright.core.plug_in import Called
+from trainwright.core.plug_in import InstanceOf
 from trainwright.spec.sections.base import Section
 
-TASKS: Mapping[str, str] = {
-    "next-token": "trainwright.model.tasks.next_token:next_token",
-    "classify": "trainwright.model.tasks.classify:classify",
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskKind:
+    """What a task needs and makes; no torch here, so that plans and pipelines need none.
+
+    Attributes:
+        make: ``package.module:function`` of recipe and dataset that gives the ``Task`` (``model/tasks/task.py``).
+        needs: the kind of its dataset: documents, or documents of which each has a label.
+        reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
+        makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
+    """
+
+    make: str
+    needs: Literal["documents", "documents-with-labels"] = "documents"
+    reads: Literal["windows", "documents"] = "windows"
+    makes: Literal["text", "classes"] = "text"
+
+
+TASKS: Mapping[str, TaskKind] = {
+    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token"),
+    "classify": TaskKind(
+        make="trainwright.model.tasks.classify:classify",
+        needs="documents-with-labels",
+        reads="documents",
+        makes="classes",
+    ),
 }
-"""A task is a function of recipe and dataset that gives a ``Task`` (``model/tasks/task.py``)."""
-TASK = Extension("task", TASKS, Called(arguments=("recipe", "dataset")))
+TASK = Extension("task", TASKS, InstanceOf(TaskKind))
 
 
 class TaskSection(Section):
@@ -25,12 +49,26 @@ class TaskSection(Section):
     name: Annotated[str, TASK] = Field("next-token", description="predict the next token, or classify documents")
     labels: tuple[str, ...] = Field((), description="the classes in the head's order, for a task that has classes")
 
+    @property
+    def kind(self) -> TaskKind:
+        """What the task needs and makes.
+
+        Raises:
+            RecipeError: a plug-in cannot be imported, or is no ``TaskKind``.
+        """
+        try:
+            kind: TaskKind = TASK.load(self.name)
+        except RecipeError as error:
+            raise error.at("name") from error
+        return kind
+
     @model_validator(mode="after")
     def _labels_where_classes_are(self) -> Self:
-        if self.name == "next-token" and self.labels:
+        makes = self.kind.makes
+        if makes != "classes" and self.labels:
             raise ValueError("labels go with a task that has classes; name: classify has them")
-        if self.name == "classify" and len(self.labels) < 2:
-            raise ValueError(f"labels must name at least 2 classes for name: classify, seen {len(self.labels)}")
+        if makes == "classes" and len(self.labels) < 2:
+            raise ValueError(f"labels must name at least 2 classes for name: {self.name}, seen {len(self.labels)}")
         if len(set(self.labels)) < len(self.labels) or "" in self.labels:
             raise ValueError("labels must differ from each other, and none may be empty")
         return self

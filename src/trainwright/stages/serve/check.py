@@ -13,6 +13,8 @@ from trainwright.spec.sections.serve import ENGINES
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
     """Yields each problem; its ``where`` is a key of the recipe."""
+    if recipe.task.kind.makes != "text":
+        yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
     yield from ENGINES.problems(recipe.serve.engine, where="serve.engine")
     demo = recipe.serve.demo
     if demo is None:

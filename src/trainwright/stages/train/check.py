@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
+from trainwright.core.extension import Extension
 from trainwright.core.paths import local_path
+from trainwright.core.plug_in import Called
 from trainwright.core.records import from_json
 from trainwright.core.registry import is_reference
 from trainwright.core.units import parse_duration
@@ -18,7 +20,6 @@ from trainwright.spec.families.gpt2 import gpt2
 from trainwright.spec.families.llama import llama
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.task import TASK
 from trainwright.spec.sections.train import OPTIMIZER, SCHEDULE
 
 OURS, HUGGINGFACE = "model.json", "config.json"
@@ -27,13 +28,17 @@ OURS, HUGGINGFACE = "model.json", "config.json"
 _READERS: Mapping[str, Callable[[ConfigReader], ModelSpec]] = {"llama": llama, "gpt2": gpt2}
 """What reads a Hugging Face configuration, by its ``model_type``."""
 
+MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
+"""What a plug-in's ``TaskKind.make`` names."""
+
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
     """Yields each problem; its ``where`` is a key of the recipe."""
     del tokenizer
     yield from _duration(recipe)
     yield from _pretrained(recipe)
-    yield from TASK.problems(recipe.task.name, where="task.name")
+    if is_reference(recipe.task.name):
+        yield from MAKE.problems(recipe.task.kind.make, where="task.name")
     yield from OPTIMIZER.problems(recipe.train.optimizer.name, where="train.optimizer.name")
     yield from SCHEDULE.problems(recipe.train.schedule.name, where="train.schedule.name")
 

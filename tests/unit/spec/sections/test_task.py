@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+from fixtures.plugged_task import TOPICS
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.spec.recipe import Recipe
@@ -40,9 +45,31 @@ def test_what_cannot_be_learnt_is_refused(task, message):
         TaskSection.model_validate(task)
 
 
-def test_a_plug_in_may_have_labels_or_none():
-    assert TaskSection(name="my.package:task").labels == ()
-    assert TaskSection(name="my.package:task", labels=("a", "b")).labels == ("a", "b")
+def test_a_plug_in_s_labels_follow_from_what_it_makes():
+    assert TaskSection(name="fixtures.plugged_task:TOPICS", labels=("a", "b")).kind is TOPICS
+    with pytest.raises(ValidationError, match=r"at least 2 classes for name: fixtures\.plugged_task:TOPICS"):
+        TaskSection(name="fixtures.plugged_task:TOPICS")
+    with pytest.raises(ValidationError, match="labels go with a task that has classes"):
+        TaskSection(name="fixtures.plugged_task:BROKEN", labels=("a", "b"))
+
+
+def test_a_plug_in_says_what_its_documents_need_and_how_they_are_read():
+    topics = {"name": "fixtures.plugged_task:TOPICS", "labels": ["a", "b"]}
+    with pytest.raises(ValidationError, match="has no label_key, which the task fixtures.plugged_task:TOPICS needs"):
+        recipe(topics, {"kind": "python-stdlib"})
+    read_whole = recipe(topics, LABELLED)
+    assert read_whole.epoch_tokens(tokens=5000, documents=7) == 7 * read_whole.train.sequence_tokens
+    unlabelled = recipe(topics | {"name": "fixtures.plugged_task:SHAPES"}, {"kind": "python-stdlib"})
+    assert unlabelled.epoch_tokens(tokens=5000, documents=7) == 5000
+    assert unlabelled.model_spec(vocabulary=300).classes == 2
+
+
+def test_a_plan_of_a_plug_in_brings_no_torch():
+    program = (
+        "import sys; from trainwright.spec.sections.task import TaskSection;"
+        "TaskSection(name='fixtures.plugged_task:TOPICS', labels=('a', 'b')); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
 
 
 def test_the_head_follows_the_labels():

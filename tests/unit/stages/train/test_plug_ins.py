@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from trainwright.artifact.events import read_events
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TaskKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,8 @@ def staircase(done, section):
 
 @pytest.fixture
 def recipe(make_recipe, monkeypatch) -> Recipe:
-    module = types.SimpleNamespace(reversed_text=reversed_text, momentum=momentum, staircase=staircase)
+    kind = TaskKind(make="my_rules:reversed_text")
+    module = types.SimpleNamespace(REVERSED=kind, reversed_text=reversed_text, momentum=momentum, staircase=staircase)
     monkeypatch.setitem(sys.modules, "my_rules", module)
     made = make_recipe(
         duration="40 steps",
@@ -49,7 +51,7 @@ def recipe(make_recipe, monkeypatch) -> Recipe:
     )
     written = made.model_dump(mode="json", by_alias=True)
     written["model"]["family"] = "fixtures.plugged_family:FAMILY"
-    written["task"] = {"name": "my_rules:reversed_text"}
+    written["task"] = {"name": "my_rules:REVERSED"}
     return Recipe.model_validate(written)
 
 
