@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError
 from trainwright.core.spelling import with_article
-from trainwright.spec.recipe import Recipe
+
+if TYPE_CHECKING:
+    from trainwright.spec.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
