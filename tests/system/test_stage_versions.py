@@ -24,8 +24,12 @@ from trainwright.pipeline.graph import STAGES
 pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stages"
-TOLERANCE = 2e-3
-"""Relative difference of a float that another processor's order of sums may cause after 150 steps."""
+TOLERANCE = 1e-2
+"""Relative difference of a float that another processor's order of sums may cause after 12 steps.
+
+Runs with the instructions of AVX-512, of AVX2 and of neither differ by 2e-3; after 150 steps they would by 3e-2. A rate
+5 % higher differs by 2e-2.
+"""
 
 
 def read(path: Path) -> Any:
@@ -113,8 +117,8 @@ def golden_of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", list(STAGES))
-def test_an_output_changes_with_the_version_of_its_stage(finished, name) -> None:
-    seen = json.loads(json.dumps(OUTPUTS[name](finished.artifact(name))))
+def test_an_output_changes_with_the_version_of_its_stage(begun, name) -> None:
+    seen = json.loads(json.dumps(OUTPUTS[name](begun.artifact(name))))
     golden = golden_of(name)
     if "WRITE_GOLDEN" in os.environ:
         golden.parent.mkdir(exist_ok=True)
@@ -133,7 +137,7 @@ def test_there_is_one_golden_for_each_stage() -> None:
 
 def test_a_difference_is_seen() -> None:
     assert close({"loss": 2.0, "names": ["a"]}, {"loss": 2.001, "names": ["a"]})
-    assert not close({"loss": 2.0}, {"loss": 2.01})
+    assert not close({"loss": 2.0}, {"loss": 2.05})
     assert not close({"names": ["a"]}, {"names": ["b"]})
     assert not close({"steps": 150}, {"steps": 151})
     assert not close({"a": 1}, {"a": 1, "b": 2})
