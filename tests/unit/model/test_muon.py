@@ -56,6 +56,24 @@ def test_matrices_without_a_gradient_stay() -> None:
         assert torch.equal(parameter, old)
 
 
+def test_a_closure_computes_gradients_first_and_its_loss_is_returned() -> None:
+    parameters, others = matrices(1), matrices(1)
+
+    def loss_of(members):
+        def loss() -> float:
+            total = sum(parameter.square().sum() for parameter in members)
+            total.backward()
+            return float(total)
+
+        return loss
+
+    rule = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.5}
+    expected = loss_of(others)()
+    Muon(others, **rule).step()
+    assert Muon(parameters, **rule).step(loss_of(parameters)) == expected
+    assert all(torch.equal(mine, other) for mine, other in zip(parameters, others, strict=True))
+
+
 def test_only_matrices_are_taken() -> None:
     with pytest.raises(ValueError, match=r"not tensors of shape \(7,\)"):
         Muon([nn.Parameter(torch.ones(7))], lr=0.1, momentum=0.9, weight_decay=0.0)
