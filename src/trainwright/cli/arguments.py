@@ -45,8 +45,10 @@ def add_workspace(parser: CommandParser) -> None:
     )
 
 
-def add_step(parser: CommandParser) -> None:
-    """``--step NAME``: which step of the recipe's list a command is about."""
+def add_recipe_step(parser: CommandParser) -> None:
+    """A recipe, its workspace and ``--step NAME``: which step of the recipe's list a command is about."""
+    add_recipe(parser)
+    add_workspace(parser)
     parser.add_argument(
         "--step", metavar="NAME", help="which step of the recipe's list, where several are of this stage"
     )

@@ -63,7 +63,7 @@ def test_a_closure_computes_gradients_first_and_its_loss_is_returned() -> None:
         def loss() -> float:
             total = sum(parameter.square().sum() for parameter in members)
             total.backward()
-            return float(total)
+            return total.item()
 
         return loss
 

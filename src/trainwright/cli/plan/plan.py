@@ -12,7 +12,7 @@ import argparse
 import importlib
 from typing import TYPE_CHECKING
 
-from trainwright.cli.arguments import add_recipe, add_step, add_workspace, load_recipe, located, workspace_of
+from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
@@ -28,9 +28,7 @@ def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     from trainwright.cli.plan.question import add_question
 
-    add_recipe(parser)
-    add_workspace(parser)
-    add_step(parser)
+    add_recipe_step(parser)
     add_question(parser)
     answer = parser.add_argument_group("answers")
     answer.add_argument(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from trainwright.cli.arguments import add_recipe, add_step, add_workspace
+from trainwright.cli.arguments import add_recipe_step
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.recipe import audit_published
@@ -18,9 +18,7 @@ from trainwright.cli.recipe.run import make
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
-    add_recipe(parser)
-    add_workspace(parser)
-    add_step(parser)
+    add_recipe_step(parser)
     audit_published.configure(parser)
 
 

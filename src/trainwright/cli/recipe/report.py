@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainwright.cli.arguments import add_recipe, add_step, add_workspace, load_recipe, workspace_of
+from trainwright.cli.arguments import add_recipe_step, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
-    add_recipe(parser)
-    add_workspace(parser)
-    add_step(parser)
+    add_recipe_step(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainwright.cli.arguments import add_recipe, add_step, add_workspace, load_recipe, located, workspace_of
+from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.recipe.run import make, step_name
@@ -29,9 +29,7 @@ API_KEY = "TRAINWRIGHT_API_KEY"
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
-    add_recipe(parser)
-    add_workspace(parser)
-    add_step(parser)
+    add_recipe_step(parser)
     parser.add_argument("--bundle", type=Path, metavar="DIR", help="serve this directory instead of a recipe's model")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on (default: the recipe's, or 127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="N", help="port to listen on; 0 takes a free one (default: 8000)")

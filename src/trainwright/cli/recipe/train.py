@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 
-from trainwright.cli.arguments import add_recipe, add_step, add_workspace
+from trainwright.cli.arguments import add_recipe_step
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.recipe.run import run_stage
 
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
-    add_recipe(parser)
-    add_workspace(parser)
-    add_step(parser)
+    add_recipe_step(parser)
 
 
 def run(args: argparse.Namespace) -> int:

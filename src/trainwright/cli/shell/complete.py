@@ -53,32 +53,30 @@ def recipe_words() -> list[str]:
 
 def bash(commands: list[Surface], words: list[str]) -> str:
     """The script for bash 3.2 and later."""
-    arms = [
-        f"    '{'/'.join(each.words)}') words='{_words(each)}'; flags='{_flags(each)}'; recipe='{_recipe(each)}' ;;"
-        for each in commands
-    ]
-    return _BASH.format(
-        commands=_names(commands),
-        groups=_groups(commands),
-        arms="\n".join(arms),
-        keys=" ".join(words),
-        presets=" ".join(presets()),
-    )
+    arm = "    '{path}') words='{words}'; flags='{flags}'; recipe='{recipe}' ;;"
+    return _filled(_BASH, commands, arm=arm, keys=words)
 
 
 def zsh(commands: list[Surface], words: list[str]) -> str:
     """The script for zsh 5, for a file on ``fpath`` or for ``source``."""
-    arms = [
-        f"    ({'/'.join(each.words)}) plain=({_words(each)}); flags=({_flags(each)}); recipe='{_recipe(each)}' ;;"
+    arm = "    ({path}) plain=({words}); flags=({flags}); recipe='{recipe}' ;;"
+    values = " ".join(word for word in words if not word.endswith("="))
+    return _filled(_ZSH, commands, arm=arm, keys=[word for word in words if word.endswith("=")], values=values)
+
+
+def _filled(template: str, commands: list[Surface], *, arm: str, keys: list[str], **values: str) -> str:
+    """Returns a script from its template, with one ``arm`` for each command."""
+    arms = (
+        arm.format(path="/".join(each.words), words=_words(each), flags=_flags(each), recipe=_recipe(each))
         for each in commands
-    ]
-    return _ZSH.format(
+    )
+    return template.format(
         commands=_names(commands),
         groups=_groups(commands),
         arms="\n".join(arms),
         presets=" ".join(presets()),
-        keys=" ".join(word for word in words if word.endswith("=")),
-        values=" ".join(word for word in words if not word.endswith("=")),
+        keys=" ".join(keys),
+        **values,
     )
 
 

@@ -116,27 +116,17 @@ def test_of_three_kinds_the_best_pair_is_named(capsys):
     assert used == {"a100-sxm-80gb", "h100-sxm"}
 
 
-def test_a_picture_is_drawn_before_anybody_can_stop_reading(tmp_path, monkeypatch, capsys):
+PLAN = ["plan", "--model", "llama3-8b", "--tokens", "100B", "--on", "8xh100-sxm"]
+
+
+@pytest.mark.parametrize("asked", [SMALL, PLAN, [*PLAN, "--sweep", "micro_batch=1,2"]], ids=len)
+def test_a_picture_is_drawn_before_anybody_can_stop_reading(asked, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    path = tmp_path / "front.svg"
+    path = tmp_path / "picture.svg"
 
     def gone(self, text=""):
         raise ReaderGone
 
     monkeypatch.setattr(Output, "line", gone)
-    assert main([*SMALL, "--draw", str(path)]) == 141
-    assert path.stat().st_size
-
-
-@pytest.mark.parametrize("more", [[], ["--sweep", "micro_batch=1,2"]])
-def test_so_are_those_of_plans_and_sweeps(more, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "plan.svg"
-
-    def gone(self, text=""):
-        raise ReaderGone
-
-    monkeypatch.setattr(Output, "line", gone)
-    asked = ["plan", "--model", "llama3-8b", "--tokens", "100B", "--on", "8xh100-sxm", "--draw", str(path)]
-    assert main([*asked, *more]) == 141
+    assert main([*asked, "--draw", str(path)]) == 141
     assert path.stat().st_size
