@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, token_dtype, write_shard
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.errors import DataError
+from trainwright.core.records import to_json
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED = "documents", "documents-with-labels"
@@ -33,6 +34,24 @@ SHARD_TOKENS = 1 << 29
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardEntry:
+    """What ``dataset.json`` says of a shard."""
+
+    tokens: int
+    documents: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitEntry:
+    """What ``dataset.json`` says of a split."""
+
+    tokens: int
+    documents: int
+    text_bytes: int
+    shards: tuple[ShardEntry, ...]
+
+
 class SplitWriter:
     """Appends documents to the shards of one split.
 
@@ -52,7 +71,7 @@ class SplitWriter:
         self._dtype = token_dtype(vocabulary)
         self._end_of_text = np.array([end_of_text_id], self._dtype)
         self._shard_tokens = shard_tokens
-        self._shards: list[dict[str, int]] = []
+        self._shards: list[ShardEntry] = []
         self._text_bytes_total = 0
         self._start()
 
@@ -101,20 +120,20 @@ class SplitWriter:
         ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
         labels = np.concatenate(self._labels) if self._labels else None
         write_shard(stem, self._pieces, ends, text_bytes, labels)
-        self._shards.append({"tokens": self._tokens, "documents": len(ends)})
+        self._shards.append(ShardEntry(tokens=self._tokens, documents=len(ends)))
         self._text_bytes_total += int(text_bytes.sum())
         self._start()
 
-    def close(self) -> dict[str, Any]:
-        """Write the last shard; returns the split's entry for ``dataset.json``."""
+    def close(self) -> SplitEntry:
+        """Write the last shard; returns the split's entry."""
         if self._ends:
             self._roll()
-        return {
-            "tokens": sum(shard["tokens"] for shard in self._shards),
-            "documents": sum(shard["documents"] for shard in self._shards),
-            "text_bytes": self._text_bytes_total,
-            "shards": self._shards,
-        }
+        return SplitEntry(
+            tokens=sum(shard.tokens for shard in self._shards),
+            documents=sum(shard.documents for shard in self._shards),
+            text_bytes=self._text_bytes_total,
+            shards=tuple(self._shards),
+        )
 
 
 def write_dataset(
@@ -123,7 +142,7 @@ def write_dataset(
     vocabulary: int,
     end_of_text: str,
     end_of_text_id: int,
-    splits: Mapping[str, Mapping[str, Any]],
+    splits: Mapping[str, SplitEntry],
     labels: Sequence[str] = (),
 ) -> None:
     """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names."""
@@ -133,7 +152,7 @@ def write_dataset(
         "dtype": token_dtype(vocabulary).name,
         "end_of_text": {"text": end_of_text, "id": end_of_text_id},
         "tokenizer": "tokenizer.json",
-        "splits": {name: dict(entry) for name, entry in splits.items()},
+        "splits": {name: to_json(entry) for name, entry in splits.items()},
     }
     if labels:
         record |= {"kind": LABELLED, "labels": list(labels)}

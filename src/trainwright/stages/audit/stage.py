@@ -11,6 +11,7 @@ from typing import Any
 from trainwright import __version__
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
+from trainwright.artifact.summaries import AuditSummary
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json, to_json
 from trainwright.planner.evidence.audit import Audit, audit, ledger_line
@@ -36,14 +37,13 @@ def run(context: Context) -> StageResult:
     write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")
     _append(context.root / FILE, _ledger_line(plan, comparison, trained.manifest))
     context.events.message(verdict(comparison))
-    return StageResult(
-        summary={
-            "run": context.recipe.name,
-            "seconds_ratio": round(comparison.seconds_ratio, 4),
-            "memory_ratio": round(comparison.memory_ratio, 4),
-            "time_within_range": all(row.within is not False for row in comparison.rows),
-        }
+    summary = AuditSummary(
+        run=context.recipe.name,
+        seconds_ratio=round(comparison.seconds_ratio, 4),
+        memory_ratio=round(comparison.memory_ratio, 4),
+        time_within_range=all(row.within is not False for row in comparison.rows),
     )
+    return StageResult(summary=to_json(summary))
 
 
 def _ledger_line(plan: Plan, comparison: Audit, trained: Manifest) -> dict[str, Any]:

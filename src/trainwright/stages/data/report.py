@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.shards import SplitEntry
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.funnel import Funnel, total
@@ -22,7 +23,7 @@ FORMAT = 1
 def build_report(
     section: DataSection,
     funnels: Sequence[Funnel],
-    entries: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, SplitEntry],
     facts: TokenizerFacts,
     trained: TrainedTokenizer | None,
     *,
@@ -38,8 +39,8 @@ def build_report(
         trained: what training gave, or None for a pretrained tokenizer.
         lossy: documents that do not come back byte for byte from their ids.
     """
-    tokens = sum(entry["tokens"] for entry in entries.values())
-    text_bytes = sum(entry["text_bytes"] for entry in entries.values())
+    tokens = sum(entry.tokens for entry in entries.values())
+    text_bytes = sum(entry.text_bytes for entry in entries.values())
     sources = [
         {"source": _describe(source.kind, getattr(source, "paths", ())), **funnel.to_json()}
         for source, funnel in zip(section.sources, funnels, strict=True)
@@ -50,10 +51,10 @@ def build_report(
         "total": {key: value for key, value in total(funnels).to_json().items() if key != "examples"},
         "splits": {
             split: {
-                "documents": entry["documents"],
-                "bytes": entry["text_bytes"],
-                "tokens": entry["tokens"],
-                "bytes_per_token": _ratio(entry["text_bytes"], entry["tokens"]),
+                "documents": entry.documents,
+                "bytes": entry.text_bytes,
+                "tokens": entry.tokens,
+                "bytes_per_token": _ratio(entry.text_bytes, entry.tokens),
             }
             for split, entry in entries.items()
         },

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.events import Events
-from trainwright.artifact.shards import SHARD_TOKENS
+from trainwright.artifact.shards import SHARD_TOKENS, SplitEntry
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically, writing
+from trainwright.artifact.summaries import DataSummary
 from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
+from trainwright.core.records import to_json
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
 from trainwright.stages.data.cleaning.cleaner import Cleaner
@@ -112,14 +114,15 @@ class _Preparation:
         self.seconds["total"] = time.perf_counter() - started
         kept = total(arranged.funnels).kept
         encoding = {"engine": choice.engine, "reason": choice.reason, "checked_documents": choice.checked_documents}
+        summary = DataSummary(
+            vocabulary=facts.vocabulary,
+            documents=kept.documents,
+            bytes=kept.bytes,
+            tokens={split: entry.tokens for split, entry in entries.items()},
+            bytes_per_token=report["tokenizer"]["bytes_per_token"],
+        )
         return StageResult(
-            summary={
-                "vocabulary": facts.vocabulary,
-                "documents": kept.documents,
-                "bytes": kept.bytes,
-                "tokens": {split: entry["tokens"] for split, entry in entries.items()},
-                "bytes_per_token": report["tokenizer"]["bytes_per_token"],
-            },
+            summary=to_json(summary),
             execution={
                 "workers": workers,
                 "files": len(files),
@@ -349,7 +352,7 @@ class _Preparation:
             self.events.message(f"{lossy:,} documents do not come back byte for byte from this tokenizer's ids")
         return lossy
 
-    def _assemble(self, bits: int, splits: Sequence[str], facts: TokenizerFacts) -> dict[str, dict[str, Any]]:
+    def _assemble(self, bits: int, splits: Sequence[str], facts: TokenizerFacts) -> dict[str, SplitEntry]:
         return assemble(
             self.out,
             self.parts,

@@ -7,8 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.summaries import ExportSummary
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.plug_in import blaming, instance
+from trainwright.core.records import to_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
@@ -59,15 +61,14 @@ def run(context: Context) -> StageResult:
                 name=name,
             )
         differences.append(difference)
-    return StageResult(
-        summary={
-            "formats": list(recipe.export.formats),
-            "dtype": recipe.export.dtype,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "logit_difference": max(differences),
-            "rounding_difference": float((rounded - before).abs().max()),
-        }
+    summary = ExportSummary(
+        formats=recipe.export.formats,
+        dtype=recipe.export.dtype,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        logit_difference=max(differences),
+        rounding_difference=float((rounded - before).abs().max()),
     )
+    return StageResult(summary=to_json(summary))
 
 
 def check_logits(model: Network) -> Float[Tensor, "batch seq vocabulary"]:

@@ -6,6 +6,7 @@ import json
 
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
+from trainwright.artifact.summaries import PlanSummary
 from trainwright.core.errors import DoesNotFit
 from trainwright.core.records import to_json
 from trainwright.core.units import format_bytes
@@ -45,18 +46,17 @@ def run(context: Context) -> StageResult:
         )
     events.message(verdict(plan))
     write_atomically(context.out / "plan.json", json.dumps(to_json(plan), indent=1).encode() + b"\n")
-    return StageResult(
-        summary={
-            "fits": estimate.fits,
-            "precision": plan.workload.precision,
-            "parameters": sum(plan.parameters.values()),
-            "steps": plan.workload.steps,
-            "micro_batch": plan.parallel.micro_batch_sequences,
-            "compile": plan.parallel.compile,
-            "memory_bytes": estimate.memory.total_bytes,
-            "seconds": estimate.seconds.mid,
-            "tokens_per_s": estimate.tokens_per_s,
-            "mfu": estimate.mfu,
-            "bottleneck": estimate.bottleneck,
-        }
+    summary = PlanSummary(
+        fits=estimate.fits,
+        precision=plan.workload.precision,
+        parameters=sum(plan.parameters.values()),
+        steps=plan.workload.steps,
+        micro_batch=plan.parallel.micro_batch_sequences,
+        compile=plan.parallel.compile,
+        memory_bytes=estimate.memory.total_bytes,
+        seconds=estimate.seconds.mid,
+        tokens_per_s=estimate.tokens_per_s,
+        mfu=estimate.mfu,
+        bottleneck=estimate.bottleneck,
     )
+    return StageResult(summary=to_json(summary))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+from trainwright.artifact.shards import SplitEntry
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer
@@ -15,7 +16,7 @@ def test_the_report_says_what_was_kept_dropped_and_made_of_it(tmp_path, section)
     one.kept.add(20, 2)
     two.read.add(4)
     two.kept.add(4)
-    entries = {"train": {"documents": 3, "text_bytes": 24, "tokens": 12, "shards": []}}
+    entries = {"train": SplitEntry(documents=3, text_bytes=24, tokens=12, shards=())}
     report = build_report(
         given,
         [one, two],

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
-from trainwright.artifact.shards import SplitWriter, write_dataset
+from trainwright.artifact.shards import SplitEntry, SplitWriter, write_dataset
 from trainwright.core.errors import DataError
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
@@ -98,7 +98,7 @@ def assemble(
     facts: TokenizerFacts,
     shard_tokens: int,
     labelled: bool = False,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, SplitEntry]:
     """Join the buckets in order into the dataset's shards; returns the splits' entries of ``dataset.json``.
 
     Raises:

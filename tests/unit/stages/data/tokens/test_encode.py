@@ -56,7 +56,7 @@ def test_shards_hold_every_document_in_order_and_its_end(tmp_path, tokenizer, en
     assert split.read(0, split.tokens).tolist() == [token for ids in expected for token in ids]
     assert split.document_ends.tolist() == np.cumsum([len(ids) for ids in expected]).tolist()
     assert split.document_bytes.tolist() == [len(text.encode()) for text in texts]
-    assert entries["train"]["documents"] == 4
+    assert entries["train"].documents == 4
 
 
 def test_a_finished_bucket_is_not_encoded_again(tmp_path, tokenizer, monkeypatch):
