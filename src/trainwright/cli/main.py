@@ -6,7 +6,6 @@ Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 tra
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import signal
@@ -21,7 +20,7 @@ from trainwright import __version__
 from trainwright.cli import streams, tables
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
-from trainwright.core.errors import Interrupted, MachineError, RecipeError, Terminated, TrainwrightError
+from trainwright.core.errors import MACHINE_ERRNOS, Interrupted, MachineError, RecipeError, Terminated, TrainwrightError
 from trainwright.core.openmp import wait_briefly
 from trainwright.core.spelling import did_you_mean
 
@@ -55,21 +54,6 @@ COMMANDS = {
 INTERRUPTED = Interrupted("interrupted; run the same command to continue")
 TERMINATED = Terminated("terminated; run the same command to continue")
 BROKEN_PIPE_EXIT_CODE = 141
-MACHINE_ERRNOS = frozenset(
-    (
-        errno.EACCES,
-        errno.EDQUOT,
-        errno.EIO,
-        errno.EMFILE,
-        errno.ENAMETOOLONG,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.ENOSPC,
-        errno.EPERM,
-        errno.EROFS,
-    )
-)
-"""Refusals of the system that no mistake in a program causes: full disks, missing rights, too many open files."""
 
 
 class Defect(TrainwrightError):

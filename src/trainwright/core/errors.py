@@ -24,10 +24,27 @@ A text in which each ``{name}`` is a named value is filled; any other text stand
 from __future__ import annotations
 
 import copy
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from string import Formatter
 from typing import Any, Self
+
+MACHINE_ERRNOS = frozenset(
+    (
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENAMETOOLONG,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+    )
+)
+"""Refusals of the system that no mistake in a program causes: full disks, missing rights, too many open files."""
 
 
 class TrainwrightError(Exception):

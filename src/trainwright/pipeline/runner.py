@@ -16,6 +16,7 @@ from trainwright.artifact.stage import Context, StageFunction
 from trainwright.artifact.store import Artifact, Workspace, open_artifact, writable, writing
 from trainwright.core.errors import TrainwrightError
 from trainwright.core.fingerprint import fingerprint
+from trainwright.core.plug_in import blaming_at_fault
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, upstream
 from trainwright.pipeline.preflight import check
@@ -157,7 +158,8 @@ def _carry_out(here: Address, workspace: Workspace, events: Events) -> Artifact:
     out = workspace.draft(here.stage.name, here.fingerprint)
     started = time.time()
     function: StageFunction = load(here.stage.run, kind="stage")
-    with _timed(out) as elapsed, writing(out):
+    written = here.recipe.model_dump(mode="json", by_alias=True)
+    with _timed(out) as elapsed, writing(out), blaming_at_fault(written):
         result = function(_context(here, workspace, out, events))
     execution = dict(result.execution) | {
         "started_unix_s": round(started, 3),

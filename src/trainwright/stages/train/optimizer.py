@@ -73,7 +73,6 @@ class Optimizers:
         make: OptimizerFunction = OPTIMIZER.load(section.name)
         with blaming(section.name, where=KEY):
             self.members = [instance(member, Optimizer) for member in make(network, section)]
-        self._name = section.name
         if any(parameter not in self._names for group in self._groups() for parameter in group["params"]):
             raise RecipeError("this optimizer updates another tensor too", where=KEY, seen=section.name)
         times = Counter(self._names[parameter] for group in self._groups() for parameter in group["params"])
@@ -104,8 +103,7 @@ class Optimizers:
         for optimizer in self.members:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak_lr"] * share
-            with blaming(self._name, where=KEY):
-                optimizer.step()
+            optimizer.step()
 
     def zero_grad(self) -> None:
         """Drop every gradient."""

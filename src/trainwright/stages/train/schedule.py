@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from trainwright.core.plug_in import blaming
+from trainwright.core.errors import RecipeError
 from trainwright.core.registry import is_reference
 from trainwright.spec.sections.train import SCHEDULE, ScheduleSection
 
@@ -40,21 +40,26 @@ def load_schedule(section: ScheduleSection) -> Schedule:
     """Returns the schedule that a recipe names.
 
     Raises:
-        RecipeError: it cannot be imported, or is none; a plug-in's raises one too where it gives no number.
+        RecipeError: it cannot be imported, or is none; a plug-in's raises one too where it gives no finite number.
     """
     schedule: Schedule = SCHEDULE.load(section.name)
     return _blamed(section.name, schedule) if is_reference(section.name) else schedule
 
 
 def _blamed(name: str, schedule: Schedule) -> Schedule:
-    """A plug-in's schedule whose exceptions and wrong answers are one line that names it."""
+    """A plug-in's schedule whose wrong answers are one line that names it."""
 
     def share(done: float, section: ScheduleSection) -> float:
-        with blaming(name, where="train.schedule.name"):
-            value: object = schedule(done, section)
-            if isinstance(value, (int, float)) and math.isfinite(value):
-                return value
-            raise TypeError(f"a schedule returns a share of the peak rate, not {value!r}")
+        value: object = schedule(done, section)
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            return value
+        raise RecipeError(
+            "the plug-in {name} gave no share of the peak rate",
+            where="train.schedule.name",
+            seen=repr(value),
+            expected="a finite number",
+            name=name,
+        )
 
     return share
 

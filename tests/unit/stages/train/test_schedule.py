@@ -57,5 +57,7 @@ def test_a_plug_in_that_gives_no_share_is_one_line_under_its_key(monkeypatch) ->
     module.rule = lambda done, section: None
     monkeypatch.setitem(sys.modules, "newcomer", module)
     section = ScheduleSection(name="newcomer:rule")
-    with pytest.raises(RecipeError, match=r"train\.schedule\.name: the plug-in newcomer:rule failed .*not None"):
+    with pytest.raises(
+        RecipeError, match=r"train\.schedule\.name: the plug-in newcomer:rule gave no share .*seen None"
+    ):
         load_schedule(section)(0.5, section)
