@@ -113,6 +113,8 @@ Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme"]
 """What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too."""
 
 
+ZeroStage = Literal[0, 1, 2, 3]
+
 STAGE_WASTE = 0.08
 """Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
 
@@ -136,7 +138,7 @@ class ParallelPlan:
     micro_batch_sequences: int = 1
     compile: bool = False
     threads: int | None = None
-    zero_stage: Literal[0, 1, 2, 3] = 3
+    zero_stage: ZeroStage = 3
     sequence_parallel: bool = True
     """Activations between tensor-parallel regions are split over ``tp`` too (Korthikanti et al., 2022)."""
     schedule: Schedule = "1f1b"

@@ -29,8 +29,9 @@ from trainwright.planner.counts.parameters import block_matrix_parameters, total
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
 from trainwright.planner.rates.probed import DIRECTIONS, moved_bytes, shapes_of
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Precision
 
-FLOPS_PER_S = {"fp32": 1e11, "bf16": 4e11}
+FLOPS_PER_S: dict[Precision, float] = {"fp32": 1e11, "bf16": 4e11}
 BYTES_PER_S = 1e10
 TRANSIENT, WASTE = 1.5, 0.25
 BASELINE_BYTES = 300 << 20
@@ -139,7 +140,7 @@ def _exactly(seconds: float) -> Timing:
     return Timing(median_s=seconds, low_s=seconds, high_s=seconds, fastest_s=seconds, repetitions=5)
 
 
-def _attention(dtype: str, tokens: int) -> AttentionProbe:
+def _attention(dtype: Precision, tokens: int) -> AttentionProbe:
     flops = 4.0 * 2 * 4 * tokens**2 * 64
     return AttentionProbe(
         dtype=dtype,
@@ -152,7 +153,7 @@ def _attention(dtype: str, tokens: int) -> AttentionProbe:
     )
 
 
-def _block(dtype: str, family: str) -> BlockProbe:
+def _block(dtype: Precision, family: str) -> BlockProbe:
     model = fake_model(family=family)
     flops = count_flops(model, sequences=4, sequence_tokens=512)
     compute_s = (flops.linear + flops.attention) / FLOPS_PER_S[dtype]

@@ -129,7 +129,7 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
         return Serving(prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=batch, tp=tp, weights=weights)
 
     if layout:
-        return of(int(layout["tp"]))
+        return of(layout["tp"])
     software, limit = stack(args.stack or DEFAULT, where="--stack"), usable_bytes(machines.device)
     wide = [tp for tp in (2**power for power in range(12)) if tp <= machines.devices and model.heads % tp == 0]
     holding = [tp for tp in wide if serving_memory(model, of(tp), software).total_bytes <= limit]

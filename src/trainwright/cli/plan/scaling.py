@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
 from trainwright.cli.plan.question import OF_PLANS, OF_SERVING, count, refuse
@@ -12,6 +12,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.money import format_usd, parse_usd
 
 if TYPE_CHECKING:
+    from trainwright.planner.plan.budget import Asking
     from trainwright.planner.plan.cluster import Planned
     from trainwright.render.plans.scaling import Scaling
 
@@ -69,18 +70,22 @@ def _scaling(args: argparse.Namespace) -> Scaling:
 def _afforded(args: argparse.Namespace, usd: float) -> tuple[float, Planned]:
     from trainwright.planner.plan.budget import afforded
 
-    answer = afforded(usd, on=args.on or DEFAULT_ON, **_question(args))
+    answer = afforded(usd, _asking(args))
     return answer.flops, answer.best
 
 
 def _planned(args: argparse.Namespace, parameters: float, tokens: float) -> Planned:
-    from trainwright.planner.plan.budget import plan_of
+    from trainwright.planner.plan.budget import model_of_size
+    from trainwright.planner.plan.cluster import planned
+    from trainwright.planner.plan.scenario import resolve
 
-    return plan_of(parameters, tokens, on=args.on, **_question(args))
+    return planned(resolve(_asking(args)(model_of_size(parameters), max(1, round(tokens)))))
 
 
-def _question(args: argparse.Namespace) -> dict[str, Any]:
-    """What else the arguments say of the run."""
+def _asking(args: argparse.Namespace) -> Asking:
+    """Returns what asks about a model on so many tokens, with all else that the arguments say of the run."""
     from trainwright.cli.plan.question import question_fields
+    from trainwright.planner.plan.question import Question
 
-    return {name: value for name, value in question_fields(vars(args)).items() if name != "tokens"}
+    fields = question_fields(vars(args))
+    return lambda model, tokens: Question(**(fields | {"model": model, "on": args.on or DEFAULT_ON, "tokens": tokens}))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Precision
 
 MatmulPass = Literal["forward", "grad_input", "grad_weight"]
 """The three products of a linear layer: x W^T, dY W and dY^T X."""
@@ -140,7 +141,7 @@ class BlockProbe:
     """
 
     model: ModelSpec
-    dtype: str
+    dtype: Precision
     sequences: int
     sequence_tokens: int
     forward: Timing

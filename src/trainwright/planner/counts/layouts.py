@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.spec.run import PlacedRun
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload, ZeroStage
 
 Numbers = NDArray[np.float64]
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

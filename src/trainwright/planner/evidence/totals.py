@@ -25,7 +25,7 @@ from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack, stack_nam
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.evidence.rows import Record
-from trainwright.planner.plan.budget import typical_model
+from trainwright.planner.plan.budget import model_of_size
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import resolve
@@ -244,12 +244,12 @@ def model_of(record: Record) -> ModelSpec:
     if not size:
         raise ValueError("no number of parameters")
     active = record.number("n_active") or size
-    return typical_model(size) if active == size else mixture_of(size, active)
+    return model_of_size(size) if active == size else mixture_of(size, active)
 
 
 def mixture_of(parameters: float, active: float) -> ModelSpec:
     """The decoder of the active size, its feed-forward cut into the experts that see a token, and the others beside."""
-    dense = typical_model(active)
+    dense = model_of_size(active)
     seen, unit = MANY_EXPERTS if parameters / active > SPARSE else FEW_EXPERTS
     routed = (3.0 if dense.gated else 2.0) * dense.layers * dense.width * dense.ffn_width
     count = unit * max(1, round(seen * (1 + (parameters - active) / routed) / unit))

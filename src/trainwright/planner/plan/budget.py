@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
@@ -27,8 +28,12 @@ ROUNDS, NEAR = 8, 0.005
 """Of the fixed point between a budget's model and how fast that model trains: how many at most, and when to stop."""
 
 
-def typical_model(parameters: float) -> ModelSpec:
-    """A decoder as Llama is built, of about so many parameters, with a usual ratio of width to depth.
+Asking = Callable[[ModelSpec, int], Question]
+"""The question of a model on so many tokens."""
+
+
+def model_of_size(parameters: float) -> ModelSpec:
+    """Returns a decoder as Llama is built, of about so many parameters, with a usual ratio of width to depth.
 
     Raises:
         RecipeError: no such model, as below a few million, where the vocabulary alone is larger.
@@ -52,7 +57,7 @@ def _of_width(width: int, parameters: float) -> ModelSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Afforded:
-    """What a budget buys: FLOPs of training at the speed that the best model for them reaches, and its plan."""
+    """A budget spent: FLOPs of training at the speed that the best model for them reaches, and its plan."""
 
     flops: float
     parameters: float
@@ -60,8 +65,8 @@ class Afforded:
     best: Planned
 
 
-def afforded(usd: float, *, on: str, law: str = DEFAULT_LAW, **question: object) -> Afforded:
-    """The compute-optimal run that costs ``usd`` on a cluster.
+def afforded(usd: float, ask: Asking, *, law: str = DEFAULT_LAW) -> Afforded:
+    """Returns the compute-optimal run that costs ``usd`` on the cluster that ``ask`` names.
 
     Raises:
         RecipeError: no price is known, or the best model for the budget cannot be trained there.
@@ -70,10 +75,10 @@ def afforded(usd: float, *, on: str, law: str = DEFAULT_LAW, **question: object)
     for number in range(ROUNDS):
         # Models come in steps: between two of them the search would swing. What a step leaves goes into tokens.
         if number < ROUNDS // 2:
-            model = typical_model(float(compute_optimal(flops, law=law).parameters))
+            model = model_of_size(float(compute_optimal(flops, law=law).parameters))
         parameters = total_parameters(model)
         tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
-        best = _planned(model, tokens, on=on, **question)
+        best = planned(resolve(ask(model, max(1, round(tokens)))))
         cost = best.plan.estimate.usd
         if cost is None:
             fix = "give dollars for a device and hour: `price` 2.50"
@@ -82,17 +87,3 @@ def afforded(usd: float, *, on: str, law: str = DEFAULT_LAW, **question: object)
             break
         flops *= usd / cost.mid
     return Afforded(flops=float(training_flops(parameters, tokens)), parameters=parameters, tokens=tokens, best=best)
-
-
-def plan_of(parameters: float, tokens: float, *, on: str, **question: object) -> Planned:
-    """The plan of a typical model of that size.
-
-    Raises:
-        RecipeError: see ``planned``.
-    """
-    return _planned(typical_model(parameters), tokens, on=on, **question)
-
-
-def _planned(model: ModelSpec, tokens: float, *, on: str, **question: object) -> Planned:
-    asked = Question(model=model, on=on, tokens=max(1, round(tokens)), **question)  # type: ignore[arg-type]  # fields
-    return planned(resolve(asked))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import format_bytes
-from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, Layouts
+from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.plan.question import FixedLayout
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
 from trainwright.planner.search.layouts import best_layouts, why_not
@@ -27,6 +28,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "sequence_parallel": ("true", "false"),
     "compile": ("true", "false"),
 }
+FLAGS = ("sequence_parallel", "compile")
 SHOWN = 4
 """Alternatives that are named beside the layout that was chosen."""
 
@@ -35,8 +37,6 @@ NAMED: Mapping[str, str] = {"gpipe": "GPipe", "zero_bubble": "zero-bubble", "dua
 CONVNET = ("dp_replicate", "dp_shard", "micro_batch", "zero_stage", "compile", "recompute")
 LARGEST_MICRO_BATCH = 64
 """Sequences, where the micro batch is left open on a layout that is given."""
-
-Wanted = Mapping[str, int | str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -49,15 +49,15 @@ class Choice:
     rejected: tuple[Rejected, ...] = ()
 
 
-def parse_layout(text: str, *, field: str = "layout") -> dict[str, int | str]:
-    """``dp_shard=64,tp=8`` by name; ``auto`` fixes nothing.
+def parse_layout(text: str, *, field: str = "layout") -> FixedLayout:
+    """Returns the parts of ``dp_shard=64,tp=8`` by name; ``auto`` fixes nothing.
 
     Raises:
         RecipeError: an unknown name, or a value that is none.
     """
-    parts: dict[str, int | str] = {}
+    parts: dict[str, int | str | bool] = {}
     if text.strip() == "auto":
-        return parts
+        return FixedLayout()
     known = [*AXES, *WORDS]
     for pair in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
@@ -72,14 +72,14 @@ def parse_layout(text: str, *, field: str = "layout") -> dict[str, int | str]:
         if name in parts:
             raise RecipeError("{name} is given twice", field=field, seen=text, name=name)
         parts[name] = _word(name, value, field) if name in WORDS else _degree(name, value, field)
-    return parts
+    return cast("FixedLayout", parts)
 
 
-def _word(name: str, value: str, field: str) -> str:
+def _word(name: str, value: str, field: str) -> str | bool:
     if value not in WORDS[name]:
         expected, fix = f"one of {', '.join(WORDS[name])}", did_you_mean(value, list(WORDS[name]))
         raise RecipeError("unknown {name}", field=field, seen=repr(value), expected=expected, fix=fix, name=name)
-    return value
+    return value == "true" if name in FLAGS else value
 
 
 def _degree(name: str, value: str, field: str) -> int:
@@ -97,8 +97,8 @@ def choose(scenario: Scenario) -> Choice:
     Raises:
         RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
     """
-    wanted = dict(scenario.layout)
-    if int(wanted.get("virtual_stages", 1)) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
+    wanted = scenario.layout.copy()
+    if wanted.get("virtual_stages", 1) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
         raise RecipeError(
             "several chunks of a stage are for the interleaved schedule",
             field="layout",
@@ -111,13 +111,8 @@ def choose(scenario: Scenario) -> Choice:
         return best(scenario, _data_parallel(scenario, wanted))
     if not wanted:
         return _searched(scenario)
-    offload = str(wanted.get("offload", "none"))
-    every = candidates(
-        scenario.run,
-        [scenario.run.cluster.devices],
-        offload=offload,  # type: ignore[arg-type]  # parse_layout has checked it
-        wasteful=True,
-    ).layouts
+    devices, offload = [scenario.run.cluster.devices], wanted.get("offload", "none")
+    every = candidates(scenario.run, devices, offload=offload, wasteful=True).layouts
     mask = np.ones(len(every), dtype=bool)
     for name, value in wanted.items():
         if name in AXES:
@@ -172,7 +167,7 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     )
 
 
-def _data_parallel(scenario: Scenario, wanted: Wanted) -> Layouts:
+def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     """What a convolutional network can be laid out as: replicas or ZeRO over all devices, and a micro batch.
 
     Raises:
@@ -188,9 +183,8 @@ def _data_parallel(scenario: Scenario, wanted: Wanted) -> Layouts:
             expected=f"parts of {', '.join(CONVNET)}",
         )
     shapes = [ParallelPlan(dp_replicate=devices, zero_stage=0)]
-    stages: tuple[Literal[1, 2, 3], ...] = (1, 2, 3)
-    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in stages if devices > 1]
-    compiled = wanted.get("compile", "true" if scenario.run.stack.memory.kernels == "compiled" else "false") == "true"
+    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in ZERO_STAGES[1:] if devices > 1]
+    compiled = wanted.get("compile", scenario.run.stack.memory.kernels == "compiled")
     plans = [
         replace(shape, micro_batch_sequences=each, compile=compiled)
         for shape in shapes
@@ -232,51 +226,48 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
     return tuple(others.values())
 
 
-def _with_words(layouts: Layouts, wanted: Wanted) -> Layouts:
+def _with_words(layouts: Layouts, wanted: FixedLayout) -> Layouts:
     ones = np.ones(len(layouts))
-    changed: dict[str, Any] = {}
+    changed: dict[str, Any] = {name: ones * bool(value) for name, value in wanted.items() if name in FLAGS}
     if "schedule" in wanted:
         changed["schedule"] = ones * SCHEDULES.index(wanted["schedule"])
-    for name in ("sequence_parallel", "compile"):
-        if name in wanted:
-            changed[name] = ones * (wanted[name] == "true")
     return replace(layouts, **changed)
 
 
-def _filled(scenario: Scenario, wanted: Wanted) -> Layouts:
+def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     """The layout that ``wanted`` fixes, what it leaves out as usual: ranks that are left shard, nothing else is split.
 
     Raises:
         RecipeError: every reason why it cannot run.
     """
-    number = {name: int(value) for name, value in wanted.items() if name in AXES}
-    taken = int(np.prod([number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp")]))
-    rest = max(1, scenario.run.cluster.devices // taken)
-    piped = number.get("pp", 1) > 1
-    shard = number.get("dp_shard", rest)
-    virtual = number.get("virtual_stages", 1)
+    stack, devices = scenario.run.stack, scenario.run.cluster.devices
+    replicate, virtual = wanted.get("dp_replicate", 1), wanted.get("virtual_stages", 1)
+    tp, pp, cp = wanted.get("tp", 1), wanted.get("pp", 1), wanted.get("cp", 1)
+    shard = wanted.get("dp_shard", max(1, devices // (replicate * tp * pp * cp)))
     plan = ParallelPlan(
-        **{name: number.get(name, 1) for name in ("dp_replicate", "tp", "pp", "cp", "ep")},
+        dp_replicate=replicate,
         dp_shard=shard,
-        micro_batch_sequences=number.get("micro_batch", 1),
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=wanted.get("ep", 1),
+        micro_batch_sequences=wanted.get("micro_batch", 1),
         virtual_stages=virtual,
-        zero_stage=number.get("zero_stage", 0 if shard == 1 else 1 if piped else 3),  # type: ignore[arg-type]  # 0 to 3
-        sequence_parallel=wanted.get("sequence_parallel", str(scenario.run.stack.sequence_parallel).lower()) == "true",
-        compile=wanted.get("compile", "true" if scenario.run.stack.memory.kernels == "compiled" else "false") == "true",
-        schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),  # type: ignore[arg-type]  # checked
-        offload=wanted.get("offload", "none"),  # type: ignore[arg-type]  # checked
+        zero_stage=wanted.get("zero_stage", 0 if shard == 1 else 1 if pp > 1 else 3),
+        sequence_parallel=wanted.get("sequence_parallel", stack.sequence_parallel),
+        compile=wanted.get("compile", stack.memory.kernels == "compiled"),
+        schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),
+        offload=wanted.get("offload", "none"),
     )
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
     if problems:
         raise RecipeError("this layout cannot run: " + "; ".join(problems), field="layout")
-    chosen = wanted.get("recompute")
-    recomputes: Sequence[Recompute] = RECOMPUTES if chosen is None else (chosen,)  # type: ignore[assignment]  # checked
+    recomputes = (wanted["recompute"],) if "recompute" in wanted else RECOMPUTES
     plans = [plan]
-    if "micro_batch" not in number:
+    if "micro_batch" not in wanted:
         per_rank = scenario.run.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
-        plans = [
-            replace(plan, micro_batch_sequences=each) for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH
-        ]
+        sizes = [each for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH]
+        plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
     pairs = [(each, recompute) for each in plans for recompute in recomputes]
     return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import format_count
@@ -27,11 +27,14 @@ from trainwright.spec.workload import (
     Adapter,
     Method,
     MomentDtype,
+    Offload,
     OptimizerName,
     Precision,
     Recompute,
+    Schedule,
     States,
     Workload,
+    ZeroStage,
 )
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
@@ -47,6 +50,25 @@ BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 2407.21783, table 4)."""
 IMAGES = 90 * 1_281_167
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+
+
+class FixedLayout(TypedDict, total=False):
+    """What a user fixes of the parallel layout, by name; the rest is chosen."""
+
+    dp_replicate: int
+    dp_shard: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    micro_batch: int
+    zero_stage: ZeroStage
+    virtual_stages: int
+    schedule: Schedule
+    offload: Offload
+    recompute: Recompute
+    sequence_parallel: bool
+    compile: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +93,7 @@ class Question:
     method: Method = "full"
     rank: int = 16
     stack: str = DEFAULT
-    layout: Mapping[str, int | str] = field(default_factory=dict)
+    layout: FixedLayout = field(default_factory=FixedLayout)
     scale_up: str | None = None
     scale_out: str | None = None
     rails: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.forecast.source import RateSource
-from trainwright.planner.plan.question import Question, stretched, trained, workload_of
+from trainwright.planner.plan.question import FixedLayout, Question, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference
 from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
@@ -36,7 +35,7 @@ class Scenario:
     """What is predicted: a run of ``workload.steps`` steps, and ``assumptions`` about all that was not given."""
 
     run: RunSpec
-    layout: Mapping[str, int | str]
+    layout: FixedLayout
     recompute: Recompute | None
     price: Price | None
     settings: RunSettings
@@ -96,7 +95,7 @@ def resolve(question: Question) -> Scenario:
 def _stages(question: Question) -> list[Assumption]:
     """What a pipeline loses whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
-    if not isinstance(pp, int) or pp > question.model.blocks:
+    if pp is None or pp > question.model.blocks:
         return []
     layers, waste = question.model.blocks, stage_waste(question.model.blocks, pp)
     if waste <= STAGE_WASTE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
@@ -174,7 +174,7 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
 def varied(question: Question, axis: str, value: str) -> Question:
     """The question with one thing changed."""
     if axis in AXES or axis in WORDS:
-        return replace(question, layout={**question.layout, **parse_layout(f"{axis}={value}", field="sweep")})
+        return replace(question, layout=question.layout | parse_layout(f"{axis}={value}", field="sweep"))
     if axis == "nodes":
         return _with_nodes(question, _nodes(value))
     if axis in CHOICES and value not in CHOICES[axis]:
@@ -187,8 +187,8 @@ def varied(question: Question, axis: str, value: str) -> Question:
             fix=did_you_mean(value, known),
             axis=axis.replace("_", " "),
         )
-    changed: str | int = _count(value) if axis in COUNTS else value
-    return replace(question, **{FIELDS[axis]: changed})  # type: ignore[arg-type]  # checked when it is resolved
+    changed: dict[str, Any] = {FIELDS[axis]: _count(value) if axis in COUNTS else value}
+    return replace(question, **changed)
 
 
 def _with_nodes(question: Question, nodes: int) -> Question:

@@ -366,7 +366,7 @@ def shapes_of(probe: BlockProbe) -> Shapes:
         sequence_tokens=probe.sequence_tokens,
         batch_tokens=probe.tokens,
         steps=1,
-        precision=probe.dtype,  # type: ignore[arg-type]  # probes are of precisions
+        precision=probe.dtype,
         optimizer="adamw",
     )
     alone = ParallelPlan(micro_batch_sequences=probe.sequences)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, Layouts, Numbers
+from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts, Numbers
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
@@ -223,7 +223,7 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
 
 def _zero_stages(table: _Table) -> None:
     """Column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
-    table.cross("zero_stage", (0, 1, 2, 3))
+    table.cross("zero_stage", ZERO_STAGES)
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
     # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
     for stage, piped, strike, reason in (
@@ -319,7 +319,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
         **degrees,
         micro_batch_sequences=whole("micro_batch"),
         compile=bool(whole("compile")),
-        zero_stage=whole("zero_stage"),  # type: ignore[arg-type]  # one of the four that were enumerated
+        zero_stage=ZERO_STAGES[whole("zero_stage")],
         sequence_parallel=bool(whole("sequence_parallel")),
         schedule=SCHEDULES[whole("schedule")],
         offload=OFFLOADS[whole("offload")],

@@ -33,6 +33,7 @@ from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.runtime.memory import resident_bytes
 from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.spec.workload import Precision
 from trainwright.stages.doctor import reference
 from trainwright.stages.doctor.effort import QUICK_CPU, Effort, effort
 
@@ -43,7 +44,7 @@ def main(threads: int, folder: Path, *, thorough: bool) -> None:
     """Measure everything and print it."""
     device = choose()
     as_training_does(threads)
-    dtypes = ("fp32", "bf16") if device.native_bf16 else ("bf16", "fp32")
+    dtypes: tuple[Precision, ...] = ("fp32", "bf16") if device.native_bf16 else ("bf16", "fp32")
     load_what_training_loads(dtypes[-1])
     # Else each collection before a measurement of memory walks through all that torch has imported: 0.3 s each.
     gc.freeze()
@@ -73,7 +74,7 @@ def load_what_training_loads(dtype: str) -> None:
 
 
 def probe(
-    device: Device, folder: Path, dtypes: tuple[str, ...], shapes: Effort, *, threads: int, import_s: float
+    device: Device, folder: Path, dtypes: tuple[Precision, ...], shapes: Effort, *, threads: int, import_s: float
 ) -> Probes:
     """Every probe on one device; memory first, while nothing else has touched the heap.
 

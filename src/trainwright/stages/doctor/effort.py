@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from trainwright.spec.workload import Precision
+
 T = TypeVar("T")
 
 MiB = 1 << 20
@@ -43,7 +45,7 @@ class Shapes(Generic[T]):
     least: int = 0
     budget_s: float = math.inf
 
-    def entries(self, dtypes: tuple[str, ...]) -> Iterator[tuple[T, str]]:
+    def entries(self, dtypes: tuple[Precision, ...]) -> Iterator[tuple[T, Precision]]:
         """Shapes with their precisions until the time is up; the clock runs while the caller measures.
 
         Args:
@@ -62,7 +64,7 @@ class Shapes(Generic[T]):
 
     def alone(self) -> Iterator[T]:
         """Shapes that have no precision, until the time is up."""
-        return (shape for shape, _ in self.entries(("",)))
+        return (shape for shape, _ in self.entries(("fp32",)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

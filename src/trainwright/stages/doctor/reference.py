@@ -23,6 +23,7 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import peak_resident_bytes, reset_peak, resident_bytes
 from trainwright.runtime.stopwatch import Stopwatch
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Precision
 from trainwright.stages.doctor.effort import BlockShape
 
 VOCABULARY = 512
@@ -55,7 +56,7 @@ def model_spec(stack: BlockShape) -> ModelSpec:
     )
 
 
-def probe_blocks(watch: Stopwatch, entries: Iterable[tuple[BlockShape, str]]) -> Iterator[BlockProbe]:
+def probe_blocks(watch: Stopwatch, entries: Iterable[tuple[BlockShape, Precision]]) -> Iterator[BlockProbe]:
     """Forward and backward of each stack, from tokens to hidden states."""
     for stack, dtype in entries:
         spec = model_spec(stack)

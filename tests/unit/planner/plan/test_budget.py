@@ -3,12 +3,13 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.planner.cost.scaling_laws import compute_optimal
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.plan.budget import afforded, plan_of, typical_model
+from trainwright.planner.plan.budget import afforded, model_of_size
+from trainwright.planner.plan.question import Question
 
 
 @pytest.mark.parametrize("parameters", [1e7, 1.2e8, 1e9, 7e9, 7e10, 1e12])
 def test_models_have_their_size_and_can_be_built(parameters):
-    model = typical_model(parameters)
+    model = model_of_size(parameters)
     assert total_parameters(model) == pytest.approx(parameters, rel=0.05)
     assert model.problems() == ()
     assert model.heads * model.head_size == model.width
@@ -16,11 +17,11 @@ def test_models_have_their_size_and_can_be_built(parameters):
 
 def test_no_model_is_smaller_than_its_vocabulary():
     with pytest.raises(RecipeError, match="no ordinary model has that size"):
-        typical_model(1e5)
+        model_of_size(1e5)
 
 
 def test_a_budget_is_spent_on_the_best_model_for_its_flops():
-    found = afforded(5000.0, on="8xh100-sxm", price=2.0)
+    found = afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh100-sxm", tokens=tokens, price=2.0))
     assert found.best.plan.estimate.usd.mid == pytest.approx(5000, rel=0.01)
     best = compute_optimal(found.flops)
     assert found.parameters == pytest.approx(float(best.parameters), rel=0.05)
@@ -29,8 +30,4 @@ def test_a_budget_is_spent_on_the_best_model_for_its_flops():
 
 def test_a_budget_needs_a_price():
     with pytest.raises(RecipeError, match="no price is known"):
-        afforded(5000.0, on="8xh800-sxm")
-
-
-def test_a_typical_model_is_planned():
-    assert plan_of(1e9, 2e10, on="8xh100-sxm").plan.estimate.fits
+        afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh800-sxm", tokens=tokens))
