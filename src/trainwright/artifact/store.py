@@ -314,7 +314,8 @@ def writing(where: Path) -> Iterator[None]:
     """Turn the operating system's refusals to write into one clear line.
 
     Raises:
-        MachineError: no space, no permission, or a read-only file system.
+        MachineError: no space, no permission, a read-only file system, or no folder can be (or is any more) below
+            ``where``.
     """
     try:
         yield
@@ -322,7 +323,17 @@ def writing(where: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fix = "free some space and run the same command: finished parts are kept"
             raise MachineError("the disk is full", where=error.filename or where, fix=fix) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG):
+        refused = error.errno in (
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ENOTDIR,
+            errno.EFBIG,
+            errno.ENAMETOOLONG,
+        )
+        # What is read inside may be missing for other reasons: those errors belong to who reads.
+        gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
+        if refused or gone:
             fix = "choose another place with --workspace"
             raise MachineError(
                 "cannot write: {strerror}", where=error.filename or where, fix=fix, strerror=error.strerror

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -181,6 +182,19 @@ def test_the_system_s_refusals_become_one_line(tmp_path, code, line) -> None:
     assert str(caught.value) == f"{tmp_path / 'x'}: {line}"
     with pytest.raises(FileNotFoundError), writing(tmp_path):
         raise FileNotFoundError(errno.ENOENT, "no such file", "x")
+
+
+def test_a_folder_that_vanishes_while_it_is_written_is_no_defect_of_ours(tmp_path) -> None:
+    line = r"part: cannot write: No such file or directory; choose another place"
+    with pytest.raises(MachineError, match=line), writing(tmp_path / "run"):
+        (tmp_path / "run" / "part").write_text("the folder is not there")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_a_place_where_no_folder_can_be() -> None:
+    place = Path("/proc/absent")
+    with pytest.raises(MachineError, match=r"/proc/absent: cannot write"), writing(place):
+        place.mkdir(parents=True)
 
 
 def test_a_workspace_that_cannot_be_made(tmp_path) -> None:
