@@ -1,4 +1,4 @@
-"""From seconds of steps to seconds of a run: failures, checkpoints, evaluation, ramp-up, stragglers, spot nodes.
+"""From seconds of steps to seconds of a run: failures, checkpoints, evaluation, spot nodes.
 
 Interruptions are a Poisson process: ``n`` devices with a mean time between failures ``M`` each stop a synchronous run
 every ``M / n``. All quantities may be arrays.
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from trainwright.planner.counts.layouts import Numbers
+
 Values = float | Numbers
 
 HOUR_S = 3600.0
@@ -51,8 +51,6 @@ class Goodput:
     """
 
     steps_s: Numbers
-    stragglers_s: Numbers
-    ramp_up_s: Numbers
     evaluation_s: Numbers
     checkpoints_s: Numbers
     lost_s: Numbers
@@ -67,8 +65,6 @@ class Goodput:
         """Expected wall-clock seconds."""
         return (
             self.steps_s
-            + self.stragglers_s
-            + self.ramp_up_s
             + self.evaluation_s
             + self.checkpoints_s
             + self.lost_s
@@ -132,23 +128,16 @@ def goodput(
     device_mtbf_s: Values = DEVICE_MTBF_S,
     recovery_s: Values = RECOVERY_S,
     start_s: Values = 0.0,
-    ramp_up_share: Values = 0.0,
-    ramp_up_slowdown: Values = 1.0,
-    stragglers: Values = 0.0,
     run_overhead: Values = 0.0,
 ) -> Goodput:
-    """Expected seconds of a run whose steps alone take ``steps_s``.
+    """Returns the expected seconds of a run whose steps alone take ``steps_s``.
 
     ``checkpoint_s`` is what one checkpoint holds training up; ``checkpoint_interval_s`` is the work between two, by
-    default Daly's. While the batch warms up, ``ramp_up_share`` of the tokens take ``ramp_up_slowdown`` times as long.
-    ``stragglers`` lengthens steps by that share; leave it 0 for step times measured or fitted at scale, which contain
-    them (10 % of GPU-hours are lost to them at ByteDance: Lin et al., 2025, arXiv 2505.05713). ``run_overhead`` is a
-    share of all the rest.
+    default Daly's. Slow devices are in step times that were measured or fitted at scale. ``run_overhead`` is a share of
+    all the rest.
     """
     steps = np.asarray(steps_s, dtype=np.float64)
-    slow = steps * stragglers
-    ramp = (steps + slow) * ramp_up_share * (np.asarray(ramp_up_slowdown) - 1.0)
-    work = steps + slow + ramp + evaluation_s
+    work = steps + evaluation_s
     mtbf = np.asarray(device_mtbf_s, dtype=np.float64) / devices
     if checkpoint_interval_s is None:
         checkpoint_interval_s = daly_interval_s(checkpoint_s, mtbf)
@@ -164,8 +153,6 @@ def goodput(
     zero = np.zeros_like(total)
     return Goodput(
         steps_s=steps + zero,
-        stragglers_s=slow + zero,
-        ramp_up_s=ramp + zero,
         evaluation_s=evaluation_s + zero,
         checkpoints_s=written + zero,
         lost_s=lost,

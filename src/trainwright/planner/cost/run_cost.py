@@ -37,9 +37,6 @@ class RunSettings:
     checkpoint_interval_s: float | None = None
     device_mtbf_s: float = DEVICE_MTBF_S
     recovery_s: float = RECOVERY_S
-    ramp_up_share: float = 0.0
-    ramp_up_slowdown: float = 1.0
-    stragglers: float = 0.0
     spot_provider: str | None = None
     """The cloud's short name where nodes may be taken back; None: they are kept."""
     attended: bool = False
@@ -90,7 +87,7 @@ def run_cost(
             checkpoint to its own disk.
         total_tokens: rounded up to whole steps.
         usd_per_device_hour: a price, or an array [L].
-        settings: failures, ramp-up, spot nodes.
+        settings: failures, spot nodes.
         numbers: the catalogue's, unless given.
     """
     settings, numbers = settings or RunSettings(), numbers or read_runs()
@@ -156,13 +153,7 @@ def _write_bytes_per_s(forecast: Forecast, cluster: ClusterSpec) -> Numbers:
 
 
 def _parts(
-    forecast: Forecast,
-    run: RunSpec,
-    *,
-    steps: int,
-    settings: RunSettings,
-    numbers: RunNumbers,
-    checkpoint_s: Numbers,
+    forecast: Forecast, run: RunSpec, *, steps: int, settings: RunSettings, numbers: RunNumbers, checkpoint_s: Numbers
 ) -> Goodput:
     workload, cluster, layouts = run.workload, run.cluster, forecast.layouts
     steps_s = steps * forecast.step_s
@@ -183,14 +174,11 @@ def _parts(
         device_mtbf_s=settings.device_mtbf_s,
         recovery_s=settings.recovery_s,
         start_s=start_s,
-        ramp_up_share=settings.ramp_up_share,
-        ramp_up_slowdown=settings.ramp_up_slowdown,
-        stragglers=settings.stragglers,
         run_overhead=overhead,
     )
     if settings.spot_provider is None:
         return parts
-    work = parts.steps_s + parts.stragglers_s + parts.ramp_up_s + parts.evaluation_s
+    work = parts.steps_s + parts.evaluation_s
     taken = spot(
         work,
         nodes=layouts.devices / cluster.node.devices,

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
+from trainwright.planner.counts.layouts import Numbers
 
-Numbers = NDArray[np.float64]
 Values = float | Numbers
 
 PETAFLOP_DAY = 8.64e19
@@ -169,11 +168,6 @@ class Optimum:
     parameters: Numbers
     tokens: Numbers
     loss: Numbers | None
-
-    @property
-    def tokens_per_parameter(self) -> Numbers:
-        """About 20 under all laws of Hoffmann's data but the third approach's own fit."""
-        return self.tokens / self.parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

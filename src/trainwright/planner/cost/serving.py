@@ -288,18 +288,11 @@ def _largest(fits: Callable[[int], bool], limit: int) -> int:
 
 def _assumptions(serving: Serving, usd_per_device_hour: float | None) -> tuple[Assumption, ...]:
     measured = "pytorch-labs/gpt-fast@0f925b5, README.md"
+    share, vllm = READ_SHARE * WIDENED_SHARE.get(serving.weights, 1.0), "vLLM's max_num_batched_tokens"
     assumptions = [
-        Assumption(
-            "share of the memory's bandwidth",
-            READ_SHARE * WIDENED_SHARE.get(serving.weights, 1.0),
-            "",
-            "catalog",
-            measured,
-        ),
+        Assumption("share of the memory's bandwidth", share, "", "catalog", measured),
         Assumption("time lost for each kernel", KERNEL_S, "s", "catalog", measured),
-        Assumption(
-            "prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", "vLLM's max_num_batched_tokens"
-        ),
+        Assumption("prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", vllm),
     ]
     if usd_per_device_hour is not None:
         assumptions.append(Assumption("price", usd_per_device_hour, "$ per device and hour", "given"))

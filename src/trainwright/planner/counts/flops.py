@@ -23,15 +23,14 @@ class Flops:
 
     ``linear`` is all matrices of the blocks (for each token, the experts that it is routed to), or all convolutions;
     ``head`` the output head, once for each token that is predicted, and what joins further ones to it;
-    ``attention`` the two products of scores and values, in full. ``future`` and ``hidden`` are parts of ``attention``:
-    what a causal mask makes void, and what mask and windows make void together.
+    ``attention`` the two products of scores and values, in full. ``hidden`` is the part of ``attention`` that a causal
+    mask and windows make void.
     """
 
     linear: int
     attention: int
     head: int
     stem: int = 0
-    future: int = 0
     hidden: int = 0
 
     @property
@@ -62,17 +61,15 @@ def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flo
         sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
     pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
     full, windowed = tokens**2, model.windowed_layers
-    future = hidden = 0
+    hidden = 0
     if model.kind == "decoder":
         seen = _visible_pairs(tokens, model.window_tokens)
-        future = model.blocks * pair * full // 2
         hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
     return Flops(
         linear=sums["linear"],
         attention=model.blocks * pair * full,
         head=sums["head"],
         stem=sums["stem"],
-        future=future,
         hidden=hidden,
     )
 

@@ -100,10 +100,7 @@ def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterato
     queries = model.heads * model.score_size
     sizes = [("query", queries, model.width, False)]
     if latent.query_rank is not None:
-        sizes = [
-            ("query_down", latent.query_rank, model.width, bias),
-            ("query_up", queries, latent.query_rank, False),
-        ]
+        sizes = [("query_down", latent.query_rank, model.width, bias), ("query_up", queries, latent.query_rank, False)]
     sizes += [
         ("kv_down", latent.kv_rank + latent.rope_size, model.width, bias),
         ("kv_up", model.heads * (model.head_size + latent.value_size), latent.kv_rank, False),

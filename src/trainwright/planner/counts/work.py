@@ -235,14 +235,8 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
         inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)
         wide = wide + 4.0 * load * experts.active * model.width * (1 - dense)
     if workload.precision in ("fp8", "nvfp4"):
-        inner = (
-            inner
-            + 2.0
-            * sum(
-                matrix.rows * matrix.inputs * matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS
-            )
-            / model.blocks
-        )
+        parts = [matrix for matrix in matrices(model) if matrix.part in BLOCK_PARTS]
+        inner = inner + 2.0 * sum(each.rows * each.inputs * each.layers for each in parts) / model.blocks
     if workload.adapter is not None:
         inner = inner + 3.0 * sum(
             matrix.inputs + matrix.outputs for matrix in matrices(model) if matrix.name in workload.adapter.targets
@@ -254,12 +248,8 @@ def kernels(model: ModelSpec, workload: Workload) -> float:
     """Kernels that a block launches in the forward pass: products, attention, and the operations between them."""
     products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.blocks
     between = 17 if model.positions == "rope" else 11
-    return (
-        products
-        + between
-        + (12 if model.experts else 0)
-        + (4 * len(workload.adapter.targets) if workload.adapter else 0)
-    )
+    adapters = 4 * len(workload.adapter.targets) if workload.adapter else 0
+    return products + between + (12 if model.experts else 0) + adapters
 
 
 def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

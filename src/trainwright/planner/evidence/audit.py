@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.planner.evidence.ledger import FORMAT
@@ -44,24 +44,10 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     """Compare an estimate with what a finished training run came to."""
     guess, run, memory = plan.estimate, summary.phases, summary.memory
     total_s, total_bytes = run.total_s, memory.total_bytes
+    within = guess.seconds.low <= total_s <= guess.seconds.high
     rows = [
-        AuditRow(
-            group="run",
-            quantity="training time",
-            unit="s",
-            predicted=guess.seconds.mid,
-            measured=total_s,
-            ratio=total_s / guess.seconds.mid,
-            within=guess.seconds.low <= total_s <= guess.seconds.high,
-        ),
-        AuditRow(
-            group="run",
-            quantity="peak memory",
-            unit="bytes",
-            predicted=guess.memory.total_bytes,
-            measured=total_bytes,
-            ratio=total_bytes / guess.memory.total_bytes,
-        ),
+        replace(_row("run", "training time", "s", guess.seconds.mid, total_s), within=within),
+        _row("run", "peak memory", "bytes", guess.memory.total_bytes, total_bytes),
         _row("run", "tokens per second", "tokens/s", guess.tokens_per_s, summary.tokens_per_s),
     ]
     if guess.mfu is not None and summary.mfu is not None:
@@ -70,9 +56,7 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     rows += _parts("whole run", "s", guess.run_phases.as_dict(), run.as_dict())
     rows += _parts("memory", "bytes", guess.memory.as_dict(), memory.as_dict())
     return Audit(
-        rows=tuple(rows),
-        seconds_ratio=total_s / guess.seconds.mid,
-        memory_ratio=total_bytes / guess.memory.total_bytes,
+        rows=tuple(rows), seconds_ratio=total_s / guess.seconds.mid, memory_ratio=total_bytes / guess.memory.total_bytes
     )
 
 
@@ -110,11 +94,7 @@ def _parts(group: str, unit: str, predicted: Mapping[str, float], measured: Mapp
             continue
         small = guess < SMALL * whole_predicted and seen < SMALL * whole_measured
         row = _row(group, name, unit, guess, seen)
-        yield (
-            row
-            if not small
-            else AuditRow(group=group, quantity=name, unit=unit, predicted=guess, measured=seen, ratio=None)
-        )
+        yield replace(row, ratio=None) if small else row
 
 
 def _row(group: str, quantity: str, unit: str, predicted: float, measured: float) -> AuditRow:

@@ -187,11 +187,9 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     nodes = -(-devices // per_node)
     text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
     if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})(?:Gb|\b)", note):
-        return (
-            cluster(text, scale_out=f"{match[2]}Gb/s", rails=int(match[1]), where=where)
-            if nodes > 1
-            else cluster(text, where=where)
-        )
+        # A node alone has no network.
+        network = f"{match[2]}Gb/s" if nodes > 1 else None
+        return cluster(text, scale_out=network, rails=int(match[1]) if network else None, where=where)
     if match := re.search(r"(\d+) Gbps", note):
         return cluster(text, scale_out=f"{int(match[1]) // full}Gb/s", rails=full, where=where)
     if match := re.search(r"(\d+)Gb/s\D*per GPU", note):

@@ -21,15 +21,7 @@ from trainwright.planner.forecast.forecast import corrected, forecast
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Correction, Reference, correction
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Range:
-    """A prediction with the range that should hold the measured value."""
-
-    low: float
-    mid: float
-    high: float
+from trainwright.spec.plan import Interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +32,8 @@ class Judged:
     """
 
     row: Row
-    tokens_per_s: Range
-    memory_bytes: Range
+    tokens_per_s: Interval
+    memory_bytes: Interval
     verdict: str
 
     @property
@@ -77,12 +69,12 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
     fits = bool(worst.fits(run.cluster.device)[0])
     return Judged(
         row=row,
-        tokens_per_s=Range(
+        tokens_per_s=Interval(
             low=tokens / float(worst_stage.high_s[0]),
             mid=tokens / float(worst_stage.step_s[0]),
             high=tokens / float(worst_stage.low_s[0]),
         ),
-        memory_bytes=Range(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
+        memory_bytes=Interval(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
         verdict="uncertain" if worst.uncertain(run.cluster.device)[0] else "fits" if fits else "does not fit",
     )
 
@@ -112,7 +104,7 @@ class Errors:
 
 
 def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
-    """Statistics of predicted over measured; None of no rows."""
+    """Returns the statistics of predicted over measured; None of no rows."""
     if not ratios:
         return None
     ratio = np.asarray(ratios)
@@ -128,16 +120,17 @@ def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
 
 
 def speed_errors(judged: Iterable[Judged]) -> Errors | None:
-    """Errors of tokens per second, over rows that were measured."""
-    known = [(each.speed_ratio, each.row.measured.tokens_per_s or 0.0, each.tokens_per_s) for each in judged]
-    pairs = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
-    return errors([ratio for ratio, _ in pairs], [inside for _, inside in pairs])
+    """Returns the errors of tokens per second, over rows that were measured."""
+    return _errors((each.tokens_per_s, each.row.measured.tokens_per_s) for each in judged)
 
 
 def memory_errors(judged: Iterable[Judged]) -> Errors | None:
-    """Errors of peak memory, over rows that were measured."""
-    known = [(each.memory_ratio, each.row.measured.memory_bytes or 0.0, each.memory_bytes) for each in judged]
-    pairs = [(ratio, span.low <= value <= span.high) for ratio, value, span in known if ratio is not None]
+    """Returns the errors of peak memory, over rows that were measured."""
+    return _errors((each.memory_bytes, each.row.measured.memory_bytes) for each in judged)
+
+
+def _errors(rows: Iterable[tuple[Interval, float | None]]) -> Errors | None:
+    pairs = [(span.mid / value, span.low <= value <= span.high) for span, value in rows if value]
     return errors([ratio for ratio, _ in pairs], [inside for _, inside in pairs])
 
 
@@ -268,11 +261,7 @@ def known_runs(path: Path) -> list[Reference]:
 def references(judged: Iterable[Judged]) -> list[Reference]:
     """Measured runs as something to learn from."""
     return [
-        Reference(
-            placed=each.row.placed,
-            log_speed=_miss(each.speed_ratio),
-            log_memory=_miss(each.memory_ratio),
-        )
+        Reference(placed=each.row.placed, log_speed=_miss(each.speed_ratio), log_memory=_miss(each.memory_ratio))
         for each in judged
     ]
 

@@ -15,16 +15,7 @@ from trainwright.hardware.catalogue.models import read_model
 from trainwright.spec.convnet import transformer
 from trainwright.spec.model import ModelSpec
 
-SHAPE = (
-    "arch",
-    "n_layers",
-    "hidden",
-    "ffn_hidden",
-    "n_heads",
-    "n_kv_heads",
-    "vocab",
-    "tied_embeddings",
-)
+SHAPE = ("arch", "n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "vocab", "tied_embeddings")
 MEASURED = ("tokens_per_s_per_gpu", "tflops_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "oom")
 NAMES = (
     "id",

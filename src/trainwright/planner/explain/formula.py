@@ -22,7 +22,7 @@ class Term:
     meaning: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """``value`` is what the forecast says and what ``formula`` comes to with ``terms``; ``details`` say what terms are.
 

@@ -65,16 +65,7 @@ def _explanation(
     details: tuple[Term, ...] = (),
 ) -> Explanation:
     value = float(getattr(planned.choice.forecast.memory, name)[0])
-    return Explanation(
-        name=f"memory.{name}",
-        about=about,
-        formula=formula,
-        terms=tuple(terms),
-        value=value,
-        unit="bytes",
-        source=source,
-        details=details,
-    )
+    return Explanation(f"memory.{name}", about, formula, tuple(terms), value, "bytes", source=source, details=details)
 
 
 def _state(name: str) -> Callable[[Planned], Explanation]:
@@ -239,13 +230,7 @@ def _host(planned: Planned) -> Explanation:
     about = "what offload keeps in one node's memory"
     if not planned.choice.forecast.layouts.offloads_to_nvme[0]:
         return Explanation(
-            name="memory.host",
-            about=about,
-            formula="d × (w + g + s)",
-            value=value,
-            unit="bytes",
-            terms=(ranks, *_moved(place, gone)),
-            source=_INFINITY,
+            "memory.host", about, "d × (w + g + s)", (ranks, *_moved(place, gone)), value, "bytes", source=_INFINITY
         )
     pinned = Term(
         "p",
@@ -256,12 +241,12 @@ def _host(planned: Planned) -> Explanation:
         f"{BUFFER_PARAMETERS:.0e} for weights",
     )
     return Explanation(
-        name="memory.host",
-        about=about,
-        formula="d × p",
-        terms=(ranks, pinned),
-        value=value,
-        unit="bytes",
+        "memory.host",
+        about,
+        "d × p",
+        (ranks, pinned),
+        value,
+        "bytes",
         source="DeepSpeed's defaults of offload_optimizer and offload_param",
     )
 
@@ -272,18 +257,16 @@ def _nvme(planned: Planned) -> Explanation:
     there = Term("", float(node.nvme_bytes or 0), "bytes", "of the node's drives")
     about = "what offload keeps on one node's NVMe drives"
     if not value:
-        return Explanation(
-            name="memory.nvme", about=about, formula="0", terms=(), value=value, unit="bytes", details=(there,)
-        )
+        return Explanation("memory.nvme", about, "0", (), value, "bytes", details=(there,))
     ranks = Term("d", float(node.devices), "", "devices of a node")
     return Explanation(
-        name="memory.nvme",
-        about=about,
-        formula="d × (w + g + s)",
-        value=value,
-        unit="bytes",
+        "memory.nvme",
+        about,
+        "d × (w + g + s)",
+        (ranks, *_moved(place, offloaded(place.case))),
+        value,
+        "bytes",
         details=(there,),
-        terms=(ranks, *_moved(place, offloaded(place.case))),
         source=_INFINITY,
     )
 
@@ -317,12 +300,12 @@ def _total(planned: Planned) -> Explanation:
     limit = Term("", usable_bytes(planned.plan.cluster.device), "bytes", "of the device")
     needed = Term("", float(table.needed_bytes[0]), "bytes", "needed at least")
     return Explanation(
-        name="memory.total",
-        about="peak of one device as its driver shows it",
-        formula=" + ".join(names),
-        terms=terms,
-        value=float(table.device_bytes[0]),
-        unit="bytes",
+        "memory.total",
+        "peak of one device as its driver shows it",
+        " + ".join(names),
+        terms,
+        float(table.device_bytes[0]),
+        "bytes",
         details=(needed, limit),
     )
 

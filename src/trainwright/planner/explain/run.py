@@ -14,8 +14,6 @@ from trainwright.planner.plan.cluster import Planned
 
 _PARTS = {
     "steps_s": "steps alone",
-    "stragglers_s": "waiting for slow devices",
-    "ramp_up_s": "small batches at the start",
     "evaluation_s": "validation",
     "checkpoints_s": "writing checkpoints",
     "lost_s": "work that failures undo",
@@ -44,12 +42,12 @@ def _seconds(planned: Planned) -> Explanation:
         if first(getattr(parts, name))
     )
     return Explanation(
-        name="run.seconds",
-        about=f"{planned.run.steps:,} steps and what interrupts them",
-        formula=" + ".join(term.symbol for term in terms),
-        terms=terms,
-        value=first(planned.run.seconds),
-        unit="s",
+        "run.seconds",
+        f"{planned.run.steps:,} steps and what interrupts them",
+        " + ".join(term.symbol for term in terms),
+        terms,
+        first(planned.run.seconds),
+        "s",
         source="Daly, 2006, equation 20, for failures",
     )
 
@@ -67,13 +65,7 @@ def _usd(planned: Planned) -> Explanation:
         Term("p", price.usd_per_device_hour, "$", "for one device and hour"),
     )
     return Explanation(
-        name="run.usd",
-        about="the run's price",
-        formula="s / h × d × p",
-        terms=terms,
-        value=first(planned.run.usd),
-        unit="$",
-        source=price.source,
+        "run.usd", "the run's price", "s / h × d × p", terms, first(planned.run.usd), "$", source=price.source
     )
 
 
@@ -87,13 +79,7 @@ def _checkpoint(planned: Planned) -> Explanation:
     )
     writes = Term("", first(run.checkpoint_s), "s", "to write it")
     return Explanation(
-        name="checkpoint.bytes",
-        about="one checkpoint of the whole model",
-        formula="P × b",
-        terms=terms,
-        value=size,
-        unit="bytes",
-        details=(writes,),
+        "checkpoint.bytes", "one checkpoint of the whole model", "P × b", terms, size, "bytes", details=(writes,)
     )
 
 

@@ -37,12 +37,7 @@ def _step(planned: Planned) -> Explanation:
     }
     terms = tuple(Term(name, first(getattr(step, name)), "s", meaning) for name, meaning in meanings.items())
     return Explanation(
-        name="time.step",
-        about="one step, which its phases partition",
-        formula=" + ".join(meanings),
-        terms=terms,
-        value=first(step.total_s),
-        unit="s",
+        "time.step", "one step, which its phases partition", " + ".join(meanings), terms, first(step.total_s), "s"
     )
 
 
@@ -88,9 +83,7 @@ def _kernels(phase: str) -> Callable[[Planned], Explanation]:
         parts["h"] = whole - sum(value for symbol, value in parts.items() if symbol != "h")
         terms = [Term(symbol, parts[symbol], "s", kind) for symbol, kind in _SYMBOLS.items()]
         about = f"kernels of the {phase} pass, all {first(forecast.layouts.micro_batches):,.0f} micro batches"
-        return Explanation(
-            name=f"time.{phase}", about=about, formula=" + ".join(_SYMBOLS), terms=tuple(terms), value=whole, unit="s"
-        )
+        return Explanation(f"time.{phase}", about, " + ".join(_SYMBOLS), tuple(terms), whole, "s")
 
     return explained
 
@@ -120,12 +113,12 @@ def _products(planned: Planned) -> Explanation:
         Term("B", first(work.operands_s), "s", "moving the operands once"),
     )
     return Explanation(
-        name="time.products",
-        about="matrix products of the forward pass",
-        formula=f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)",
-        terms=(*terms, *left),
-        value=value,
-        unit="s",
+        "time.products",
+        "matrix products of the forward pass",
+        f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)",
+        (*terms, *left),
+        value,
+        "s",
         source="NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); fit: benchmarks/fit_time.py",
     )
 
@@ -147,12 +140,12 @@ def _attention(planned: Planned) -> Explanation:
         Term("w", first(rate.bandwidth), "", "share of the memory's rate reached"),
     )
     return Explanation(
-        name="time.attention",
-        about="attention of the forward pass",
-        terms=(*terms, *left),
-        value=value,
-        unit="s",
-        formula=f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)",
+        "time.attention",
+        "attention of the forward pass",
+        f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)",
+        (*terms, *left),
+        value,
+        "s",
         source="fit: benchmarks/fit_time.py",
     )
 
@@ -169,12 +162,12 @@ def _communicate(planned: Planned) -> Explanation:
     }
     terms = tuple(Term(symbols[share.name], share.seconds, "s", share.name) for share in exposed(forecast))
     return Explanation(
-        name="time.communicate",
-        about="collectives that nothing hides, over all micro batches",
-        formula=" + ".join(term.symbol for term in terms) or "0",
-        terms=terms,
-        value=first(forecast.step.communicate),
-        unit="s",
+        "time.communicate",
+        "collectives that nothing hides, over all micro batches",
+        " + ".join(term.symbol for term in terms) or "0",
+        terms,
+        first(forecast.step.communicate),
+        "s",
         details=_routed(planned),
         source="alpha-beta over two tiers of links: planner/forecast/communication (collectives.py, dispatch.py)",
     )
@@ -229,12 +222,12 @@ def _update(planned: Planned) -> Explanation:
         Term("o", first(forecast.step.update) - ours, "s", "moving what is offloaded"),
     )
     return Explanation(
-        name="time.update",
-        about="the optimizer's update",
-        formula="u × B / (M × w) + n + o",
-        terms=terms,
-        value=first(forecast.step.update),
-        unit="s",
+        "time.update",
+        "the optimizer's update",
+        "u × B / (M × w) + n + o",
+        terms,
+        first(forecast.step.update),
+        "s",
         details=_streamed(planned),
     )
 
@@ -268,12 +261,12 @@ def _idle(planned: Planned) -> Explanation:
         Term("b", bubble, "", "of the schedule's bubble, what is really idle, fitted"),
     )
     return Explanation(
-        name="time.idle",
-        about="the pipeline's bubble",
-        formula="b × w",
-        terms=terms,
-        value=value,
-        unit="s",
+        "time.idle",
+        "the pipeline's bubble",
+        "b × w",
+        terms,
+        value,
+        "s",
         source="planner/forecast/time/bubble.py, planner/forecast/time/pipeline.py; fit: benchmarks/fit_time.py",
     )
 
@@ -288,12 +281,12 @@ def _flops(planned: Planned) -> Explanation:
         Term("s", float(counted.stem), "FLOP", "stem: pixels need no gradient"),
     )
     return Explanation(
-        name="flops",
-        about=f"one sequence of {plan.workload.sequence_tokens:,} tokens, forward and backward",
-        formula="3 × (l + a + h) + 2 × s",
-        terms=terms,
-        value=float(counted.training),
-        unit="FLOP",
+        "flops",
+        f"one sequence of {plan.workload.sequence_tokens:,} tokens, forward and backward",
+        "3 × (l + a + h) + 2 × s",
+        terms,
+        float(counted.training),
+        "FLOP",
         source="as torch's FlopCounterMode counts; attention in full: Chowdhery et al., 2022, appendix B",
     )
 
@@ -308,12 +301,12 @@ def _mfu(planned: Planned) -> Explanation:
         Term("P", forecast.peak_flops_per_s, "FLOP/s", "dense peak of one"),
     )
     return Explanation(
-        name="mfu",
-        about="model FLOPs utilisation",
-        formula="F × B / (t × d × P)",
-        terms=terms,
-        value=first(forecast.mfu),
-        unit="",
+        "mfu",
+        "model FLOPs utilisation",
+        "F × B / (t × d × P)",
+        terms,
+        first(forecast.mfu),
+        "",
         source="Chowdhery et al., 2022, arXiv 2204.02311, appendix B",
     )
 

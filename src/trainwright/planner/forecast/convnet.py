@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainwright.planner.counts.images import (
-    MOMENTS_PER_PARAMETER,
-    check,
-    saved_bytes,
-    shared_parameters,
-)
+from trainwright.planner.counts.images import MOMENTS_PER_PARAMETER, check, saved_bytes, shared_parameters
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.forecast.communication.collectives import (

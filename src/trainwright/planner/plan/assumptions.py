@@ -14,75 +14,55 @@ from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.device import DeviceSpec
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.workload import Precision, Workload
 
-RANK_HOST_BYTES = 4e9
-"""Of one rank's process on its host, a default without a measurement: libraries, pinned buffers, loaders."""
+RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
+"""Of one rank's process on its host, a default without a measurement, and what it holds there."""
 
 
 def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
     """Everything, in the order in which it is shown."""
-    return [
-        *_of_run(scenario, workload, run),
-        *_of_mixtures(scenario, workload, choice),
-        *_of_drives(choice.forecast),
-    ]
+    return [*_of_run(scenario, workload, run), *_of_mixtures(scenario, workload, choice), *_of_drives(choice.forecast)]
 
 
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
-    device, numbers, settings = scenario.run.cluster.device, read_runs(), scenario.settings
+    run_spec, numbers, settings = scenario.run, read_runs(), scenario.settings
+    device = run_spec.cluster.device
     notes = [] if scenario.source != CATALOGUE else [_peak(device, workload.precision)]
+    node, stack, catalogued = run_spec.cluster.node, run_spec.stack, run_spec.cluster.origins.get("disk_bytes_per_s")
+    llama = "(arXiv 2407.21783)"
     notes += [
-        Assumption(
-            "how trained weights are kept",
-            workload.states,
-            "",
-            "default",
-            f"as software {scenario.run.stack.name!r} does",
-        ),
+        Assumption("how trained weights are kept", workload.states, "", "default", f"as software {stack.name!r} does"),
         Assumption(
             "time between failures of a device",
             settings.device_mtbf_s / HOUR_S,
             "hours",
             "default",
-            "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)",
+            f"419 interruptions in 54 days on 16,384 H100 {llama}",
         ),
         Assumption(
             "recovery from a failure",
             settings.recovery_s,
             "s",
             "default",
-            "what Llama 3's effective training time leaves (arXiv 2407.21783)",
+            f"what Llama 3's effective training time leaves {llama}",
         ),
         Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source),
         Assumption(
             "disk of a node",
-            (scenario.run.cluster.node.disk_bytes_per_s or 0) / 1e9,
+            (node.disk_bytes_per_s or 0) / 1e9,
             "GB/s",
-            "catalog" if scenario.run.cluster.origins.get("disk_bytes_per_s") == "catalog" else "default",
+            "catalog" if catalogued == "catalog" else "default",
             "checkpoints stop training while they are written",
         ),
-        Assumption(
-            "host memory of a rank",
-            RANK_HOST_BYTES / 1e9,
-            "GB",
-            "default",
-            "libraries, pinned buffers, the loader's workers",
-        ),
+        Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS),
     ]
     if settings.spot_provider is not None:
-        life_s = SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S)
-        notes.append(
-            Assumption(
-                "a spot node until it is taken back",
-                round(life_s / HOUR_S),
-                "hours",
-                "default",
-                "what AWS, Azure and GCP publish; a guess for others",
-            )
-        )
-    drawn = energy(device, scenario.run.cluster.devices, float(run.seconds[0]))
+        hours = round(SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S) / HOUR_S)
+        published = "what AWS, Azure and GCP publish; a guess for others"
+        notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published))
+    drawn = energy(device, run_spec.cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
 
 
@@ -102,31 +82,14 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         balance = {"loss": "an auxiliary loss", "bias": "a bias on each expert"}[model.experts.balance]
         source = f"of {choice.parallel.ep} ranks over the mean" + ("" if stated else f", balanced by {balance}")
         load = float(fullest(model, workload, choice.forecast.layouts)[0])
-        notes.append(
-            Assumption(
-                "load of the fullest rank of experts", round(load, 3), "", "given" if stated else "default", source
-            )
-        )
+        origin: Origin = "given" if stated else "default"
+        notes.append(Assumption("load of the fullest rank of experts", round(load, 3), "", origin, source))
         way = "one copy for each node, then for each rank" if dispatch.hierarchical else "one copy for each expert"
-        notes.append(
-            Assumption(
-                "tokens to experts",
-                way,
-                "",
-                "catalog",
-                dispatch.source or f"as software {scenario.run.stack.name!r} does",
-            )
-        )
+        source = dispatch.source or f"as software {scenario.run.stack.name!r} does"
+        notes.append(Assumption("tokens to experts", way, "", "catalog", source))
     if model.further_layers:
-        notes.append(
-            Assumption(
-                "blocks that predict further tokens",
-                model.further_layers,
-                "",
-                "catalog",
-                "the model's own; 0 trains without them",
-            )
-        )
+        source = "the model's own; 0 trains without them"
+        notes.append(Assumption("blocks that predict further tokens", model.further_layers, "", "catalog", source))
     return notes
 
 
@@ -136,13 +99,7 @@ def _of_drives(forecast: Forecast) -> list[Assumption]:
     if not forecast.layouts.offloads_to_nvme[0]:
         return []
     read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
-    catalogued = origins.get("nvme_bytes_per_s") == "catalog"
-    return [
-        Assumption(
-            "NVMe of a node",
-            f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s",
-            "",
-            "catalog" if catalogued else "default",
-            node.source if catalogued else DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "),
-        )
-    ]
+    rates = f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s"
+    if origins.get("nvme_bytes_per_s") == "catalog":
+        return [Assumption("NVMe of a node", rates, "", "catalog", node.source)]
+    return [Assumption("NVMe of a node", rates, "", "default", DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "))]

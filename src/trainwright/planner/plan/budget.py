@@ -60,8 +60,6 @@ class Afforded:
     """A budget spent: FLOPs of training at the speed that the best model for them reaches, and its plan."""
 
     flops: float
-    parameters: float
-    tokens: float
     best: Planned
 
 
@@ -86,4 +84,4 @@ def afforded(usd: float, ask: Asking, *, law: str = DEFAULT_LAW) -> Afforded:
         if abs(usd / cost.mid - 1) < NEAR:
             break
         flops *= usd / cost.mid
-    return Afforded(flops=float(training_flops(parameters, tokens)), parameters=parameters, tokens=tokens, best=best)
+    return Afforded(flops=float(training_flops(parameters, tokens)), best=best)

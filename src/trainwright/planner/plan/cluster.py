@@ -93,14 +93,9 @@ def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumptio
     played = replace(forecast, step=replace(forecast.step, idle=np.array([idle])))
     shares = [float(each.step.idle[0] / each.step_s[0]) for each in (played, forecast)]
     parallel, count = choice.parallel, forecast.layouts.micro_batches[0]
-    note = Assumption(
-        "pipeline",
-        f"{shares[0]:.1%} idle",
-        "",
-        "default",
-        f"{parallel.schedule} of {parallel.pp} stages and {count:,.0f} micro batches, "
-        f"played out; {shares[1]:.1%} in closed form, all stages equal",
-    )
+    schedule = f"{parallel.schedule} of {parallel.pp} stages and {count:,.0f} micro batches"
+    source = f"{schedule}, played out; {shares[1]:.1%} in closed form, all stages equal"
+    note = Assumption("pipeline", f"{shares[0]:.1%} idle", "", "default", source)
     return replace(choice, forecast=played), (note,)
 
 
@@ -120,9 +115,8 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     if learnt == Correction():
         note = "nothing learnt"
         others = {f"{each.placed.run.cluster.device.name} with {each.placed.run.stack.name}" for each in known}
-        why = (
-            f"of {', '.join(sorted(others))}, and not {scenario.run.cluster.device.name} with {scenario.run.stack.name}"
-        )
+        asked = f"{scenario.run.cluster.device.name} with {scenario.run.stack.name}"
+        why = f"of {', '.join(sorted(others))}, and not {asked}"
     doubtful = [each for each in known if each.log_speed is not None and abs(each.log_speed) > math.log(DOUBTED)]
     if doubtful and learnt != Correction():
         ratio = math.exp(doubtful[0].log_speed or 0.0)
@@ -215,7 +209,7 @@ def _phases(forecast: Forecast) -> PhaseTimes:
 def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
     steps = _phases(forecast).scaled(run.steps)
     parts = run.parts
-    lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s + parts.stragglers_s + parts.ramp_up_s
+    lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s
     return replace(
         steps,
         evaluate=float(parts.evaluation_s[0]),

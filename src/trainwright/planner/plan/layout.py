@@ -16,7 +16,7 @@ from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.question import FixedLayout
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
-from trainwright.planner.search.layouts import best_layouts, why_not
+from trainwright.planner.search.layouts import compare
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
@@ -29,6 +29,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "compile": ("true", "false"),
 }
 FLAGS = ("sequence_parallel", "compile")
+BEST = 40
+"""Layouts of a search whose memory and time are looked at in full."""
 SHOWN = 4
 """Alternatives that are named beside the layout that was chosen."""
 
@@ -129,17 +131,17 @@ def choose(scenario: Scenario) -> Choice:
 
 
 def _searched(scenario: Scenario) -> Choice:
-    ranked = best_layouts(scenario.run, count=40, source=scenario.source)
-    if not ranked:
-        reasons = "; ".join(each.reason for each in why_not(scenario.run, source=scenario.source))
+    compared = compare(scenario.run, [scenario.run.cluster.devices], source=scenario.source)
+    places = compared.order()[:BEST]
+    if not len(places):
+        reasons = "; ".join(each.reason for each in compared.pruned)
         raise RecipeError(
             "no layout divides this run over the cluster",
             field="layout",
             seen=reasons or "no candidate",
             fix="change `batch_tokens`, `sequence_tokens` or the number of devices",
         )
-    layouts = Layouts.of([each.parallel for each in ranked], [each.recompute for each in ranked], scenario.run.workload)
-    return best(scenario, layouts)
+    return best(scenario, compared.layouts.take(places))
 
 
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:

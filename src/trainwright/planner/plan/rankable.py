@@ -24,13 +24,8 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     if sequences == workload.batch_sequences:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
-    rounded = Assumption(
-        "batch",
-        float(batch_tokens),
-        "tokens",
-        "given",
-        f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide",
-    )
+    source = f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide"
+    rounded = Assumption("batch", float(batch_tokens), "tokens", "given", source)
     steps = max(1, -(-workload.total_tokens // batch_tokens))
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.name != "batch")

@@ -17,7 +17,7 @@ from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.plan.question import FixedLayout, Question, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference
-from trainwright.spec.device import ClusterSpec, DeviceSpec, Price, PriceKind
+from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
@@ -112,14 +112,8 @@ def _price(question: Question, device: DeviceSpec) -> Price | None:
     if question.price is not None:
         if not 0 < question.price < math.inf:
             raise RecipeError("a price is above zero", field="price", seen=str(question.price))
-        return Price(
-            usd_per_device_hour=question.price,
-            kind=question.price_kind,
-            provider="",
-            region="",
-            as_of="",
-            source="given",
-        )
+        kind, usd = question.price_kind, question.price
+        return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
     with about("clouds"):
         for name in question.clouds or ():
             cloud(name)
@@ -136,25 +130,9 @@ def _machine_assumptions(
     ]
     assumptions = [] if here is not None else assumptions
     if node.scale_up is not None and node.devices > 1:
-        assumptions.append(
-            _link(
-                "link inside a node",
-                node.scale_up.name,
-                node.scale_up.bytes_per_s,
-                machines.origins.get("scale_up"),
-                node.scale_up.source,
-            )
-        )
+        assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up")))
     if machines.scale_out is not None and machines.nodes > 1:
-        assumptions.append(
-            _link(
-                "network, a device's share",
-                machines.scale_out.name,
-                machines.scale_out.bytes_per_s,
-                machines.origins.get("scale_out"),
-                machines.scale_out.source,
-            )
-        )
+        assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins.get("scale_out")))
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
     assumptions.append(Assumption("software", software.name, "", "catalog", f"{software.title}; {spread}"))
     if price is None:
@@ -164,18 +142,11 @@ def _machine_assumptions(
         origin: Origin = "given" if price.source == "given" else "catalog"
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
         source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
-        assumptions.append(
-            Assumption(
-                f"price ({price.kind.replace('_', '-')})",
-                price.usd_per_device_hour,
-                "$ per device and hour",
-                origin,
-                source,
-            )
-        )
+        name = f"price ({price.kind.replace('_', '-')})"
+        assumptions.append(Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source))
     return assumptions
 
 
-def _link(name: str, title: str, bytes_per_s: float, origin: str | None, source: str) -> Assumption:
+def _link(name: str, link: LinkSpec, origin: str | None) -> Assumption:
     known: Origin = "given" if origin == "given" else "default" if origin == "default" else "catalog"
-    return Assumption(name, bytes_per_s / 1e9, "GB/s each way", known, f"{title}; {source}")
+    return Assumption(name, link.bytes_per_s / 1e9, "GB/s each way", known, f"{link.name}; {link.source}")

@@ -10,7 +10,7 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.core.units import parse_duration
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts, Precision, Workload
 
@@ -136,28 +136,16 @@ def pretrained_vocabulary(recipe: Recipe) -> int | None:
 
 def assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption, ...]:
     """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
-    tokens = recipe.train.validation.tokens
+    dataset = "the dataset" if facts.counted else ""
     entries = [
-        _validation(tokens, facts),
-        Assumption(
-            "vocabulary",
-            float(facts.vocabulary),
-            "entries",
-            "recipe",
-            "the dataset" if facts.counted else "data.tokenizer",
-        ),
+        _validation(recipe.train.validation.tokens, facts),
+        Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", dataset or "data.tokenizer"),
     ]
     if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
         guess = f"estimated: the corpus's bytes, {bytes_per_token(facts.vocabulary):.2f} of them in a token"
-        entries.append(
-            Assumption(
-                "tokens of an epoch",
-                float(recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)),
-                "tokens",
-                "recipe" if facts.counted else "default",
-                "the dataset" if facts.counted else guess,
-            )
-        )
+        tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
+        origin: Origin = "recipe" if facts.counted else "default"
+        entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, dataset or guess))
     return tuple(entries)
 
 

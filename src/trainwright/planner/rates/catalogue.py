@@ -81,10 +81,7 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     """Returns the numbers whose product each field of ``Rates`` is: of ``Efficiency``, or the stack (``stack.x``)."""
     workload, cluster, time = run.workload, run.cluster, run.stack.time
     kind, adapter = generation(cluster.device), workload.adapter
-    device = (
-        _entry("products", general.products, kind),
-        _entry("devices", general.devices, cluster.device.name),
-    )
+    device = (_entry("products", general.products, kind), _entry("devices", general.devices, cluster.device.name))
     flash = _entry("attention", general.attention, flash_key(kind, run.stack))
     tuned = _entry("stack.tuned", time.tuned, tuned_key(kind, workload.precision))
     bus = "peer" if cluster.device.peer_to_peer else "staged"

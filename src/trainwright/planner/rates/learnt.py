@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainwright.planner.counts.layouts import RECOMPUTES
+from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.spec.run import PlacedRun, RunSpec
 
-Place = NDArray[np.float64]
+Place = Numbers
 """Where a run lies among others."""
 
 BIAS, UNKNOWN_BIAS = 0.05, 0.25
@@ -161,7 +160,7 @@ def expected(here: Place, known: Iterable[tuple[Place, float | None]], prior: Pr
     return float(weights @ values), float(weights @ across / prior.deviation**2)
 
 
-def _covariance(one: NDArray[np.float64], other: NDArray[np.float64], prior: Prior) -> NDArray[np.float64]:
+def _covariance(one: Numbers, other: Numbers, prior: Prior) -> Numbers:
     distance = np.sqrt(((one - other) ** 2).sum(axis=-1))
     return np.asarray(prior.bias**2 + prior.shape**2 * np.exp(-distance / REACH))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -105,7 +105,7 @@ class Probed:
         """
         self._check(run)
         model = run.transformer
-        keys = np.stack([getattr(layouts, each) for each in _LOOKED_UP])
+        keys = np.stack([getattr(layouts, each) for each in sorted(_LOOKED_UP)])
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         rows = [
             self._row(Shapes(model=model, workload=run.workload, layouts=layouts.take(first[[each]])), without)
@@ -334,20 +334,7 @@ class Probed:
         return BlockRest(probe=probe, forward=forward, backward=backward)
 
 
-_LOOKED_UP = (
-    "micro_batch",
-    "tp",
-    "cp",
-    "pp",
-    "ep",
-    "virtual_stages",
-    "schedule",
-    "compile",
-    "zero_stage",
-    "dp_shard",
-    "dp_replicate",
-    "sequence_parallel",
-)
+_LOOKED_UP = {each.name for each in fields(Layouts)} - {"offload", "recompute", "batch_sequences"}
 """Parts of a layout that change which shapes are looked up."""
 
 

@@ -7,7 +7,7 @@ cannot be is never multiplied out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
@@ -286,22 +286,8 @@ def two_ways(pp: Numbers, micro_batches: Numbers) -> Mask:
 def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
     """The rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
-    names = (
-        "dp_replicate",
-        "dp_shard",
-        "tp",
-        "pp",
-        "cp",
-        "ep",
-        "micro_batch",
-        "zero_stage",
-        "virtual_stages",
-        "offload",
-        "recompute",
-        "schedule",
-    )
     return Layouts(
-        **{name: table[name] for name in names},
+        **{each.name: table[each.name] for each in fields(Layouts) if each.name in table.columns},
         sequence_parallel=ones * stack.sequence_parallel,
         compile=ones * (stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,

@@ -13,10 +13,7 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
-from trainwright.planner.forecast.memory.table import (
-    MemoryTable,
-    usable_bytes,
-)
+from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.rates.catalogue import CATALOGUE

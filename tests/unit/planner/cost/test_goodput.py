@@ -105,16 +105,11 @@ def test_the_parts_are_what_they_say_and_sum_to_the_whole():
         checkpoint_interval_s=100.0,
         evaluation_s=50.0,
         start_s=30.0,
-        ramp_up_share=0.1,
-        ramp_up_slowdown=1.5,
-        stragglers=0.02,
         run_overhead=0.1,
     )
-    assert quiet.stragglers_s == pytest.approx(20.0)
-    assert quiet.ramp_up_s == pytest.approx(1020 * 0.1 * 0.5)
     assert (quiet.lost_s, quiet.recovery_s, quiet.interruptions) == pytest.approx((0, 0, 0))
-    assert quiet.overhead_s == pytest.approx(0.1 * (1000 + 20 + 51 + 50 + 30))
-    assert quiet.total_s == pytest.approx(1.1 * 1151)
+    assert quiet.overhead_s == pytest.approx(0.1 * (1000 + 50 + 30))
+    assert quiet.total_s == pytest.approx(1.1 * 1080)
     assert goodput(1000.0, devices=1, device_mtbf_s=np.inf, checkpoint_s=3.0).checkpoints_s == pytest.approx(3.0)
 
 

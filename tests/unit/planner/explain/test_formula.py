@@ -6,7 +6,7 @@ from trainwright.planner.explain.formula import Explanation, Term
 
 def computed(formula: str, **values: float) -> float:
     terms = tuple(Term(name, value, "", "x") for name, value in values.items())
-    return evaluated(Explanation(name="x", about="x", formula=formula, terms=terms, value=0.0, unit=""))
+    return evaluated(Explanation("x", "x", formula, terms, 0.0, ""))
 
 
 @pytest.mark.parametrize(

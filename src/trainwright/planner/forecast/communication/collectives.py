@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.counts.layouts import Numbers
 from trainwright.spec.device import ClusterSpec
 
-Numbers = NDArray[np.float64]
 Values = float | Numbers
 
 UP_EFFICIENCY = 0.80

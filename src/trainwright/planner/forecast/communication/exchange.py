@@ -7,6 +7,7 @@ context and expert parallelism send.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,9 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.ranks import expert_tp, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
+    Group,
     Placement,
+    Values,
     all_gather_s,
     all_reduce_s,
     placement,
@@ -30,6 +33,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
+
+Collective = Callable[[Fabric, Values, Group], Numbers]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -134,21 +139,18 @@ def _weights(
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)
     gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
-    gather = all_gather_s(fabric, size * dense, groups.shard) + all_gather_s(fabric, size * experts, experts_group)
+
+    def both(collective: Collective, dense_bytes: Numbers, experts_bytes: Numbers) -> Numbers:
+        return collective(fabric, dense_bytes, groups.shard) + collective(fabric, experts_bytes, experts_group)
+
+    gather = both(all_gather_s, size * dense, size * experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
-        trained, trained_experts = (
-            np.full(len(layouts), float(adapter_parameters(model, workload.adapter))),
-            0 * experts,
-        )
-    scatter = reduce_scatter_s(fabric, gradient * trained, groups.shard) + reduce_scatter_s(
-        fabric, gradient * trained_experts, experts_group
-    )
-    updated = all_gather_s(fabric, gradient * trained, groups.shard) + all_gather_s(
-        fabric, gradient * trained_experts, experts_group
-    )
-    inner = all_reduce_s(fabric, gradient * trained, groups.shard) + all_reduce_s(
-        fabric, gradient * trained_experts, experts_group
+        trained = np.full(len(layouts), float(adapter_parameters(model, workload.adapter)))
+        trained_experts = 0 * experts
+    scatter, updated, inner = (
+        both(collective, gradient * trained, gradient * trained_experts)
+        for collective in (reduce_scatter_s, all_gather_s, all_reduce_s)
     )
     owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)

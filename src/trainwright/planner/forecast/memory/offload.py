@@ -6,13 +6,12 @@ cited by recall; its table of model states, 20 bytes for each of 12 layers x wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, shared
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, rank_adapters, shared
 from trainwright.spec.device import NodeSpec
 from trainwright.spec.run import RunSpec
 
@@ -47,12 +46,7 @@ def offloaded(case: MemoryCase) -> Offloaded:
         none = np.zeros_like(case.stages.total)
         return Offloaded(moved=Kept(weights=none, gradients=none, optimizer=none, update=none), host=none, nvme=none)
     here, everywhere = kept(case), kept(replace(case, layouts=replace(layouts, offload=np.zeros_like(layouts.offload))))
-    moved = Kept(
-        weights=everywhere.weights - here.weights,
-        gradients=everywhere.gradients - here.gradients,
-        optimizer=everywhere.optimizer - here.optimizer,
-        update=everywhere.update - here.update,
-    )
+    moved = Kept(**{each.name: getattr(everywhere, each.name) - getattr(here, each.name) for each in fields(Kept)})
     total = moved.weights + moved.gradients + moved.optimizer
     group = np.minimum(SUB_GROUP_PARAMETERS, trained_parameters(case))
     pinned = np.minimum(moved.optimizer, STATE_BUFFERS * 4.0 * group)
@@ -107,7 +101,4 @@ def trained_parameters(case: MemoryCase) -> Numbers:
     """Parameters [2, L] whose update one rank of the first and last stage makes."""
     if case.adapter is None:
         return shared(case, from_stage=1)
-    layouts = case.layouts
-    each = adapter_parameters(case.model, case.adapter) / (layouts.tp * layouts.pp)
-    each = each / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0)
-    return np.stack([each, each])
+    return np.stack([rank_adapters(case, case.adapter)] * 2)

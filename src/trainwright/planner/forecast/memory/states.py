@@ -327,14 +327,18 @@ def stack_bytes(case: MemoryCase) -> float:
     return (4.0 + 3 * 2.0) * max(stacks)
 
 
+def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
+    """Returns the adapters' parameters [L] that one rank has and updates."""
+    layouts = case.layouts
+    each = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
+    return np.asarray(each / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0))
+
+
 def _kept_with_adapter(case: MemoryCase, adapter: Adapter) -> Kept:
     """Frozen weights, tables in the compute dtype; the adapters' own weights with AdamW's two moments."""
-    layouts, stages = case.layouts, case.stages
-    whole = shared(case, from_stage=3)
+    stages, whole = case.stages, shared(case, from_stage=3)
     tables = stages.tables * whole / stages.total
-    trained = adapter_parameters(case.model, adapter) / (layouts.tp * layouts.pp)
-    trained = trained / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0)
-    adapters = case.memory.adapter_bytes * trained * np.ones_like(whole)
+    adapters = case.memory.adapter_bytes * rank_adapters(case, adapter) * np.ones_like(whole)
     return Kept(
         weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters,
         gradients=adapters,

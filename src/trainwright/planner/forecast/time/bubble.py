@@ -160,8 +160,4 @@ def _split(of: Passes, like: Passes) -> tuple[float, float, float]:
     waits = float((of.host + of.exposed - of.sends + of.hidden)[0])
     forward = float((like.forward / (like.forward + like.backward))[0])
     weight = float(of.weight[0])
-    return (
-        float(of.forward[0]) + forward * waits,
-        float(of.backward[0]) - weight + (1 - forward) * waits,
-        weight,
-    )
+    return (float(of.forward[0]) + forward * waits, float(of.backward[0]) - weight + (1 - forward) * waits, weight)

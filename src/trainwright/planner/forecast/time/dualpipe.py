@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Numbers = NDArray[np.float64]
+from trainwright.planner.counts.layouts import Numbers
+
 Pass = tuple[Literal["F", "B", "I", "W"], int]
 """Forward, whole backward, backward for inputs alone, and the oldest one's weights; with its direction, 0 or 1."""
 Chunk = tuple[Pass, ...]

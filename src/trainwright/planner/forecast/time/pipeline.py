@@ -13,13 +13,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.time import dualpipe
 from trainwright.spec.workload import Schedule
-
-Numbers = NDArray[np.float64]
 
 _FORWARD, _BACKWARD, _WEIGHT = range(3)
 _Work = tuple[int, int, int]  # what, which chunk of the rank, which micro batch
