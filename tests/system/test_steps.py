@@ -91,7 +91,7 @@ def test_commands_are_about_a_step_by_its_name(project, first) -> None:
     assert "tuned" not in named
     vague = project.call("train")
     assert vague.returncode == 2
-    assert "several steps train (seen base, tuned); say which, for example --step tuned" in vague.stderr
+    assert "several steps of the stage train (seen base, tuned); say which, for example --step tuned" in vague.stderr
     wrong = project.call("run", "--upto", "tunde")
     assert wrong.returncode == 2 and "did you mean 'tuned'" in wrong.stderr
 

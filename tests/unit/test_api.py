@@ -83,7 +83,9 @@ def test_a_step_is_planned_as_the_command_plans_it(recipe, capsys):
 
 def test_several_steps_are_not_planned_as_one(recipe):
     stepped = api.load_recipe("tiny.yaml", overrides=[STEPS])
-    with pytest.raises(RecipeError, match="several steps train .seen base, tuned.; say which, for example step=tuned"):
+    with pytest.raises(
+        RecipeError, match="several steps of the stage train .seen base, tuned.; say which, for example step=tuned"
+    ):
         api.plan(stepped)
     with pytest.raises(RecipeError, match="no such step"):
         api.plan(stepped, step="tunde")

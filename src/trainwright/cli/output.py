@@ -74,20 +74,24 @@ class Output:
             text.encode(self.stdout.encoding or "utf-8")
         except UnicodeEncodeError:
             text = document(name, payload, version=version, only_ascii=True)
-        self.line(text)
+        self.verbatim(text)
 
     def line(self, text: str = "") -> None:
-        """A line on stdout."""
+        """A line on stdout; a terminal that is narrower gets it in several."""
+        self._print(text, self.stdout)
+
+    def verbatim(self, text: str) -> None:
+        """Text on stdout that is never wrapped: for programs, and to be copied."""
         print(text, file=self.stdout)
 
     def heading(self, text: str) -> None:
         """A line that begins a part."""
-        self.line(self._styled(text, _BOLD, self.stdout))
+        self._print(text, self.stdout, style=_BOLD)
 
     def note(self, text: str) -> None:
         """A line on stderr, unless quiet."""
         if not self.quiet:
-            print(self._styled(text, _DIM, self.stderr), file=self.stderr)
+            self._print(text, self.stderr, style=_DIM)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
         """Rows under column names; columns of numbers stand right. A terminal gets rules and colours.
@@ -97,14 +101,13 @@ class Output:
         cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
         width = streams.width_of(self.stdout)
-        if width is not None and tables.narrowest(columns, cells) > width:
-            lines = [*([title] if title else []), *tables.blocks(columns, cells, width=width)]
-        elif self.colored(self.stdout):
+        if self.colored(self.stdout) and (width is None or tables.narrowest(columns, cells) <= width):
             self._rich_table(columns, cells, right, title)
             return
-        else:
-            lines = [*([title] if title else []), *tables.aligned(columns, cells, right)]
-        for line in lines:
+        lines = list(tables.aligned(columns, cells, right))
+        if width is not None and max(map(len, lines)) > width:
+            lines = list(tables.blocks(columns, cells, width=width))
+        for line in [*([title] if title else []), *lines]:
             self.line(line)
 
     def _rich_table(
@@ -143,12 +146,17 @@ class Output:
             errors = [_problem_document(problem) for problem in problems]
             self._document("error", {"exit_code": error.exit_code, "errors": errors}, version=1)
             return
-        label = self._styled("error:", _RED + _BOLD, self.stderr)
+        label = "error:"
         for problem in problems:
-            print(label, problem, file=self.stderr)
+            text = tables.fitting(f"{label} {problem}", width=streams.width_of(self.stderr))
+            print(self._styled(label, _RED + _BOLD, self.stderr) + text.removeprefix(label), file=self.stderr)
+
+    def _print(self, text: str, stream: TextIO, *, style: str = "") -> None:
+        """Prints a line, in several where ``stream`` is a terminal that is narrower."""
+        print(self._styled(tables.fitting(text, width=streams.width_of(stream)), style, stream), file=stream)
 
     def _styled(self, text: str, style: str, stream: TextIO) -> str:
-        return f"{style}{text}{_RESET}" if self.colored(stream) else text
+        return f"{style}{text}{_RESET}" if style and self.colored(stream) else text
 
 
 def error_output(arguments: Sequence[str]) -> Output:

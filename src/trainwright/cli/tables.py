@@ -45,6 +45,21 @@ def wrapped(text: str, *, width: int, indent: str = "  ") -> list[str]:
     )
 
 
+def fitting(text: str, *, width: int | None) -> str:
+    """Returns ``text`` with each line that is wider than ``width`` wrapped, two spaces further in than it begins."""
+    if width is None:
+        return text
+    return "\n".join(
+        part
+        for line in text.split("\n")
+        for part in (
+            [line]
+            if len(line) <= width
+            else wrapped(line, width=width, indent=" " * (len(line) - len(line.lstrip()) + BETWEEN))
+        )
+    )
+
+
 def paragraphs(text: str, *, width: int | None) -> str:
     """Returns ``text`` with the paragraphs that are wider than ``width`` wrapped; lines with columns stay apart."""
     if width is None:

@@ -34,12 +34,19 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
     if step is not None:
         chosen = upstream(line, step)[-1]
         if chosen.stage.name != stage:
+            # chat for chat.plan, and chat.plan for chat.
+            near = [
+                each.name
+                for each in line
+                if each.stage.name == stage and (step.startswith(f"{each.name}.") or each.name.startswith(f"{step}."))
+            ]
             raise RecipeError(
-                "the step {step} is no {stage}",
+                "the step {step} is of another stage",
                 where=option.strip(" ="),
                 seen=chosen.stage.name,
+                expected=stage,
+                fix=f"did you mean {near[0]!r}?" if near else None,
                 step=step,
-                stage=stage,
             )
         return chosen
     of_stage = [each for each in line if each.stage.name == stage]
@@ -55,7 +62,10 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
             stage=stage,
         )
     raise RecipeError(
-        "several steps {stage}", seen=names, fix=f"say which, for example {option}{listed[-1].name}", stage=stage
+        "several steps of the stage {stage}",
+        seen=names,
+        fix=f"say which, for example {option}{listed[-1].name}",
+        stage=stage,
     )
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from trainwright.cli.output import Output, error_output
-from trainwright.core.errors import MissingPackage
+from trainwright.core.errors import MissingPackage, RecipeError
 
 
 def test_a_result_is_text_or_one_document(output_to):
@@ -107,3 +107,16 @@ def test_a_pipe_has_no_width(output_to, monkeypatch):
     output = output_to()
     output.table(("run on", "time"), [("64x8xh100-sxm", "three hundred days")])
     assert output.stdout.getvalue().splitlines()[1] == "64x8xh100-sxm  three hundred days"
+
+
+def test_prose_is_wrapped_on_a_narrow_terminal_and_code_is_not(output_to, terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    output = output_to(stdout=terminal, stderr=terminal, no_color=True)
+    output.line("  three words, and further words")
+    output.note("a remark of several words")
+    output.error(RecipeError("unknown device", seen="'h1000'"), traceback=False)
+    output.verbatim("curl http://127.0.0.1 -d prompt")
+    assert terminal.getvalue() == (
+        "  three words, and\n    further words\na remark of several\n  words\n"
+        "error: unknown\n  device (seen\n  'h1000')\ncurl http://127.0.0.1 -d prompt\n"
+    )

@@ -33,14 +33,18 @@ def test_the_only_step_of_a_stage_needs_no_name(make) -> None:
 
 def test_of_several_one_has_to_be_named(make) -> None:
     recipe = make(BASE, TUNED)
-    with pytest.raises(RecipeError, match=r"several steps train \(seen base, tuned\); say which"):
+    with pytest.raises(RecipeError, match=r"several steps of the stage train \(seen base, tuned\); say which"):
         named(recipe, stage="train", step=None)
     assert named(recipe, stage="train", step="base").name == "base"
 
 
 def test_a_name_of_another_stage_or_of_nothing_is_refused(make) -> None:
-    with pytest.raises(RecipeError, match=r"--step: the step base is no export \(seen train\)"):
+    with pytest.raises(
+        RecipeError, match=r"--step: the step base is of another stage \(seen train, expected export\)$"
+    ):
         named(make(BASE), stage="export", step="base")
+    with pytest.raises(RecipeError, match=r"\(seen train, expected data\); did you mean 'tuned.data'\?"):
+        named(make(BASE, {**TUNED, "data": {"clean": {"min_characters": 2}}}), stage="data", step="tuned")
     with pytest.raises(RecipeError, match="did you mean 'base'"):
         named(make(BASE), stage="train", step="bas")
     with pytest.raises(RecipeError, match=r"stages: no step of this recipe has the stage export; add"):

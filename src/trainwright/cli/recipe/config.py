@@ -44,7 +44,7 @@ def _show(args: argparse.Namespace, output: Output) -> int:
         width = min(60, max(len(line) for line, _ in lines))
         for line, key in lines:
             origin = f"{line:<{width}}  # {origins[key]}" if args.origin and key in origins else line
-            output.line(origin)
+            output.verbatim(origin)
 
     output.result({"recipe": recipe, "origins": origins}, text)
     return 0
@@ -74,7 +74,9 @@ def _schema(_args: argparse.Namespace, output: Output) -> int:
     from trainwright.spec.recipe import Recipe
 
     described = schema(Recipe)
-    output.result({"json_schema": described}, lambda: output.line(json.dumps(described, indent=2, ensure_ascii=False)))
+    output.result(
+        {"json_schema": described}, lambda: output.verbatim(json.dumps(described, indent=2, ensure_ascii=False))
+    )
     return 0
 
 

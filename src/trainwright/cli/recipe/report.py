@@ -11,15 +11,21 @@ from pathlib import Path
 from trainwright.cli.arguments import add_recipe_step, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+from trainwright.core.errors import MachineError
 
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe_step(parser)
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where report.html is written (default: the workspace)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and print where it is."""
+    """Write the page and print where it is.
+
+    Raises:
+        MachineError: the workspace cannot be written, and no other place is named.
+    """
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
     from trainwright.artifact.events import Events
     from trainwright.artifact.stage import Context
@@ -32,10 +38,14 @@ def run(args: argparse.Namespace) -> int:
     output = Output.of(args)
     recipe = with_step(load_recipe(args).value, stage="report")
     root = workspace_of(args, name=recipe.name)
+    folder = args.out or root
+    if not writable(folder):
+        raise MachineError(
+            "no page can be written here", where=folder, fix="name a folder for it: trainwright report ... --out DIR"
+        )
     step = named(recipe, stage="report", step=args.step)
     made = find(recipe, root=root, upto=step.name)
     missing = [each.name for each in upstream(steps(recipe), step.name)[:-1] if each.name not in made]
-    folder = root if writable(root) else Path.cwd()  # a run that can only be read is reported on from outside
     with writing(folder), Events(None, run=recipe.name) as events:
         folder.mkdir(parents=True, exist_ok=True)
         context = Context(recipe=step.recipe, inputs=inputs_of(step, made), out=folder, events=events, root=root)

@@ -50,9 +50,8 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     output = Output.of(args)
+    _check(args)
     directory, name, section = _from_bundle(args) if args.bundle else _from_recipe(args, output)
-    if args.port is not None and not 0 <= args.port <= 65535:
-        raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
     options = {
         "host": args.host,
         "port": args.port,
@@ -72,6 +71,18 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         output.note("stopped")
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuses what can be known before a recipe's model is made or a bundle is loaded."""
+    if args.port is not None and not 0 <= args.port <= 65535:
+        raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
+    if args.engine is not None:
+        # Recipes bring pydantic, which --help must not wait for.
+        from trainwright.spec.sections.serve import ENGINES
+
+        for problem in ENGINES.problems(args.engine, where="--engine"):
+            raise problem
 
 
 def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, ServeSection]:
@@ -111,7 +122,7 @@ def _announce(output: Output, *, url: str, model: str, with_key: bool) -> None:
 
     def text() -> None:
         output.line(f"serving {model} at {url}/v1 (Ctrl-C stops)")
-        output.line(f"  {example}")
+        output.verbatim(f"  {example}")
 
     output.result(payload, text)
     output.stdout.flush()

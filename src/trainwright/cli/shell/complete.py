@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     output = Output.of(args)
     script = {"bash": bash, "zsh": zsh, "fish": fish}[args.shell](list(surfaces()), recipe_words())
-    output.result({"shell": args.shell, "script": script}, lambda: output.line(script.rstrip("\n")))
+    output.result({"shell": args.shell, "script": script}, lambda: output.verbatim(script.rstrip("\n")))
     return 0
 
 

@@ -127,7 +127,7 @@ def _device(plan: Plan) -> Device:
     kind = plan.cluster.device.kind
     if kind in ("cpu", "cuda"):
         return choose(kind)
-    raise RecipeError("the trainer cannot execute this plan", where="plan", seen=f"a {kind}", expected="cpu or cuda")
+    raise RecipeError("the trainer cannot execute this plan", where="plan", seen=kind, expected="cpu or cuda")
 
 
 def _base(context: Context) -> Path | None:

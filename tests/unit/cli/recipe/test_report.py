@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from trainwright.artifact import store
 from trainwright.cli.main import main
 
 RECIPE = """\
@@ -37,3 +38,18 @@ def test_says_where_the_page_is_and_what_is_missing(recipe, capsys):
     printed = capsys.readouterr()
     assert printed.out.strip().endswith("report.html")
     assert "not there yet: doctor, plan" in printed.err
+
+
+def test_a_run_that_can_only_be_read_is_reported_on_elsewhere(recipe, tmp_path, monkeypatch, capsys):
+    workspace = tmp_path / "runs" / "tiny"
+    workspace.mkdir(parents=True)
+    before = {path.name for path in tmp_path.iterdir()}
+    # Root may write anywhere, so that permissions alone would not refuse it.
+    monkeypatch.setattr(store.os, "access", lambda path, mode: path != workspace.relative_to(tmp_path))
+    assert main(["report", recipe]) == 3
+    assert "runs/tiny: no page can be written here; name a folder" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert not list(workspace.iterdir())
+    assert main(["report", recipe, "--out", "pages"]) == 0
+    assert capsys.readouterr().out == "pages/report.html\n"
+    assert "trainwright doctor" in (tmp_path / "pages" / "report.html").read_text(encoding="utf-8")

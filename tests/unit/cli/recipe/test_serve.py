@@ -11,6 +11,8 @@ from trainwright.cli.recipe import serve
 from trainwright.pipeline import runner
 from trainwright.spec.sections.serve import ServeSection
 
+ENGINE = "fixtures.parrot_engine:open_engine"
+
 
 @pytest.fixture
 def opened(monkeypatch):
@@ -73,12 +75,12 @@ def test_an_export_that_is_there_is_served_without_a_run(opened, recipe, exporte
 
 def test_flags_win_over_the_recipe(opened, recipe, exported):
     keys = ["serve.model_name=a", "serve.engine=torch", 'serve.allowed_hosts=["x"]']
-    flags = ["--model-name", "b", "--port", "1", "--engine", "a.b:c", "--allow-host", "y", "--allow-host", "z"]
+    flags = ["--model-name", "b", "--port", "1", "--engine", ENGINE, "--allow-host", "y", "--allow-host", "z"]
     assert cli.main(["serve", recipe, *keys, "--quiet"]) == 0
     assert (opened["model_name"], opened["section"].allowed_hosts) == ("a", ("x",))
     assert cli.main(["serve", recipe, *keys, *flags, "--quiet"]) == 0
     section = opened["section"]
-    assert (opened["model_name"], section.port, section.engine, section.allowed_hosts) == ("b", 1, "a.b:c", ("y", "z"))
+    assert (opened["model_name"], section.port, section.engine, section.allowed_hosts) == ("b", 1, ENGINE, ("y", "z"))
 
 
 def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys, monkeypatch):
@@ -101,6 +103,8 @@ def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys,
     [
         (["tiny.yaml", "--bundle", "x"], "a recipe and --bundle exclude each other"),
         (["--bundle", "x", "--port", "70000"], "--port: no such port (seen 70000, expected 0 to 65535)"),
+        (["--bundle", "x", "--engine", "tortch"], "--engine: unknown engine (seen 'tortch', expected one of torch"),
+        (["tiny.yaml", "--engine", "no.such:engine"], "--engine: cannot import"),
         ([], "no recipe"),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> N
     plan = plan_of(recipe)
     node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="tpu"))
     plan = replace(plan, cluster=replace(plan.cluster, node=node))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen a tpu, expected cpu or cuda"):
+    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen tpu, expected cpu or cuda"):
         resolve(recipe, plan, TokenDataset.open(dataset.path))
 
 
