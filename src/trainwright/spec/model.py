@@ -56,7 +56,7 @@ PLANNED_FAMILIES: tuple[str, ...] = (
 """Families whose parameters and operations the planner counts; ``transformer`` is a shape given by its numbers."""
 
 
-HEAD_FIELDS = ("classes", "language_head")
+HEAD_FIELDS = ("classes", "labels", "language_head")
 """Fields of ``ModelSpec`` that describe the head alone."""
 
 MOST_LAYERS = 10_000  # The deepest transformer that was trained has 1,000 (DeepNet, arXiv 2203.00555).
@@ -161,6 +161,8 @@ class ModelSpec:
     """A square layer over the first token, before the classes."""
     classes: int = 0
     """Outputs of a classification head: over the first token (pooler, vision), else over every token."""
+    labels: tuple[str, ...] | None = None
+    """What each class is called, in the head's order; None where nobody said."""
     language_head: bool | None = None
     """Whether logits over the vocabulary are made; None: where there are no classes."""
     image_size: int = 0
@@ -244,6 +246,8 @@ class ModelSpec:
             problems.append(f"rotary positions need an even head_size, seen {self.head_size}")
         if self.kind == "vision" and self.image_size % self.patch_size:
             problems.append(f"image_size ({self.image_size}) must be a multiple of patch_size ({self.patch_size})")
+        if self.labels is not None and len(self.labels) != self.classes:
+            problems.append(f"labels must name each of the {self.classes} classes, seen {len(self.labels)} names")
         if self.further_layers < 0:
             problems.append(f"further_layers must be at least 0, seen {self.further_layers}")
         if self.window_tokens is not None and self.window_tokens < 1:

@@ -71,8 +71,8 @@ class Recipe(Section):
     def model_spec(self, *, vocabulary: int) -> ModelSpec:
         """Returns the network's shape for a tokenizer of ``vocabulary`` entries, with the head that the task needs."""
         spec = self.model.spec(vocabulary=vocabulary)
-        classes = len(self.task.labels)
-        return replace(spec, classes=classes, language_head=False) if classes else spec
+        labels = self.task.labels
+        return replace(spec, classes=len(labels), labels=labels, language_head=False) if labels else spec
 
     def epoch_tokens(self, *, tokens: int, documents: int) -> int:
         """Returns the tokens that training computes on in one pass over a split; padding counts.

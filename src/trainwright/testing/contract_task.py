@@ -60,6 +60,12 @@ class TaskContract(ABC):
         assert isinstance(task, Task)
         assert task.unit
 
+    def test_what_it_says_of_a_dataset_is_a_line_each(self, task: Task, split: TokenSplit) -> None:
+        """They are messages of the run."""
+        for note in task.notes({"train": split}):
+            assert isinstance(note, str)
+            assert len(note.splitlines()) == 1
+
     def test_a_batch_is_a_function_of_seed_and_step(self, task: Task, split: TokenSplit, batch: Batch) -> None:
         """Made again after other steps it is the same; another step or another seed gives another one."""
         again = task.batches(split, batch_sequences=BATCH_SEQUENCES, seed=SEED)

@@ -5,7 +5,7 @@ Shape legend: ``batch`` (documents), ``seq`` (tokens of a sequence), ``width``, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,32 @@ class Classify:
         """Losses are averaged over documents."""
         return "document"
 
+    def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
+        """Returns a line for documents that are cut, and one for each label that no document of ``train`` has."""
+        notes = []
+        cut = {name: count for name, split in splits.items() if (count := self._cut(split, split.documents))}
+        if cut:
+            notes.append(
+                f"documents longer than train.sequence_tokens ({self.sequence_tokens}) are cut to it: {_listed(cut)}"
+            )
+        documents = {name: self._by_class(split) for name, split in splits.items()}
+        for number, label in enumerate(self.labels):
+            if not documents["train"][number]:
+                others = {name: int(counts[number]) for name, counts in documents.items() if counts[number]}
+                where = f" ({_listed(others)})" if others else ""
+                notes.append(f"no document of the train split has the label {label!r}{where}")
+        return notes
+
+    def _cut(self, split: TokenSplit, documents: int) -> int:
+        """How many of a split's first documents are longer than a sequence, without their end-of-text token."""
+        sizes = np.diff(split.document_ends[:documents].astype(np.int64), prepend=0) - 1
+        return int((sizes > self.sequence_tokens).sum())
+
+    def _by_class(self, split: TokenSplit) -> NDArray[np.int64]:
+        """How many documents of a split each class has."""
+        classes = np.array(self.class_of_label, np.int64)[split.document_labels]
+        return np.bincount(classes, minlength=len(self.labels))
+
     def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> LabelledDocuments:
         """Returns batches of whole documents; every document once an epoch.
 
@@ -156,7 +182,7 @@ class Classify:
                     options.progress(done, total)
         finally:
             network.train(training)
-        return self._evaluation(confusion, nats, detailed=options.detailed)
+        return self._evaluation(confusion, nats, cut=self._cut(split, confusion.documents), detailed=options.detailed)
 
     def _in_order(
         self, split: TokenSplit, batch_sequences: int, tokens: int | None
@@ -180,13 +206,22 @@ class Classify:
         loss, _ = self.loss(network, hidden, here)
         return float(loss), network.logits(hidden).argmax(dim=-1).cpu().numpy()
 
-    def _evaluation(self, confusion: Confusion, nats: float, *, detailed: bool) -> Evaluation:
+    def _evaluation(self, confusion: Confusion, nats: float, *, cut: int, detailed: bool) -> Evaluation:
         metrics = {
             "loss": Metric(value=nats / confusion.documents, unit="nats/document"),
             "accuracy": Metric(value=confusion.accuracy),
             "macro_f1": Metric(value=confusion.macro_f1),
         }
         record: dict[str, Any] = {name: metric.value for name, metric in metrics.items()}
-        record |= {"documents": confusion.documents, "commonest_class_accuracy": confusion.commonest_class_accuracy}
+        record |= {
+            "documents": confusion.documents,
+            "cut_documents": cut,
+            "commonest_class_accuracy": confusion.commonest_class_accuracy,
+        }
         details = {"by_label": confusion.by_label(), "confusion": confusion.to_json()} if detailed else {}
         return Evaluation(count=confusion.documents, metrics=metrics, record=record, details=details)
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """Documents by split in words: ``3 of train, 1 of test``."""
+    return ", ".join(f"{count:,} of {name}" for name, count in counts.items())

@@ -6,6 +6,7 @@ Shape legend: ``batch`` (sequences), ``seq`` (tokens of a sequence), ``width``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,10 @@ class NextToken:
     def unit(self) -> str:
         """Losses are averaged over predicted tokens."""
         return "token"
+
+    def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
+        """Returns nothing: every token of a split is read."""
+        return ()
 
     def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Windows:
         """Returns windows of ``sequence_tokens`` and one token more, the last target."""

@@ -6,7 +6,7 @@ the sum of the losses by the sum of the weights, so that micro batches of any si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -84,6 +84,9 @@ class Task(Protocol):
     @property
     def unit(self) -> str:
         """What one unit of weight is: ``token``, ``document``."""
+
+    def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
+        """Returns what a user should know of these splits before they are learnt, a line each; mostly nothing."""
 
     def batches(self, split: TokenSplit, *, batch_sequences: int, seed: int) -> Batches:
         """Returns the batches of a split in an order that the seed decides.

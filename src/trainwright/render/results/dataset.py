@@ -48,6 +48,8 @@ def funnel_rows(source: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     rows += [(f"- {reason}", tally, reason) for reason, tally in source["dropped"].items()]
     if source["duplicates"]["documents"]:
         rows.append(("- duplicate", source["duplicates"], "duplicate"))
+    if "relabelled" in source:
+        rows.append(("  of these with another label", source["relabelled"], "relabelled"))
     rows.append(("kept", source["kept"], ""))
     return [
         (

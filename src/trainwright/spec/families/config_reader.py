@@ -147,6 +147,16 @@ class ConfigReader:
         named = self._config.get("id2label")
         return len(named) if isinstance(named, Mapping) and named else self.integer("num_labels", default)
 
+    def label_names(self) -> tuple[str, ...] | None:
+        """What those classes are called, in their order; None where ``id2label`` only numbers them."""
+        named = self._config.get("id2label")
+        if not isinstance(named, Mapping) or not named:
+            return None
+        names = tuple(named.get(str(number), named.get(number)) for number in range(len(named)))
+        if not all(isinstance(name, str) and name != f"LABEL_{number}" for number, name in enumerate(names)):
+            return None
+        return names
+
     def rope_theta(self, default: float = 10000.0) -> float:
         """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did."""
         rope = self.section("rope_parameters")

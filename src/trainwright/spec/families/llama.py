@@ -33,7 +33,7 @@ def decoder_head(read: ConfigReader) -> dict[str, Any]:
         if name.endswith(_OTHER_HEADS):
             raise read.unsupported("architectures", name, "...ForCausalLM or ...ForSequenceClassification")
     if any(name.endswith("ForSequenceClassification") for name in names):
-        return {"classes": read.labels(), "language_head": False}
+        return {"classes": read.labels(), "labels": read.label_names(), "language_head": False}
     return {}
 
 

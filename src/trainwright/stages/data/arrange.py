@@ -13,7 +13,7 @@ from trainwright.stages.data.funnel import EXAMPLES, Funnel
 from trainwright.stages.data.parts import TERMINATOR, Document, publish, publish_json, read_json, read_section
 
 SPLITS = ("train", "validation", "test")
-DUPLICATE = "duplicate"
+DUPLICATE, RELABELLED = "duplicate", "relabelled"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,9 +93,9 @@ def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
     """The bucket's documents in order of the digest. Texts of duplicates are never in memory, be they many."""
     exact = job.section.dedup == "exact"
     kept: list[Document] = []
-    seen: set[bytes] = set()
+    labels: dict[bytes, str | None] = {}
     funnels: dict[int, Funnel] = {}
-    duplicates: dict[int, list[tuple[bytes, int, str]]] = {}
+    duplicates: dict[tuple[int, str], list[tuple[bytes, int, str]]] = {}
     documents = (
         (source, document)
         for source, path, offset, length in job.pieces
@@ -103,18 +103,23 @@ def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
     )
     for number, (source, document) in enumerate(documents):
         funnel = funnels.setdefault(source, Funnel())
-        if exact and document.digest in seen:
+        if exact and document.digest in labels:
             funnel.duplicates.add(len(document.text))
-            examples = duplicates.setdefault(source, [])
-            examples.append((document.digest, number, document.place))
-            if len(examples) > 100 * EXAMPLES:
-                examples[:] = heapq.nsmallest(EXAMPLES, examples)
+            reasons = [DUPLICATE]
+            if document.label != labels[document.digest]:
+                funnel.relabelled.add(len(document.text))
+                reasons.append(RELABELLED)
+            for reason in reasons:
+                examples = duplicates.setdefault((source, reason), [])
+                examples.append((document.digest, number, document.place))
+                if len(examples) > 100 * EXAMPLES:
+                    examples[:] = heapq.nsmallest(EXAMPLES, examples)
         else:
             funnel.kept.add(len(document.text))
-            seen.add(document.digest)
+            labels[document.digest] = document.label
             kept.append(document)
     kept.sort(key=attrgetter("digest"))  # stable: without deduplication equal documents stay in the corpus's order
-    for source, examples in duplicates.items():
+    for (source, reason), examples in duplicates.items():
         for _, _, place in heapq.nsmallest(EXAMPLES, examples):
-            funnels[source].example(DUPLICATE, place)
+            funnels[source].example(reason, place)
     return kept, funnels

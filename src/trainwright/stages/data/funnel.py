@@ -32,13 +32,15 @@ class Funnel:
     """What became of one source's records: ``read = broken + dropped + duplicates + kept``, in documents.
 
     Bytes are those of a record as read (a line, a file, a value); of duplicates and kept ones, of the cleaned text.
-    ``broken`` records could not be read; ``dropped`` ones were read and refused.
+    ``broken`` records could not be read; ``dropped`` ones were read and refused. ``relabelled`` are those duplicates
+    that have another label than the document that is kept in their place.
     """
 
     read: Tally = field(default_factory=Tally)
     broken: dict[str, Tally] = field(default_factory=dict)
     dropped: dict[str, Tally] = field(default_factory=dict)
     duplicates: Tally = field(default_factory=Tally)
+    relabelled: Tally = field(default_factory=Tally)
     kept: Tally = field(default_factory=Tally)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
@@ -55,8 +57,9 @@ class Funnel:
 
     def merge(self, other: Funnel) -> None:
         """Add what came later in the corpus."""
-        for mine, theirs in ((self.read, other.read), (self.duplicates, other.duplicates), (self.kept, other.kept)):
-            mine.add(theirs.bytes, theirs.documents)
+        for name in ("read", "duplicates", "relabelled", "kept"):
+            theirs = getattr(other, name)
+            getattr(self, name).add(theirs.bytes, theirs.documents)
         for mine_by, theirs_by in ((self.broken, other.broken), (self.dropped, other.dropped)):
             for reason, tally in theirs_by.items():
                 mine_by.setdefault(reason, Tally()).add(tally.bytes, tally.documents)
@@ -71,11 +74,13 @@ class Funnel:
             ranked = sorted(by_reason.items(), key=lambda item: (-item[1].documents, item[0]))
             return {reason: tally.to_json() for reason, tally in ranked}
 
+        relabelled = {"relabelled": self.relabelled.to_json()} if self.relabelled.documents else {}
         return {
             "read": self.read.to_json(),
             "broken": ordered(self.broken),
             "dropped": ordered(self.dropped),
             "duplicates": self.duplicates.to_json(),
+            **relabelled,
             "kept": self.kept.to_json(),
             "examples": {reason: self.examples[reason] for reason in sorted(self.examples)},
         }
@@ -88,6 +93,7 @@ class Funnel:
             broken={reason: Tally(**tally) for reason, tally in record["broken"].items()},
             dropped={reason: Tally(**tally) for reason, tally in record["dropped"].items()},
             duplicates=Tally(**record["duplicates"]),
+            relabelled=Tally(**record.get("relabelled", {})),
             kept=Tally(**record["kept"]),
             examples={reason: list(places) for reason, places in record["examples"].items()},
         )

@@ -30,7 +30,7 @@ from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
 from trainwright.spec.sections.data import DataSection
-from trainwright.stages.data.arrange import SPLITS, ArrangeJob, arrange_bucket, documents_path
+from trainwright.stages.data.arrange import RELABELLED, SPLITS, ArrangeJob, arrange_bucket, documents_path
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.checked import changed_file
 from trainwright.stages.data.corpus.digests import CACHE, Corpus, input_digest, read_corpus, tokenizer_digest
@@ -234,6 +234,12 @@ class _Preparation:
                 continue
             places = next(f.examples[reason] for f in arranged.funnels if reason in f.examples)
             self.events.message(f"skipped {tally.documents:,} broken records: {reason} ({', '.join(places[:3])})")
+        if funnel.relabelled.documents:
+            places = [place for each in arranged.funnels for place in each.examples.get(RELABELLED, ())]
+            self.events.message(
+                f"{funnel.relabelled.documents:,} documents equal an earlier one that has another label; the earlier "
+                f"one's is kept ({', '.join(places[:3])})"
+            )
         shares = self.section.split
         wanted = [split for split in SPLITS if getattr(shares, split) > 0]
         for split in wanted:

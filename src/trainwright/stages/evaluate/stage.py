@@ -16,7 +16,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
@@ -35,6 +35,7 @@ def run(context: Context) -> StageResult:
 
     Raises:
         DataError: a damaged shard or model, or a split that the dataset does not have.
+        RecipeError: the model was trained for other labels.
     """
     started = time.perf_counter()
     recipe, out, events = context.recipe, context.out, context.events
@@ -50,6 +51,7 @@ def run(context: Context) -> StageResult:
         # As in training: weights in fp32, arithmetic in the plan's precision.
         precision = DTYPES[plan.workload.precision]
         model, tokenizer = load_bundle(trained.path, device=device, compute_dtype=precision)
+        _check_labels(recipe, model)
         task = load_task(recipe, dataset)
         results = {
             name: _kept(out / f".{name}.json", partial(_measure, recipe, task, model, split, events))
@@ -77,6 +79,18 @@ def run(context: Context) -> StageResult:
         summary=headline,
         execution={"device": device.type, "threads": torch.get_num_threads(), "total_s": time.perf_counter() - started},
     )
+
+
+def _check_labels(recipe: Recipe, network: Network) -> None:
+    told = network.spec.labels
+    if told is not None and told != recipe.task.labels:
+        seen = ", ".join(recipe.task.labels) or "no labels"
+        raise RecipeError(
+            "the model tells other labels, or in another order",
+            where="task.labels",
+            seen=seen,
+            expected=", ".join(told),
+        )
 
 
 def _split(dataset: TokenDataset, name: str) -> TokenSplit:

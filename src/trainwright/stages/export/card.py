@@ -99,7 +99,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
     ]
     split = recipe.data.split
     equal = "were kept once" if recipe.data.dedup == "exact" else "were all kept"
-    labels = ", ".join(f"`{label}`" for label in recipe.task.labels)
+    labels = ", ".join(f"`{label}`" for label in spec.labels or recipe.task.labels)
     return _CARD.format(
         name=recipe.name,
         pipeline="text-classification" if spec.classes else "text-generation",

@@ -38,7 +38,7 @@ class HuggingFace:
         extra: dict[str, Any] = dict(ends)
         if network.spec.classes:
             # The padding token says to Hugging Face which token of a padded text is the last.
-            names = dict(enumerate(recipe.task.labels))
+            names = dict(enumerate(network.spec.labels or recipe.task.labels))
             extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}, "pad_token_id": end_id}
         hf.write(directory, network.spec, dict(network.named_parameters()), dtype=dtype, extra=extra)
         write_atomically(directory / "tokenizer.json", tokenizer)

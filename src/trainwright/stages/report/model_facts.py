@@ -114,6 +114,7 @@ def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
     if model.segments:
         yield "segments", f"{model.segments}"
     if model.classes:
-        yield "classes", f"{model.classes:,}{', behind a pooler' if model.pooler else ''}"
+        names = "" if model.labels is None else f" ({', '.join(model.labels)})"
+        yield "classes", f"{model.classes:,}{names}{', behind a pooler' if model.pooler else ''}"
     elif model.pooler:
         yield "pooler", "over the first token"

@@ -66,8 +66,9 @@ def run(context: Context) -> StageResult:
             with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
                 if interrupted:
                     recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
-                elif new_head:
-                    recorded.message(f"a new head for {new_head}")
+                else:
+                    for note in (*([f"a new head for {new_head}"] if new_head else ()), *task.notes(dataset.splits)):
+                        recorded.message(note)
                 summary = trainer.run(recorded)
     write_bundle(out, network, dataset.tokenizer_path)
     record = to_json(summary)
@@ -145,8 +146,8 @@ def make_network(
 ) -> tuple[Network, str | None]:
     """Returns a network with the weights in ``base``, or random ones, and what it has a new head for, if it has one.
 
-    Where ``base`` was made for another task its embedding and blocks are kept, and the head that this task needs is
-    initialised from the recipe's seed.
+    Where ``base`` was made for another task or tells other labels, its embedding and blocks are kept, and the head that
+    this task needs is initialised from the recipe's seed.
 
     Raises:
         RecipeError: those weights belong to another shape or another tokenizer.
@@ -166,7 +167,7 @@ def make_network(
         )
     for problem in recipe.model.differences(spec, source.spec):
         raise problem
-    if source.spec.classes == spec.classes:
+    if (source.spec.classes, source.spec.labels) == (spec.classes, spec.labels):
         load_weights(network, dict(source.named_parameters()))
         return network, None
     network.initialise(recipe.seed)
@@ -181,8 +182,11 @@ def _take_body(network: Network, base: Network) -> str | None:
     if head is not None:
         weights[head] = network.head_weight.detach()
     load_weights(network, weights)
-    classes = network.spec.classes
-    return None if head is None else f"{classes} labels" if classes else "the vocabulary"
+    classes, told = network.spec.classes, base.spec.labels
+    if head is None or not classes:
+        return None if head is None else "the vocabulary"
+    names = "" if told is None else f" ({', '.join(told)})"
+    return f"{classes} labels" + (f"; the base has one for other labels{names}" if base.spec.classes else "")
 
 
 def _headline(summary: TrainSummary) -> dict[str, Any]:

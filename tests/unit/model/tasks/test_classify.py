@@ -116,6 +116,27 @@ def test_every_document_comes_once_an_epoch_with_its_own_label(documents) -> Non
     assert sorted(again) == sorted(label for _, _, label in made)
 
 
+def test_documents_that_are_cut_and_labels_without_a_training_document_are_said(tmp_path) -> None:
+    texts = {"train": ["a", "b " * 9, "c " * 40, "d " * 50], "validation": ["e " * 60, "f"], "test": ["g"]}
+    labels = {"train": ["ham"] * 4, "validation": ["spam", "ham"], "test": ["spam"]}
+    dataset = TokenDataset.open(make_dataset(tmp_path, texts, labels=labels).path)
+    task = classify(made_recipe(), dataset)
+    longer = {name: sum(len(ids) > SEQUENCE for ids in whole(split)) for name, split in dataset.splits.items()}
+    assert longer == {"train": 2, "validation": 1, "test": 0}
+    assert task.notes(dataset.splits) == [
+        "documents longer than train.sequence_tokens (12) are cut to it: 2 of train, 1 of validation",
+        "no document of the train split has the label 'spam' (1 of validation, 1 of test)",
+        "no document of the train split has the label 'unsure'",
+    ]
+    record = task.evaluate(made_network(dataset), dataset.splits["train"], EvaluationOptions(batch_sequences=2)).record
+    assert (record["documents"], record["cut_documents"]) == (4, 2)
+
+
+def whole(split: TokenSplit) -> list[list[int]]:
+    ends = split.document_ends.tolist()
+    return [split.read(start, end)[:-1].tolist() for start, end in zip([0, *ends], ends, strict=False)]
+
+
 def test_the_planner_counts_the_classifier_as_it_is(documents) -> None:
     for family in ("llama", "gpt2"):
         network = made_network(documents, family)

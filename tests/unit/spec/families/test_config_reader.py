@@ -85,3 +85,13 @@ def test_heads_divide_the_width_unless_they_have_a_size_of_their_own():
     assert ConfigReader({}, where="here").head_size(4096, 32) == 128
     with pytest.raises(RecipeError, match=r"^here: .*cannot be divided over the heads \(seen width 4096, 33 heads"):
         ConfigReader({}, where="here").head_size(4096, 33)
+
+
+def test_names_of_labels_are_in_the_order_of_the_classes_and_numbers_are_none():
+    def names(keys):
+        return ConfigReader(keys, where="here").label_names()
+
+    assert names({"id2label": {"1": "b", "0": "a", "2": "c"}}) == ("a", "b", "c")
+    assert names({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}) is None
+    assert names({"id2label": {"0": "a", "2": "c"}}) is None
+    assert names({"num_labels": 2}) is None

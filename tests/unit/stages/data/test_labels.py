@@ -66,3 +66,19 @@ def test_a_damaged_label_file_is_named(prepare, section, tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DataError, match=r"train-00000\.labels: the labels of a token shard are damaged"):
         TokenDataset.open(out)
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 20, 64])
+def test_equal_texts_with_several_labels_are_counted_and_told(prepare, section, tmp_path, part_bytes):
+    rows = [{"text": f"text {n}", "label": "a"} for n in range(30)]
+    again = [{"text": "text 3", "label": "b"}, {"text": "text 4", "label": "a"}, {"text": "text 7", "label": "c"}]
+    source = write_labelled(tmp_path / "labelled", [*rows, *again])
+    done = prepare(section(source, exec={"part_bytes": part_bytes}))
+    (counts,) = json.loads((done.out / "report.json").read_text())["sources"]
+    assert (counts["duplicates"]["documents"], counts["relabelled"]["documents"]) == (3, 2)
+    assert sorted(place.rpartition(":")[2] for place in counts["examples"]["relabelled"]) == ["31", "33"]
+    (told,) = [text for text in done.messages if "label" in text]
+    assert told.startswith("2 documents equal an earlier one that has another label; the earlier one's is kept (")
+    unlike = [{"text": f"text {n}", "label": "a"} for n in range(30)]
+    plain = prepare(section(write_labelled(tmp_path / "plain", [*unlike, unlike[3]])), tmp_path / "other")
+    assert "relabelled" not in json.loads((plain.out / "report.json").read_text())["sources"][0]

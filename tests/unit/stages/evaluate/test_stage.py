@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ import torch.nn.functional as F
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.task import TaskSection
 from trainwright.stages.evaluate import run
 from trainwright.stages.evaluate.ngram import NGram, bits, stream
 from trainwright.stages.train.checkpoints import write_bundle
@@ -84,6 +86,19 @@ def test_loss_and_bits_per_byte_equal_brute_force(world, tmp_path):
         assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
         assert (found["documents"], found["text_bytes"]) == (len(SPLITS[name]), size)
         assert result.summary[f"{name}_bits_per_byte"] == found["bits_per_byte"]
+
+
+def test_a_model_that_tells_other_labels_is_refused(world, tmp_path):
+    recipe, inputs, model, dataset = world()
+    told = Decoder(replace(model.spec, classes=2, labels=("ham", "spam"), language_head=False))
+    told.initialise(1)
+    (tmp_path / "told").mkdir()
+    write_bundle(tmp_path / "told", told, dataset.tokenizer_path)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "told").iterdir()}
+    checkpoint = make_artifact(tmp_path / "other", "train", files)
+    other = recipe.model_copy(update={"task": TaskSection(name="classify", labels=("spam", "ham"))})
+    with pytest.raises(RecipeError, match=r"task\.labels: .* another order \(seen spam, ham, expected ham, spam\)"):
+        evaluate(other, inputs | {"checkpoint": checkpoint}, tmp_path / "out")
 
 
 def test_baselines_are_measured_on_the_original_text(world, tmp_path):

@@ -114,8 +114,8 @@ def test_the_same_model_gives_the_same_bytes(tiny, make_trained, recipe, tmp_pat
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_a_classifier_answers_in_transformers_as_it_does_here(tiny, make_trained, recipe, tmp_path, family):
     labels = ("ham", "spam", "unsure")
-    model = tiny.decoder(family, classes=3, language_head=False)
-    classifies = recipe.model_copy(update={"task": TaskSection(name="classify", labels=labels)})
+    model = tiny.decoder(family, classes=3, labels=labels, language_head=False)
+    classifies = recipe.model_copy(update={"task": TaskSection(name="classify", labels=("x", "y"))})
     export(classifies, make_trained(model), tmp_path / "out")
     directory = tmp_path / "out" / "huggingface"
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()

@@ -54,6 +54,7 @@ CHANGES = {
     "segments": (LLAMA, 2),
     "pooler": (LLAMA, True),
     "classes": (LLAMA, 3),
+    "labels": (replace(LLAMA, classes=2), ("ham", "spam")),
     "language_head": (LLAMA, False),
     "image_size": (VISION, 256),
     "patch_size": (VISION, 32),

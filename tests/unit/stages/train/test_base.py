@@ -103,6 +103,20 @@ def test_a_base_of_the_same_task_keeps_its_head(make_recipe, trained) -> None:
     assert not [text for text in messages(second) if "head" in text]
 
 
+@pytest.mark.parametrize("names", [["ant", "bee", "dog"], ["bee", "ant", "cat"]])
+def test_a_base_that_tells_other_labels_gets_a_new_head(make_recipe, trained, labelled, inputs_for, names) -> None:
+    first = trained(as_classifier(make_recipe()), "first")
+    recipe = as_classifier(make_recipe(), names)
+    text = inputs_for(recipe)["plan"].file("plan.json").read_text()
+    settings = resolve(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
+    network, new_head = make_network(recipe, settings, labelled.path / "tokenizer.json", base=first.path)
+    before = load_file(first.path / "model.safetensors")
+    assert torch.equal(dict(network.named_parameters())["embedding"], before["embedding"])
+    assert not torch.equal(network.head_weight, before["head.weight"])
+    assert json.loads(first.file("model.json").read_text())["labels"] == LABELS
+    assert new_head == "3 labels; the base has one for other labels (ant, bee, cat)"
+
+
 def test_a_base_of_another_width_is_refused_under_a_key_of_the_model(make_recipe, trained) -> None:
     base = trained(make_recipe(), "base")
     recipe = as_classifier(make_recipe())
