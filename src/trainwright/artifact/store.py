@@ -29,6 +29,8 @@ CHECKED = ".checked"
 """Folder of a workspace: how the files of each artefact looked when their digests were last right."""
 SHORT = 12
 """Hex digits of a fingerprint in a directory's name."""
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG, errno.ENAMETOOLONG)
+"""How an operating system says that nothing can be written at a place."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -323,17 +325,9 @@ def writing(where: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             fix = "free some space and run the same command: finished parts are kept"
             raise MachineError("the disk is full", where=error.filename or where, fix=fix) from error
-        refused = error.errno in (
-            errno.EACCES,
-            errno.EPERM,
-            errno.EROFS,
-            errno.ENOTDIR,
-            errno.EFBIG,
-            errno.ENAMETOOLONG,
-        )
         # What is read inside may be missing for other reasons: those errors belong to who reads.
         gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
-        if refused or gone:
+        if error.errno in _REFUSALS or gone:
             fix = "choose another place with --workspace"
             raise MachineError(
                 "cannot write: {strerror}", where=error.filename or where, fix=fix, strerror=error.strerror
