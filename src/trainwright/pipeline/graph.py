@@ -54,6 +54,7 @@ class Stage:
     ``needs`` are its inputs by role. A role that is called like its kind is filled from what is there or can be made;
     another one, such as ``base``, only where a recipe names its source. ``sections`` are those of the recipe that the
     stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
+    ``aside`` are kinds that later stages make, handed in where an earlier run left them and not a part of the address.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
     wrong before anything runs; it is light. ``check_base`` names one of the recipe and of the base that a recipe names,
     as the recipe of the step that makes it or as its folder. ``task_makes`` is what the task has to make for this
@@ -69,6 +70,7 @@ class Stage:
     sections: tuple[str, ...] = ()
     settled: Settled = lambda recipe, inputs: recipe
     outside: Outside = lambda recipe, root: {}
+    aside: tuple[str, ...] = ()
     check: str | None = None
     check_base: str | None = None
     task_makes: str | None = None
@@ -85,23 +87,30 @@ def _corpus(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """What a plan rests on before there is a dataset: the corpus's size where epochs ask for it, a known tokenizer."""
-    facts = {}
-    if parse_duration(recipe.train.duration).unit == "epochs":
-        facts["corpus_bytes"] = str(corpus_bytes(recipe))
+    """What a plan rests on before there is a dataset: the size of the corpus, a known tokenizer."""
+    size_bytes = corpus_bytes(recipe)
+    facts = {} if size_bytes is None else {"corpus_bytes": str(size_bytes)}
     if recipe.data.tokenizer.path is not None:
         facts["tokenizer"] = file_digest(local_path(recipe.data.tokenizer.path))
     return facts
 
 
-def corpus_bytes(recipe: Recipe) -> int:
+def corpus_bytes(recipe: Recipe) -> int | None:
     """Returns the bytes of text in the recipe's corpus, from the sizes of its files.
 
+    None where no length depends on them, and where only that of a validation does and the files are not here: a run
+    can be planned on another machine than it runs on.
+
     Raises:
-        DataError: a path is missing.
+        DataError: a path is missing, and the length of the run is in epochs.
     """
-    count: int = load("trainwright.stages.data.corpus.size:corpus_bytes", kind="function")(recipe.data)
-    return count
+    needed = parse_duration(recipe.train.duration).unit == "epochs"
+    validates = recipe.train.validation.tokens is None and recipe.data.split.validation > 0
+    if not (needed or validates):
+        return None
+    name = "corpus_bytes" if needed else "corpus_bytes_here"
+    size_bytes: int | None = load(f"trainwright.stages.data.corpus.size:{name}", kind="function")(recipe.data)
+    return size_bytes
 
 
 def _code(*names: str) -> dict[str, str]:
@@ -212,7 +221,8 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=2,
+            version=3,
+            aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,
             needs=[Need(kind="machine")],
@@ -230,6 +240,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "train",
+            version=2,
             check="trainwright.stages.train.check:problems",
             check_base="trainwright.stages.train.check:base_problems",
             identity=_train_identity,

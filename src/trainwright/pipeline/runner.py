@@ -13,12 +13,12 @@ from pathlib import Path
 from trainwright import __version__
 from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.stage import Context, StageFunction
-from trainwright.artifact.store import Artifact, Workspace, open_artifact, writable, writing
-from trainwright.core.errors import TrainwrightError
+from trainwright.artifact.store import MANIFEST, Artifact, Workspace, open_artifact, writable, writing
+from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.plug_in import blaming_at_fault
 from trainwright.core.registry import load
-from trainwright.pipeline.graph import Stage, Step, upstream
+from trainwright.pipeline.graph import Stage, Step, maker, upstream
 from trainwright.pipeline.preflight import check
 from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
@@ -107,6 +107,20 @@ def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
     return done
 
 
+def left_here(recipe: Recipe, *, root: Path, kind: str) -> Artifact | None:
+    """The artefact of a kind that an earlier run of a recipe without a list of steps left; None where there is none.
+
+    Where what it is made from is not here nobody can tell which one it is, and there is none either.
+    """
+    stage = maker(kind).name
+    if next(root.glob(f"{stage}-*/{MANIFEST}"), None) is None:
+        return None  # nothing is digested in vain
+    try:
+        return find(recipe, root=root, upto=stage).get(stage)
+    except DataError:
+        return None
+
+
 def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
     """The step's inputs by role, of those that are done."""
     inputs = {}
@@ -190,9 +204,10 @@ def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> 
         above = (workspace.root, *workspace.above)
         return run(recipe, root=below, upto=upto, listeners=events.listeners, above=above)
 
+    aside = {kind: left_here(here.recipe, root=workspace.root, kind=kind) for kind in here.stage.aside}
     return Context(
         recipe=here.recipe,
-        inputs=here.inputs,
+        inputs={kind: artifact for kind, artifact in aside.items() if artifact is not None} | dict(here.inputs),
         digests=here.digests,
         out=out,
         events=events,

@@ -22,6 +22,7 @@ from trainwright.spec.sections.serve import ServeSection
 from trainwright.spec.sections.steps import StepSection
 from trainwright.spec.sections.task import TaskSection
 from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.workload import windows_per_epoch
 
 
 def _plain_name(name: str) -> str:
@@ -81,7 +82,8 @@ class Recipe(Section):
             tokens: of the split.
             documents: of the split; a task may read each in a sequence of its own.
         """
-        return documents * self.train.sequence_tokens if self.task.kind.reads == "documents" else tokens
+        size = self.train.sequence_tokens
+        return size * (documents if self.task.kind.reads == "documents" else windows_per_epoch(tokens, size))
 
     def identity(self, section: str) -> dict[str, Any]:
         """A section without its ``exec``: what the section contributes to a fingerprint."""

@@ -50,6 +50,11 @@ class DatasetFacts:
     counted: bool = False
 
 
+def windows_per_epoch(tokens: int, sequence_tokens: int) -> int:
+    """Returns the sequences of an epoch of a split: one fewer than fit, so that where they begin varies."""
+    return max(1, tokens // sequence_tokens - 1)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""

@@ -5,7 +5,7 @@ import pytest
 from trainwright.core.errors import DataError
 from trainwright.pipeline import facts
 from trainwright.pipeline.facts import known_facts
-from trainwright.planner.plan.workload import estimated_facts
+from trainwright.planner.plan.workload import bytes_per_token, estimated_facts
 from trainwright.spec.recipe import Recipe
 from trainwright.testing.artifacts import make_artifact
 
@@ -23,7 +23,7 @@ def test_a_dataset_that_is_there_is_counted(tmp_path, monkeypatch):
     dataset = make_artifact(
         tmp_path, "data", {"report.json": json.dumps({"splits": SPLITS}).encode()}, summary={"vocabulary": 320}
     )
-    monkeypatch.setattr(facts, "find", lambda recipe, *, root, upto: {upto: dataset} if root == tmp_path else {})
+    monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
     known = known_facts(recipe(tmp_path / "gone"), root=tmp_path)
     assert (known.train_tokens, known.train_documents, known.vocabulary, known.counted) == (9000, 12, 320, True)
     (dataset.path / "report.json").write_text("{}")
@@ -38,7 +38,21 @@ def test_an_epoch_of_no_dataset_is_estimated_from_the_corpus(tmp_path):
         assert known_facts(asked, root=root) == estimated_facts(asked, corpus_bytes=25000)
 
 
-def test_the_corpus_is_asked_for_its_size_only_where_epochs_need_it(tmp_path):
-    assert known_facts(recipe(tmp_path / "gone", "5 steps")).train_tokens is None
+def test_a_corpus_that_is_not_here_stops_no_plan_but_one_in_epochs(tmp_path):
+    for gone in (tmp_path / "gone", "https://nowhere.invalid/corpus.txt"):
+        assert known_facts(recipe(gone, "5 steps")).validation_tokens is None
     with pytest.raises(DataError, match="gone"):
         known_facts(recipe(tmp_path / "gone"))
+
+
+def test_the_corpus_says_the_size_of_a_whole_validation_split(tmp_path):
+    (tmp_path / "corpus.txt").write_text("word " * 5000)
+    asked = recipe(tmp_path / "corpus.txt", "5 steps")
+    assert known_facts(asked).validation_tokens == round(0.15 * 25000 / bytes_per_token(32768))
+
+
+def test_a_dataset_of_another_corpus_is_not_taken(tmp_path):
+    make_artifact(tmp_path, "data", {"report.json": b"{}"})
+    (tmp_path / "corpus.txt").write_text("word " * 5000)
+    assert not known_facts(recipe(tmp_path / "corpus.txt"), root=tmp_path).counted
+    assert not known_facts(recipe(tmp_path / "gone", "5 steps"), root=tmp_path).counted

@@ -102,6 +102,28 @@ def test_nothing_is_done_twice(tmp_path) -> None:
     assert first["add"].summary["number"] == 2 * 65536 + 1
 
 
+def test_what_an_earlier_run_left_is_handed_in_and_changes_no_address(tmp_path, monkeypatch) -> None:
+    seen = []
+
+    def look(context):
+        seen.append([artifact.summary for artifact in context.inputs.values()])
+        return StageResult(summary={})
+
+    looking = Stage(
+        name="look",
+        version=1,
+        run=f"{HERE}:look",
+        makes="view",
+        aside=("doubled",),
+        identity=lambda recipe, inputs: {"seed": recipe.seed},
+    )
+    use(monkeypatch, looking, DOUBLE)
+    sys.modules[HERE].look = look
+    for seed in (1, 1, 2):
+        runner.run(recipe(seed=seed), root=tmp_path)
+    assert seen == [[], [{"number": 2 * 65536}]], "not there yet; cached; there"
+
+
 def test_a_change_reruns_what_follows_only(tmp_path) -> None:
     runner.run(recipe(seed=1), root=tmp_path)
     runner.run(recipe(seed=2), root=tmp_path)

@@ -12,6 +12,7 @@ from torch import Tensor
 from trainwright.artifact.shards import TokenSplit
 from trainwright.core.errors import DataError
 from trainwright.runtime.rng import derive, permute
+from trainwright.spec.workload import windows_per_epoch
 
 
 class Windows:
@@ -37,7 +38,7 @@ class Windows:
         self.sequence_tokens = sequence_tokens
         self.batch_sequences = batch_sequences
         self.seed = seed
-        self.windows_per_epoch = max(1, split.tokens // sequence_tokens - 1)
+        self.windows_per_epoch = windows_per_epoch(split.tokens, sequence_tokens)
 
     def starts(self, step: int) -> list[int]:
         """First token of each sequence of a step's batch."""

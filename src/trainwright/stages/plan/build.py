@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,11 +32,11 @@ from trainwright.planner.plan.machine import (
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import assumptions as dataset_assumptions
-from trainwright.planner.plan.workload import resolve
+from trainwright.planner.plan.workload import deviation, resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.planner.rates.probed import Probed
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import Estimate, Plan, Rejected
+from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
@@ -86,11 +87,12 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices = price_list()
+    length = deviation(recipe, facts)
     return replace(
         plan,
         parallel=replace(plan.parallel, threads=threads),
-        estimate=_with_range(plan.estimate, learnt=bool(own.references)),
-        rentals=tuple(rental(model, workload, device, prices) for device in rented),
+        estimate=_with_range(plan.estimate, learnt=bool(own.references), length=length),
+        rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
 
 
@@ -141,12 +143,31 @@ def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compil
     return replace(less, rejected=(over, *less.rejected))
 
 
-def _with_range(estimate: Estimate, *, learnt: bool) -> Estimate:
-    """The estimate with the range of its time among what it rests on."""
-    low, high = (end / estimate.seconds.mid for end in (estimate.seconds.low, estimate.seconds.high))
+def _with_range(estimate: Estimate, *, learnt: bool, length: float) -> Estimate:
+    """The estimate with the range of its time among what it rests on; ``length``: deviation of the run's length."""
+    seconds = _widened(estimate.seconds, length)
+    low, high = (end / seconds.mid for end in (seconds.low, seconds.high))
     source = "what finished runs leave open, and differ by among themselves" if learnt else "docs/en/planner.md"
+    if length:
+        source += "; and how long an epoch is, which the dataset will tell"
     note = range_of(low, high, "ledger" if learnt else "default", source)
-    return replace(estimate, assumptions=(*estimate.assumptions, note))
+    return replace(estimate, seconds=seconds, assumptions=(*estimate.assumptions, note))
+
+
+def _rental_with_range(rented: Rental, length: float) -> Rental:
+    if not rented.seconds:
+        return rented
+    ends = _widened(Interval(low=rented.seconds_low, mid=rented.seconds, high=rented.seconds_high), length)
+    return replace(rented, seconds_low=ends.low, seconds_high=ends.high)
+
+
+def _widened(seconds: Interval, length: float) -> Interval:
+    """The interval of a time that is in proportion to a length whose logarithm deviates by ``length``."""
+    if not length:
+        return seconds
+    ends = (math.log(end / seconds.mid) for end in (seconds.low, seconds.high))
+    fast, slow = (math.exp(math.hypot(end, INTERVAL * length)) for end in ends)
+    return Interval(low=seconds.mid / fast, mid=seconds.mid, high=seconds.mid * slow)
 
 
 def _precision(recipe: Recipe, facts: DatasetFacts, model: ModelSpec, here: Here) -> Precision:

@@ -13,15 +13,16 @@ from trainwright.core.units import format_bytes
 from trainwright.hardware.machine.record import FILE, read_machine
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
-from trainwright.planner.plan.workload import estimated_facts
+from trainwright.planner.plan.workload import counted_facts, estimated_facts
 from trainwright.render.plans.local import verdict
+from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan
 
 
 def run(context: Context) -> StageResult:
-    """Plan on the doctor's numbers and on the ledger of finished runs, as it stands now.
+    """Plan on the doctor's numbers, on the ledger of finished runs as it stands now, and on the dataset if it is there.
 
-    Of a later ledger the plan of a finished run is not made again: it is the prediction that the run is held against.
+    Of a later ledger or dataset the plan is not made again: it is the prediction that the run is held against.
 
     Raises:
         DataError: the machine record is damaged.
@@ -32,9 +33,7 @@ def run(context: Context) -> StageResult:
     ledger = read_ledgers(ledgers_of(context.root))
     for line in ledger.broken:
         events.message(f"ledger, line skipped: {line}")
-    corpus_bytes = context.digests.get("corpus_bytes")
-    facts = estimated_facts(context.recipe, corpus_bytes=None if corpus_bytes is None else int(corpus_bytes))
-    plan = build_plan(context.recipe, read_machine(examined.file(FILE)), facts, ledger)
+    plan = build_plan(context.recipe, read_machine(examined.file(FILE)), _facts(context), ledger)
     estimate = plan.estimate
     if not estimate.fits:
         raise DoesNotFit(
@@ -60,3 +59,10 @@ def run(context: Context) -> StageResult:
         bottleneck=estimate.bottleneck,
     )
     return StageResult(summary=to_json(summary))
+
+
+def _facts(context: Context) -> DatasetFacts:
+    dataset, corpus_bytes = context.optional_input("dataset"), context.digests.get("corpus_bytes")
+    if dataset is not None:
+        return counted_facts(dataset)
+    return estimated_facts(context.recipe, corpus_bytes=None if corpus_bytes is None else int(corpus_bytes))

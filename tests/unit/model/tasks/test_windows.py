@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError
 from trainwright.model.tasks.windows import Windows
+from trainwright.planner.plan.workload import steps_in
+from trainwright.spec.workload import DatasetFacts
 
 
 @pytest.fixture
@@ -27,6 +30,19 @@ def test_an_epoch_visits_every_window_once_and_never_overlaps(split) -> None:
     assert starts[0] >= 0
     assert starts[-1] + 17 <= split.tokens
     assert split.tokens - len(starts) * 16 < 3 * 16, "little is left out"
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_the_updates_of_whole_epochs_visit_each_window_so_often(split, tmp_path, epochs) -> None:
+    for sequence in (2, 5, 16, 31, split.tokens // 2, split.tokens - 1):
+        for batch in (1, 2, 3, 7):
+            sizes = (f"train.sequence_tokens={sequence}", f"train.batch_tokens={batch * sequence}")
+            asked = planned_recipe(tmp_path, f"model.context_tokens={sequence}", *sizes)
+            facts = DatasetFacts(vocabulary=300, train_tokens=split.tokens, counted=True)
+            source = windows(split, sequence=sequence, batch=batch)
+            visits = steps_in(asked, f"{epochs} epochs", facts) * batch
+            # Updates are whole: the last one may be half done, or half begun.
+            assert abs(visits - epochs * source.windows_per_epoch) <= batch / 2
 
 
 def test_epochs_differ_in_order_and_offset(split) -> None:

@@ -12,7 +12,6 @@ from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
     assumptions,
     bytes_per_token,
-    dataset_facts,
     estimated_facts,
     pretrained_vocabulary,
     resolve,
@@ -22,17 +21,17 @@ from trainwright.planner.plan.workload import (
 from trainwright.spec.workload import DatasetFacts
 from trainwright.testing.artifacts import train_tokenizer
 
-COUNTED = dataset_facts(
-    {"train": {"tokens": 10_240, "documents": 7}, "validation": {"tokens": 900, "documents": 2}}, vocabulary=1024
-)
+COUNTED = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7, validation_tokens=900, counted=True)
+EPOCH_TOKENS = 10_112
+"""79 sequences of 128 tokens: of the 80 that fit one is left out, so that epochs begin at different tokens."""
 
 
 def test_epochs_are_the_tokens_of_the_train_split(tmp_path) -> None:
     recipe = planned_recipe(tmp_path, "train.duration=3 epochs")
     workload = resolve(recipe, COUNTED, precision="fp32")
-    assert workload.steps == 3 * 10_240 // 1024
+    assert workload.steps == round(3 * EPOCH_TOKENS / 1024)
     assert workload.validation_tokens == 900
-    assert tokens_in(recipe, "0.5 epochs", COUNTED) == 5120
+    assert tokens_in(recipe, "0.5 epochs", COUNTED) == EPOCH_TOKENS // 2
     assert steps_in(recipe, "0.5 epochs", COUNTED) == 5
 
 
@@ -41,12 +40,30 @@ def test_epochs_of_a_corpus_are_estimated_and_say_so(tmp_path) -> None:
     facts = estimated_facts(recipe, corpus_bytes=1_000_000)
     assert facts.train_tokens == round(500_000 / bytes_per_token(1024))
     workload = resolve(recipe, facts, precision="fp32")
-    assert workload.steps == round(2 * facts.train_tokens / 1024)
+    assert workload.validation_tokens == facts.validation_tokens == facts.train_tokens, "the shares are equal"
+    epoch_tokens = (facts.train_tokens // 128 - 1) * 128
+    assert workload.steps == round(2 * epoch_tokens / 1024)
     entry = {each.name: each for each in assumptions(recipe, facts)}["tokens of an epoch"]
-    assert (entry.value, entry.origin) == (facts.train_tokens, "default")
+    assert (entry.value, entry.origin) == (epoch_tokens, "default")
     assert entry.source.startswith("estimated: the corpus's bytes")
     counted = {each.name: each for each in assumptions(recipe, COUNTED)}["tokens of an epoch"]
-    assert (counted.value, counted.source) == (10_240, "the dataset")
+    assert (counted.value, counted.source) == (EPOCH_TOKENS, "the dataset")
+
+
+def test_a_validation_says_where_its_size_is_from(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path)
+    fixed = planned_recipe(tmp_path, "train.validation.tokens=512")
+    cases = (
+        (recipe, COUNTED, 900, "recipe", "the dataset"),
+        (recipe, estimated_facts(recipe, corpus_bytes=10_000), 833, "default", "estimated: the corpus's bytes, 1.80"),
+        (recipe, DatasetFacts(vocabulary=1024), DEFAULT_VALIDATION_TOKENS, "default", "the split's size is not known"),
+        (fixed, COUNTED, 512, "recipe", ""),
+    )
+    for asked, facts, tokens, origin, source in cases:
+        entry = assumptions(asked, facts)[0]
+        assert (entry.value, entry.origin) == (tokens, origin)
+        assert entry.source.startswith(source)
+        assert resolve(asked, facts, precision="fp32").validation_tokens == tokens
 
 
 def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:

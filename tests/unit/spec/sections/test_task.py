@@ -60,7 +60,7 @@ def test_a_plug_in_says_what_its_documents_need_and_how_they_are_read():
     read_whole = recipe(topics, LABELLED)
     assert read_whole.epoch_tokens(tokens=5000, documents=7) == 7 * read_whole.train.sequence_tokens
     unlabelled = recipe(topics | {"name": "fixtures.plugged_task:SHAPES"}, {"kind": "python-stdlib"})
-    assert unlabelled.epoch_tokens(tokens=5000, documents=7) == 5000
+    assert unlabelled.epoch_tokens(tokens=5000, documents=7) == 3 * 1024
     assert unlabelled.model_spec(vocabulary=300).classes == 2
 
 
@@ -79,8 +79,8 @@ def test_the_head_follows_the_labels():
     assert (spec.classes, spec.makes_logits) == (3, False)
 
 
-def test_an_epoch_is_every_document_once():
-    assert recipe({}, {"kind": "python-stdlib"}).epoch_tokens(tokens=5000, documents=7) == 5000
+def test_an_epoch_is_every_window_or_document_once():
+    assert recipe({}, {"kind": "python-stdlib"}).epoch_tokens(tokens=5000, documents=7) == 3 * 1024
     with_labels = recipe({"name": "classify", "labels": ["a", "b"]}, LABELLED)
     assert with_labels.epoch_tokens(tokens=5000, documents=7) == 7 * with_labels.train.sequence_tokens
 

@@ -8,7 +8,9 @@ from trainwright.core.config import load
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.plan.workload import estimated_facts
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.plan import build_plan
 from trainwright.testing.machine import fake_facts, fake_machine
 
 
@@ -48,6 +50,20 @@ def test_epochs_need_the_dataset(planned):
         planned("train.duration=3 epochs")
     with pytest.raises(RecipeError, match="shorter than one update"):
         planned("train.duration=100 tok")
+
+
+def test_the_length_of_an_estimated_epoch_widens_the_range(tmp_path):
+    recipe = planned_recipe(tmp_path, "train.duration=3 epochs", "plan.rent_on=[h100-sxm]")
+    guess = estimated_facts(recipe, corpus_bytes=10_000_000)
+    counted, estimated = (build_plan(recipe, fake_machine(), facts) for facts in (replace(guess, counted=True), guess))
+    assert counted.workload == estimated.workload
+    # The fewest and the most tokens that were counted where as many were estimated.
+    assert estimated.estimate.seconds.low < 0.65 * counted.estimate.seconds.mid
+    assert estimated.estimate.seconds.high > 1.15 * counted.estimate.seconds.high
+    assert estimated.rentals[0].seconds_high > 1.15 * counted.rentals[0].seconds_high
+    assert estimated.rentals[0].seconds_low < counted.rentals[0].seconds_low
+    note = estimated.estimate.assumptions[-1]
+    assert note.name == "range of the time" and "how long an epoch is" in note.source
 
 
 def test_long_runs_are_compiled_where_a_compiler_is(planned):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.corpus.entries import CorpusFile
 from trainwright.stages.data.corpus.files import list_files
+from trainwright.stages.data.corpus.remote import is_url
+from trainwright.stages.data.sources import source_of
 
 EXPANSION = 4
 """Compressed text is taken to be this much larger; nobody knows before it is read."""
@@ -22,3 +25,13 @@ def corpus_bytes(section: DataSection) -> int:
         DataError: a path is missing or no file, or a pattern matches nothing.
     """
     return sum(text_bytes(file) for file in list_files(section) if isinstance(file, CorpusFile))
+
+
+def corpus_bytes_here(section: DataSection) -> int | None:
+    """Returns the same of a corpus on this machine; None where it is not here, and the network is not asked."""
+    if any(is_url(path) for source in section.sources for path in source_of(source).paths):
+        return None
+    try:
+        return corpus_bytes(section)
+    except DataError:
+        return None
