@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from trainwright.core.errors import RecipeError
@@ -37,9 +37,7 @@ class CommandParser(argparse.ArgumentParser):
         """The words that lead to what ``args`` call: ``trainwright config show``."""
         return f"{self.prog} {args.subcommand}" if self.subcommands else self.prog
 
-    def parse_known_args(  # type: ignore[override]  # argparse's overloads
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse does, with ``recipe.yaml --json key=value`` in any order."""
         if self.subcommands or self._intermixing:
             return super().parse_known_args(args, namespace)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -45,7 +46,7 @@ def probe_peaks(watch: Stopwatch, entries: Iterable[tuple[int, str]]) -> Iterato
     """Square products in each precision, into memory that is already there."""
     for side, dtype in entries:
         left, right, out = (torch.randn(side, side, device=watch.device).to(DTYPES[dtype]) for _ in range(3))
-        timing = watch.time(lambda left=left, right=right, out=out: torch.mm(left, right, out=out))  # type: ignore[misc]
+        timing = watch.time(partial(torch.mm, left, right, out=out))
         yield PeakProbe(dtype=dtype, side=side, timing=timing)
 
 
@@ -62,7 +63,7 @@ def probe_matmuls(watch: Stopwatch, entries: Iterable[tuple[Linear, str]]) -> It
             "grad_weight": (grad.t(), x),
         }
         for direction, (left, right) in products.items():
-            timing = watch.time(lambda left=left, right=right: torch.mm(left, right))  # type: ignore[misc]
+            timing = watch.time(partial(torch.mm, left, right))
             yield MatmulProbe(
                 dtype=dtype, direction=direction, tokens=tokens, inputs=inputs, outputs=outputs, timing=timing
             )
@@ -73,7 +74,7 @@ def probe_bandwidth(watch: Stopwatch, working_sets: Iterable[int]) -> Iterator[B
     for working_set_bytes in working_sets:
         x = torch.ones(working_set_bytes // 12, device=watch.device)
         y = torch.ones_like(x)
-        yield BandwidthProbe(working_set_bytes=x.numel() * 12, timing=watch.time(lambda x=x, y=y: x + y))  # type: ignore[misc]
+        yield BandwidthProbe(working_set_bytes=x.numel() * 12, timing=watch.time(partial(torch.add, x, y)))
 
 
 def probe_attention(
@@ -83,15 +84,8 @@ def probe_attention(
     for shape, dtype in entries:
         query, key, value, grad = (torch.randn(shape, dtype=DTYPES[dtype], device=watch.device) for _ in range(4))
         leaves = tuple(leaf.requires_grad_() for leaf in (query, key, value))
-
-        def forward(query=query, key=key, value=value):  # type: ignore[no-untyped-def]
-            return attend(query, key, value)
-
-        mixed = forward()
-
-        def backward(mixed=mixed, leaves=leaves, grad=grad):  # type: ignore[no-untyped-def]
-            torch.autograd.grad(mixed, leaves, grad, retain_graph=True)
-
+        forward = partial(attend, query, key, value)
+        backward = partial(torch.autograd.grad, forward(), leaves, grad, retain_graph=True)
         sequences, heads, tokens, head_size = shape
         yield AttentionProbe(
             dtype=dtype,

@@ -28,6 +28,8 @@ the minute in which it was read. Of the believable ones in the packaged list the
 _OUTLIER = 10
 """A price of more than so many times the device's median is a slip of the pen."""
 
+_KINDS: Mapping[str, PriceKind] = {kind: kind for kind in get_args(PriceKind)}
+
 Row = Mapping[str, str]
 
 
@@ -120,7 +122,7 @@ def checked(rows: Iterable[Row]) -> PriceList:
         prices.setdefault(row["device"], []).append(
             Price(
                 usd_per_device_hour=_usd(row),
-                kind=row["kind"],  # type: ignore[arg-type]  # _refusal has checked it
+                kind=_KINDS[row["kind"]],
                 provider=row["provider"],
                 region=row["region"],
                 as_of=row["as_of"],
@@ -141,7 +143,7 @@ def _refusal(row: Row) -> str | None:
         return "a price that is no number"
     if row["device"] not in device_names():
         return "device not in the catalogue"
-    if row["kind"] not in get_args(PriceKind):
+    if row["kind"] not in _KINDS:
         return "unknown kind of price"
     if usd <= 0 or usd == PLACEHOLDER_USD:
         return "placeholder"

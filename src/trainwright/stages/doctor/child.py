@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import torch
@@ -59,7 +59,8 @@ def as_training_does(threads: int) -> None:
     """The switches of a training process: threads, deterministic algorithms, a heap that keeps freed memory."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(choose().kind == "cpu")
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # set by name
+    switches: Any = torch.utils.deterministic  # built at run time, so that type checkers cannot see into it
+    switches.fill_uninitialized_memory = False
     keep_freed_memory()
 
 
