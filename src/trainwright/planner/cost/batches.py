@@ -6,7 +6,7 @@ import math
 
 
 def divisible(sequences: int, *, unit: int = 1, within: float = 0.05) -> int:
-    """The multiple of ``unit`` near ``sequences`` that most powers of two divide: a batch for many numbers of ranks.
+    """Returns the multiple of ``unit`` near ``sequences`` that most powers of two divide.
 
     ``sequences`` themselves where no multiple is near.
     """

@@ -62,7 +62,7 @@ class Goodput:
 
     @property
     def total_s(self) -> Numbers:
-        """Expected wall-clock seconds."""
+        """Returns the expected wall-clock seconds."""
         return (
             self.steps_s
             + self.evaluation_s
@@ -75,7 +75,7 @@ class Goodput:
 
     @property
     def share(self) -> Numbers:
-        """Seconds of steps over all: what MFU of the steps must be multiplied by to get the run's."""
+        """Returns the seconds of steps over all: what MFU of the steps must be multiplied by to get the run's."""
         return self.steps_s / self.total_s
 
 
@@ -90,12 +90,12 @@ class Spot:
 
 
 def young_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
-    """Work between checkpoints by Young (1974): ``sqrt(2 c M)``, for checkpoints that are short beside ``M``."""
+    """Returns the work between checkpoints by Young (1974): ``sqrt(2 c M)``, for short checkpoints."""
     return np.sqrt(2.0 * np.asarray(checkpoint_s, dtype=np.float64) * mtbf_s)
 
 
 def daly_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
-    """Work between checkpoints by Daly (2006, equation 37): Young's with two further terms; ``M`` if it is shorter."""
+    """Returns the work between checkpoints by Daly (2006, equation 37); at most ``M``."""
     half = np.asarray(checkpoint_s, dtype=np.float64) / (2.0 * np.asarray(mtbf_s))
     better = young_interval_s(checkpoint_s, mtbf_s) * (1.0 + np.sqrt(half) / 3.0 + half / 9.0) - checkpoint_s
     return np.where(half < 1.0, better, mtbf_s)
@@ -104,7 +104,7 @@ def daly_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
 def expected_s(
     work_s: Values, *, checkpoint_s: Values, interval_s: Values, recovery_s: Values, mtbf_s: Values
 ) -> Numbers:
-    """Wall-clock seconds for ``work_s`` of work under Poisson failures (Daly, 2006, equation 20).
+    """Returns the wall-clock seconds for ``work_s`` of work under Poisson failures (Daly, 2006, equation 20).
 
     Each ``interval_s`` of work and its checkpoint must pass without a failure; recovery can fail too. Infinite where
     the run would practically never end.
@@ -176,7 +176,7 @@ def spot(
     device_mtbf_s: Values = DEVICE_MTBF_S,
     recovery_s: Values = SPOT_RECOVERY_S,
 ) -> Spot:
-    """A run of ``work_s`` on spot nodes, checkpointed at Daly's interval for interruptions and failures together.
+    """Returns a run on spot nodes, checkpointed at Daly's interval for interruptions and failures together.
 
     Losing one node stops all. Where a checkpoint fits into the provider's notice, an interruption costs that checkpoint
     and the recovery, but no work.

@@ -140,14 +140,14 @@ def checkpoint_bytes(run: RunSpec) -> float:
 
 
 def token_bytes(model: AnyModel, workload: Workload) -> float:
-    """Bytes that a loader reads for one token: its id in 16 bits while they suffice, then 32; an image's share."""
+    """Returns the bytes that a loader reads for one token: its id in 16 or 32 bits, or an image's share."""
     if model.sees_images:
         return IMAGE_BYTES / workload.sequence_tokens
     return 2.0 if transformer(model).vocabulary <= 1 << 16 else 4.0
 
 
 def _write_bytes_per_s(forecast: Forecast, cluster: ClusterSpec) -> Numbers:
-    """All nodes of one replica write together."""
+    """Returns the rate of each layout: all nodes of one replica write together."""
     nodes = np.maximum(1.0, np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate))
     return np.asarray(nodes * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S))
 

@@ -33,13 +33,13 @@ class Law(Protocol):
 
     @property
     def assumes(self) -> str:
-        """What must hold for it, beyond this module's first lines."""
+        """Returns the conditions of its validity, beyond this module's first lines."""
 
     def parameters(self, flops: Values) -> Numbers:
-        """Parameters of the best model for ``flops``."""
+        """Returns the parameters of the best model for ``flops``."""
 
     def tokens(self, flops: Values) -> Numbers:
-        """Tokens to train that model on."""
+        """Returns the tokens to train that model on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +55,11 @@ class PowerLaw:
     assumes: str = ""
 
     def parameters(self, flops: Values) -> Numbers:
-        """Parameters of the best model for ``flops``."""
+        """Returns the parameters of the best model for ``flops``."""
         return np.asarray(self.parameters_at * (np.asarray(flops) / self.flops_at) ** self.parameters_exponent)
 
     def tokens(self, flops: Values) -> Numbers:
-        """Tokens to train that model on."""
+        """Returns the tokens to train that model on."""
         return np.asarray(self.tokens_at * (np.asarray(flops) / self.flops_at) ** self.tokens_exponent)
 
 
@@ -76,7 +76,7 @@ class LossLaw:
     assumes: str = ""
 
     def loss(self, parameters: Values, tokens: Values) -> Numbers:
-        """Expected loss, nats per token of the fit's own data."""
+        """Returns the expected loss, nats per token of the fit's own data."""
         return np.asarray(
             self.irreducible
             + self.parameters_factor / np.asarray(parameters) ** self.alpha
@@ -89,16 +89,16 @@ class LossLaw:
         return float(ratio ** (1.0 / (self.alpha + self.beta)))
 
     def parameters(self, flops: Values) -> Numbers:
-        """Parameters of the best model for ``flops``."""
+        """Returns the parameters of the best model for ``flops``."""
         products = np.asarray(flops) / FLOPS_PER_PARAMETER_TOKEN
         return np.asarray(self._balance * products ** (self.beta / (self.alpha + self.beta)))
 
     def tokens(self, flops: Values) -> Numbers:
-        """Tokens to train that model on."""
+        """Returns the tokens to train that model on."""
         return np.asarray(np.asarray(flops) / FLOPS_PER_PARAMETER_TOKEN / self.parameters(flops))
 
     def flops_for(self, loss: Values) -> Numbers:
-        """The least FLOPs that reach ``loss``; infinite at or below the irreducible one."""
+        """Returns the least FLOPs that reach ``loss``; infinite at or below the irreducible one."""
         # On the frontier both terms fall with the same power of C.
         power = self.alpha * self.beta / (self.alpha + self.beta)
         one = self.loss(self._balance, 1.0 / self._balance) - self.irreducible
@@ -187,7 +187,7 @@ class OverTraining:
 
 
 def find_law(name: str) -> Law:
-    """The law of that name.
+    """Returns the law of that name.
 
     Raises:
         RecipeError: there is none.
@@ -205,7 +205,7 @@ def training_flops(parameters: Values, tokens: Values) -> Numbers:
 
 
 def compute_optimal(flops: Values, *, law: str = DEFAULT_LAW) -> Optimum:
-    """The model and data that ``flops`` are best spent on."""
+    """Returns the model and data that ``flops`` are best spent on."""
     chosen = find_law(law)
     parameters, tokens = chosen.parameters(flops), chosen.tokens(flops)
     loss = chosen.loss(parameters, tokens) if isinstance(chosen, LossLaw) else None
@@ -213,7 +213,7 @@ def compute_optimal(flops: Values, *, law: str = DEFAULT_LAW) -> Optimum:
 
 
 def optimal_for(parameters: Values, *, law: str = DEFAULT_LAW) -> Optimum:
-    """The budget for which a model of ``parameters`` is the best one, and its tokens."""
+    """Returns the budget for which a model of ``parameters`` is the best one, and its tokens."""
     chosen = find_law(law)
     if isinstance(chosen, PowerLaw):
         flops = chosen.flops_at * (np.asarray(parameters) / chosen.parameters_at) ** (1.0 / chosen.parameters_exponent)
@@ -225,7 +225,7 @@ def optimal_for(parameters: Values, *, law: str = DEFAULT_LAW) -> Optimum:
 
 
 def loss(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> Numbers:
-    """Expected loss of a model after so many tokens, on the law's own data and tokenizer.
+    """Returns the expected loss of a model after so many tokens, on the law's own data and tokenizer.
 
     Raises:
         RecipeError: the law has no loss.
@@ -234,7 +234,7 @@ def loss(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> Numbe
 
 
 def over_training(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> OverTraining:
-    """What it costs to train a model away from the frontier.
+    """Returns the cost of training a model away from the frontier.
 
     Raises:
         RecipeError: the law has no loss.
@@ -254,7 +254,7 @@ def over_training(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW)
 
 
 def critical_batch_tokens(tokens: Values) -> Numbers:
-    """Batch beyond which a run of ``tokens`` needs 20 % more steps than in proportion (Zhang et al., 2024).
+    """Returns the batch beyond which a run of ``tokens`` needs 20 % more steps than in proportion (Zhang et al., 2024).
 
     arXiv 2410.21676: ``93.20 (N / 1e6)^0.47`` sequences of 512 tokens for compute-optimal runs with ``D = 20 N``, 85 M
     to 1.2 B parameters on C4; at fixed data it hardly depends on ``N`` (exponent 0.087), so it is written here by
@@ -264,7 +264,7 @@ def critical_batch_tokens(tokens: Values) -> Numbers:
 
 
 def critical_batch_tokens_at(loss_value: Values) -> Numbers:
-    """The same by loss: ``2e8 / L^(1 / 0.21)`` tokens on WebText2 (Kaplan et al., 2020, equation 1.4)."""
+    """Returns the same batch by loss: ``2e8 / L^(1 / 0.21)`` tokens on WebText2 (Kaplan et al., 2020, equation 1.4)."""
     return np.asarray(2e8 / np.asarray(loss_value) ** (1.0 / 0.21))
 
 

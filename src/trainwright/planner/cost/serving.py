@@ -76,12 +76,12 @@ class DecodeStep:
 
     @property
     def total_s(self) -> float:
-        """Seconds between two tokens of a sequence."""
+        """Returns the seconds between two tokens of a sequence."""
         return float(longer(self.weights + self.cache, self.compute)) + self.launch + self.communicate
 
     @property
     def bottleneck(self) -> str:
-        """What takes longest."""
+        """Returns the part that takes longest, in words."""
         names = {
             "weights": "reading weights",
             "cache": "reading the cache",
@@ -127,7 +127,7 @@ def estimate_inference(
     stack: Stack | None = None,
     general: Efficiency | None = None,
 ) -> InferenceEstimate:
-    """Memory, latency, throughput and cost of serving ``model``, as it is deployed, on ``cluster``.
+    """Returns memory, latency, throughput and cost of serving ``model``, as it is deployed, on ``cluster``.
 
     Raises:
         RecipeError: what is asked cannot be served (``Serving.problems``), or the device has no rate for it.
@@ -172,7 +172,7 @@ def estimate_inference(
 
 
 def read_bytes(model: ModelSpec, serving: Serving) -> tuple[float, float]:
-    """Bytes of the blocks' weights, and of the head's, that one decoding step reads on all devices together.
+    """Returns the bytes of the blocks' weights, and of the head's, that a decoding step reads on all devices.
 
     Of ``count`` experts, ``count (1 - (1 - active / count)^batch)`` are somebody's choice, if each is as likely.
     """
@@ -232,7 +232,7 @@ def decode_step(run: RunSpec, serving: Serving, general: Efficiency) -> DecodeSt
 
 
 def _workload(serving: Serving) -> Workload:
-    """The prompt as a batch of one.
+    """Returns a workload with the prompt as a batch of one.
 
     A workload of training, of which the forward pass alone is used.
     """
@@ -266,7 +266,7 @@ def _reduce_s(model: ModelSpec, serving: Serving, cluster: ClusterSpec, *, rows:
 
 
 def interval(mid: float) -> Interval:
-    """The range that holds the truth nine times in ten."""
+    """Returns the range that holds the truth nine times in ten."""
     factor = math.exp(INTERVAL * SPREAD)
     return Interval(low=mid / factor, mid=mid, high=mid * factor)
 
@@ -278,7 +278,7 @@ def _usd(usd_per_device_hour: float | None, devices: int, tokens_per_s: float) -
 
 
 def _largest(fits: Callable[[int], bool], limit: int) -> int:
-    """The largest number up to ``limit`` that fits, if all smaller ones do; 0 where none does."""
+    """Returns the largest number up to ``limit`` that fits, if all smaller ones do; 0 where none does."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

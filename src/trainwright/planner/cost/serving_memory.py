@@ -46,11 +46,11 @@ class Serving:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a finished sequence."""
+        """Returns the tokens of a finished sequence."""
         return self.prompt_tokens + self.new_tokens
 
     def problems(self, model: ModelSpec, cluster: ClusterSpec) -> tuple[str, ...]:
-        """Every reason why this cannot be served; empty where there is none."""
+        """Returns every reason why this cannot be served; empty where there is none."""
         if model.kind != "decoder":
             return (f"{model.family} is no decoder: it does not write tokens one after the other",)
         names = ("prompt_tokens", "new_tokens", "batch", "tp")
@@ -77,12 +77,12 @@ class ServingMemory:
 
     @property
     def total_bytes(self) -> float:
-        """Bytes of the whole."""
+        """Returns the bytes of the whole."""
         return self.weights + self.cache + self.activations + self.context
 
 
 def cache_bytes_per_token(model: ModelSpec, cache: CacheFormat) -> float:
-    """Bytes that one token of one sequence adds over all layers, while no window is full.
+    """Returns the bytes that one token of one sequence adds over all layers, while no window is full.
 
     Grouped attention keeps a key and a value for each key-value head; multi-head latent attention keeps the latent and
     the rotated key that all heads share (DeepSeek-V2, arXiv 2405.04434, section 2.1.4 and table 1).
@@ -91,14 +91,14 @@ def cache_bytes_per_token(model: ModelSpec, cache: CacheFormat) -> float:
 
 
 def _cached_elements(model: ModelSpec, *, heads: int) -> int:
-    """Elements of one token in one layer."""
+    """Returns the elements of one token in one layer."""
     if model.latent is not None:
         return model.latent.kv_rank + model.latent.rope_size
     return heads * (model.score_size + model.value_size)
 
 
 def cache_bytes(model: ModelSpec, serving: Serving, *, tokens: float) -> float:
-    """Bytes on one device for one sequence of ``tokens``.
+    """Returns the bytes on one device for one sequence of ``tokens``.
 
     Windowed layers keep their window. Devices share key-value heads out, but each keeps at least one; a latent is
     whole on every device.
@@ -110,7 +110,7 @@ def cache_bytes(model: ModelSpec, serving: Serving, *, tokens: float) -> float:
 
 
 def weight_bytes(model: ModelSpec, weights: WeightFormat) -> float:
-    """Bytes of all weights: the blocks' matrices in ``weights``, tables, head and norms in 16 bits at least."""
+    """Returns the bytes of all weights: blocks' matrices in ``weights``, all else in 16 bits at least."""
     blocks = sum(
         matrix.layers * matrix.copies * matrix.elements for matrix in matrices(model) if matrix.part in BLOCK_PARTS
     )
@@ -118,7 +118,7 @@ def weight_bytes(model: ModelSpec, weights: WeightFormat) -> float:
 
 
 def serving_memory(model: ModelSpec, serving: Serving, stack: Stack) -> ServingMemory:
-    """Bytes on one device when the last token is written.
+    """Returns the bytes on one device when the last token is written.
 
     Activations are those of one chunk of prompts: three tensors of the width, and the wider of attention's and the
     feed-forward's, in 16 bits; and logits of the batch, also in fp32.

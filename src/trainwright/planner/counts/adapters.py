@@ -12,7 +12,7 @@ from trainwright.spec.workload import Adapter, Workload
 
 
 def adaptable(model: ModelSpec) -> tuple[str, ...]:
-    """Names of all matrices of a block but the router's: what adapters stand beside where nobody says otherwise.
+    """Returns the names of a block's matrices but the router's: adapters' default targets.
 
     Dettmers et al., 2023, arXiv 2305.14314, section 4: adapters on all of them are needed to match full fine-tuning.
     """
@@ -22,7 +22,7 @@ def adaptable(model: ModelSpec) -> tuple[str, ...]:
 
 
 def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
-    """The matrices that ``adapter`` stands beside.
+    """Returns the matrices that ``adapter`` stands beside.
 
     Raises:
         RecipeError: the model has no matrix of a target's name; names the nearest.
@@ -40,7 +40,7 @@ def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
 
 
 def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
-    """Trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
+    """Returns the trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
 
     Raises:
         RecipeError: see ``adapted``.
@@ -61,7 +61,7 @@ def count_trained(model: AnyModel, workload: Workload) -> int:
 
 
 def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int, sequence_tokens: int) -> int:
-    """Forward and backward of low-rank adapters on frozen weights, attention in full.
+    """Returns the training operations of low-rank adapters on frozen weights, attention in full.
 
     Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
     ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``

@@ -25,18 +25,18 @@ class Convolution:
 
     @property
     def parameters(self) -> int:
-        """Weights of all layers, with scale and shift of the batch norm (no bias of its own)."""
+        """Returns the number of weights of all layers, with scale and shift of the batch norm (no bias of its own)."""
         return self.layers * self.outputs * (self.inputs * self.kernel**2 + 2)
 
     @property
     def forward_flops(self) -> int:
-        """Operations for one image, over all layers; a multiply-add is two."""
+        """Returns the operations for one image, over all layers; a multiply-add is two."""
         return 2 * self.layers * self.size**2 * self.outputs * self.inputs * self.kernel**2
 
 
 @lru_cache(maxsize=1024)
 def convolutions(model: ConvNetSpec) -> tuple[Convolution, ...]:
-    """All convolutions, the stem first; equal blocks are listed once with their ``layers``."""
+    """Returns all convolutions, the stem first; equal blocks are listed once with their ``layers``."""
     return tuple(_convolutions(model))
 
 
@@ -82,15 +82,15 @@ def _block(
 
 
 def classifier_parameters(model: ConvNetSpec) -> int:
-    """Weights and biases of the last layer."""
+    """Returns the number of weights and biases of the last layer."""
     return model.classes * (model.widths[-1] + 1)
 
 
 def classifier_flops(model: ConvNetSpec) -> int:
-    """Operations of the last layer for one image."""
+    """Returns the operations of the last layer for one image."""
     return 2 * model.classes * model.widths[-1]
 
 
 def _halved(size: int) -> int:
-    """The result of a padded convolution or pooling with stride 2."""
+    """Returns the result of a padded convolution or pooling with stride 2."""
     return -(-size // 2)

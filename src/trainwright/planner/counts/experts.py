@@ -19,7 +19,7 @@ VIOLATION_EXPERTS = 64
 
 
 def fullest(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """The fullest expert-parallel rank's load over the mean: what all others wait for.
+    """Returns the fullest expert-parallel rank's load over the mean: what all others wait for.
 
     ``Workload.expert_imbalance`` where it is given. Else the expected largest of ``ep`` normal loads, whose relative
     variance is that of experts that are not equally popular (``VIOLATION``), averaged over a rank's own, and that of
@@ -40,12 +40,12 @@ def fullest(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
 
 
 def expected_largest(count: int) -> float:
-    """The expected largest of ``count`` standard normal numbers, by Blom's approximation (1958): within 0.02."""
+    """Returns the expected largest of ``count`` standard normal numbers (Blom, 1958): within 0.02."""
     return 0.0 if count == 1 else NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def processors_left(run: RunSpec, layouts: Layouts) -> Numbers:
-    """Share [L] of a device's processors that sending to experts leaves to what a pipeline runs beside it."""
+    """Returns the share [L] of a device's processors that sending to experts leaves to what runs beside it."""
     taken = min(0.9, run.stack.dispatch.processors / (run.cluster.device.sm_count or np.inf))
     sends = layouts.has("schedule", "dualpipe") & (layouts.ep > 1)
     return np.where(sends, 1.0 - taken, 1.0)

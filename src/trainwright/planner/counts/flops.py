@@ -50,7 +50,7 @@ class Flops:
 
 
 def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flops:
-    """Operations of one forward pass; for images ``sequences`` is their number, and their size is the model's."""
+    """Returns the operations of one forward pass; ``sequences`` of images is their number."""
     if isinstance(model, ConvNetSpec):
         stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
         return Flops(stem=stem, linear=sum(rest), attention=0, head=sequences * classifier_flops(model))
@@ -75,7 +75,7 @@ def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flo
 
 
 def tokens_of_a_sequence(model: AnyModel, sequence_tokens: int) -> int:
-    """An image has as many tokens as patches and one more, whatever is asked."""
+    """Returns the tokens of a sequence; those of an image are its model's, whatever is asked."""
     return model.context_tokens if model.sees_images else sequence_tokens
 
 
@@ -85,7 +85,7 @@ def _forward(matrix: Matrix, *, sequences: int, sequence_tokens: int) -> int:
 
 
 def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
-    """Twice the pairs that a causal window leaves: a triangle, then a band; the diagonal counts half, as without one.
+    """Returns twice the pairs that a causal window leaves: a triangle, then a band; the diagonal counts half.
 
     A window of the whole sequence leaves half of the square.
     """
@@ -94,12 +94,12 @@ def _visible_pairs(tokens: int, window_tokens: int | None) -> int:
 
 
 def training_flops_per_token(model: AnyModel, *, sequence_tokens: int) -> float:
-    """Model FLOPs of one trained token, attention in full: the numerator of MFU."""
+    """Returns the model FLOPs of one trained token, attention in full: the numerator of MFU."""
     tokens = tokens_of_a_sequence(model, sequence_tokens)
     return count_flops(model, sequences=1, sequence_tokens=tokens).training / tokens
 
 
 def muon_flops(rows: int, columns: int) -> float:
-    """Operations of Muon's five Newton-Schulz iterations on one matrix: X X^T, its square, and the product with X."""
+    """Returns the operations of Muon's five iterations on one matrix: X X^T, its square, and the product with X."""
     small, large = min(rows, columns), max(rows, columns)
     return 5 * (4.0 * small**2 * large + 2.0 * small**3)

@@ -38,7 +38,7 @@ MOMENTS_PER_PARAMETER = {"adamw": 2.0, "sgd": 1.0}
 
 
 def check(workload: Workload, layouts: Layouts) -> None:
-    """Refuse what is for transformers alone.
+    """Refuses what is for transformers alone.
 
     Raises:
         RecipeError: names all of it.
@@ -61,28 +61,28 @@ def check(workload: Workload, layouts: Layouts) -> None:
 
 
 def outputs_of(convolution: Convolution) -> int:
-    """Elements of its result for one image, in one layer."""
+    """Returns the elements of its result for one image, in one layer."""
     return convolution.outputs * convolution.size**2
 
 
 def inputs_of(convolution: Convolution) -> int:
-    """Elements that it reads for one image, in one layer."""
+    """Returns the elements that it reads for one image, in one layer."""
     return convolution.inputs * (convolution.size * convolution.stride) ** 2
 
 
 def is_shortcut(convolution: Convolution) -> bool:
-    """Whether no ReLU of its own stands behind it."""
+    """Returns True where no ReLU of its own stands behind it."""
     return convolution.name.endswith(".shortcut")
 
 
 def pooled_elements(model: ConvNetSpec) -> int:
-    """Elements of one image behind the stem's pooling."""
+    """Returns the elements of one image behind the stem's pooling."""
     stem = convolutions(model)[0]
     return model.stem_width * (-(-stem.size // 2)) ** 2
 
 
 def saved_bytes(model: ConvNetSpec, workload: Workload, images: Numbers) -> Numbers:
-    """Bytes [L] that autograd keeps of ``images``, logits and labels left out.
+    """Returns the bytes [L] that autograd keeps of ``images``, logits and labels left out.
 
     A convolution keeps its input, a batch norm its own with the statistics, a ReLU its result, which is the next
     convolution's input. So each convolution's result is kept, and again what a ReLU makes of it or of a block's sum.
@@ -100,7 +100,7 @@ def saved_bytes(model: ConvNetSpec, workload: Workload, images: Numbers) -> Numb
 
 
 def _filters(convolution: Convolution) -> int:
-    """Parameters but for the batch norm's."""
+    """Returns the parameters but for the batch norm's."""
     return convolution.parameters - 2 * convolution.layers * convolution.outputs
 
 
@@ -157,17 +157,17 @@ def _tiled(convolution: Convolution) -> bool:
 
 
 def _sums(model: ConvNetSpec) -> int:
-    """Elements of one image that the blocks' sums read beside the batch norm's result."""
+    """Returns the elements of one image that the blocks' sums read beside the batch norm's result."""
     last = [c for c in convolutions(model) if c.name.endswith(".2" if model.bottleneck else ".1")]
     return sum(c.layers * outputs_of(c) for c in last)
 
 
 def _update_bytes(workload: Workload) -> float:
-    """Bytes that updating one parameter moves."""
+    """Returns the bytes that updating one parameter moves."""
     each = workload.element_bytes if workload.states == "pure" else 4
     return each * UPDATE_ACCESSES[workload.optimizer] + (2.0 if workload.states == "mixed" else 0.0)
 
 
 def shared_parameters(model: ConvNetSpec, layouts: Layouts, *, from_stage: int) -> Numbers:
-    """Parameters of one rank where ranks share them from ZeRO stage ``from_stage`` on."""
+    """Returns the parameters of one rank where ranks share them from ZeRO stage ``from_stage`` on."""
     return total_parameters(model) / np.where(layouts.zero_stage >= from_stage, layouts.dp_shard, 1.0)

@@ -45,7 +45,7 @@ class Layouts:
 
     @classmethod
     def of(cls, plans: Sequence[ParallelPlan], recomputes: Sequence[Recompute], workload: Workload) -> Self:
-        """The layouts of ``plans``, each with its own recomputation."""
+        """Returns the layouts of ``plans``, each with its own recomputation."""
         rows = [
             (
                 plan.dp_replicate,
@@ -79,17 +79,17 @@ class Layouts:
 
     @property
     def data_parallel(self) -> Numbers:
-        """Ranks that see different sequences."""
+        """Returns the number of ranks that see different sequences."""
         return self.dp_replicate * self.dp_shard
 
     @property
     def devices(self) -> Numbers:
-        """Devices of the whole layout."""
+        """Returns the number of devices of the whole layout."""
         return self.data_parallel * self.tp * self.pp * self.cp
 
     @property
     def micro_batches(self) -> Numbers:
-        """Micro batches of one step on each data-parallel rank."""
+        """Returns the number of micro batches of one step on each data-parallel rank."""
         return np.maximum(1.0, np.ceil(self.batch_sequences / (self.micro_batch * self.data_parallel)))
 
     def has(self, name: str, choice: str) -> NDArray[np.bool_]:
@@ -100,14 +100,14 @@ class Layouts:
 
     @property
     def offloads_all(self) -> NDArray[np.bool_]:
-        """True [L] where weights and gradients leave the device too, wherever to."""
+        """Returns True [L] where weights and gradients leave the device too, wherever to."""
         return self.has("offload", "all") | self.has("offload", "all-nvme")
 
     @property
     def offloads_to_nvme(self) -> NDArray[np.bool_]:
-        """True [L] where what is offloaded lives on NVMe drives, not in host memory."""
+        """Returns True [L] where what is offloaded lives on NVMe drives, not in host memory."""
         return self.has("offload", "optimizer-nvme") | self.has("offload", "all-nvme")
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Layouts:
-        """The layouts at ``places``."""
+        """Returns the layouts at ``places``."""
         return Layouts(**{field.name: getattr(self, field.name)[places] for field in fields(self)})

@@ -41,22 +41,22 @@ class Matrix:
 
     @property
     def elements(self) -> int:
-        """Elements of one copy in one layer, without its bias."""
+        """Returns the elements of one copy in one layer, without its bias."""
         return self.outputs * self.inputs
 
     @property
     def parameters(self) -> int:
-        """Weights and biases of all copies in all layers."""
+        """Returns the number of weights and biases of all copies in all layers."""
         return self.layers * self.copies * (self.elements * (not self.tied) + self.outputs * self.bias)
 
     def total_rows(self, *, sequences: int, sequence_tokens: int) -> int:
-        """Rows that one layer multiplies in a batch, over all copies together."""
+        """Returns the rows that one layer multiplies in a batch, over all copies together."""
         return self.rows * sequences * (1 if self.per_sequence else sequence_tokens)
 
 
 @lru_cache(maxsize=4096)
 def matrices(model: ModelSpec) -> tuple[Matrix, ...]:
-    """Every matrix of the model, in the order in which a token meets them."""
+    """Returns every matrix of the model, in the order in which a token meets them."""
     return (*_stem(model), *_attention(model), *_feed_forward(model), *_heads(model))
 
 
@@ -145,7 +145,7 @@ def _network(
 
 
 def _heads(model: ModelSpec) -> Iterator[Matrix]:
-    """The language head (an encoder's has a square layer before it), pooler and classes.
+    """Yields the language head (an encoder's has a square layer before it), pooler and classes.
 
     Every block that predicts a further token joins the token's embedding to what comes out of the block before, and
     passes the same head (DeepSeek-V3, arXiv 2412.19437, equations 21 to 23).
@@ -200,7 +200,7 @@ def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
 
 
 def parameter_counts(model: AnyModel) -> dict[str, int]:
-    """Parameters of each component, over all layers.
+    """Returns the parameters of each component, over all layers.
 
     Returns:
         ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
@@ -224,12 +224,12 @@ def _norm_parameters(model: ModelSpec) -> int:
 
 
 def total_parameters(model: AnyModel) -> int:
-    """All parameters, a shared matrix counted once."""
+    """Returns all parameters, a shared matrix counted once."""
     return sum(count for _, count in _counts(model))
 
 
 def active_parameters(model: AnyModel) -> int:
-    """Parameters that one token passes: all but the experts that it is not routed to."""
+    """Returns the parameters that one token passes: all but the experts that it is not routed to."""
     if model.experts is None:
         return total_parameters(model)
     idle = sum(
@@ -255,7 +255,7 @@ def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:
 
 
 def block_matrix_parameters(model: ModelSpec) -> int:
-    """Parameters in the matrices of all blocks, without biases."""
+    """Returns the parameters in the matrices of all blocks, without biases."""
     return sum(
         matrix.layers * matrix.copies * matrix.elements for matrix in matrices(model) if matrix.part in BLOCK_PARTS
     )

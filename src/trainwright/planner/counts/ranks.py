@@ -10,7 +10,7 @@ from trainwright.spec.model import ModelSpec
 
 
 def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
-    """Blocks on the pipeline rank that has most of them.
+    """Returns the number of blocks [L] on the pipeline rank that has most of them.
 
     Where layers do not divide, embedding and loss may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783,
     section 3.3.2: 126 layers on 16 ranks).
@@ -21,7 +21,7 @@ def slowest_layers(model: ModelSpec, layouts: Layouts) -> Numbers:
 
 
 def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
-    """Share of its blocks that the last stage has fewer than the slowest, and that both ends have fewer on average.
+    """Returns the shares of blocks that the last stage, and both ends on average, have fewer than the slowest.
 
     Where embedding and head stand for a layer each (``slowest_layers``), the ends have one less; else the first chunks
     have one more where layers do not divide.
@@ -38,7 +38,7 @@ def lighter_ends(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
 
 
 def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Numbers]:
-    """Parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'.
+    """Returns the parameters of one rank before data-parallel sharding: those that all tokens pass, and experts'.
 
     A rank of a bidirectional pipeline has two stages.
     """
@@ -49,7 +49,7 @@ def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Number
 
 
 def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
-    """Ranks that share one expert's matrices.
+    """Returns the number of ranks [L] that share one expert's matrices.
 
     As many as tensor parallelism has, if data and tensor parallelism have enough ranks for that beside the division of
     experts. Experts narrower than the model are not divided.
@@ -61,18 +61,18 @@ def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
 
 
 def stages_held(layouts: Layouts) -> Numbers | float:
-    """Pipeline stages of which a rank keeps the parameters: in DualPipe two (arXiv 2412.19437, table 2)."""
+    """Returns the number of stages whose parameters a rank keeps: in DualPipe two (arXiv 2412.19437, table 2)."""
     both = layouts.has("schedule", "dualpipe")
     return np.where(both, 2.0, 1.0) if both.any() else 1.0
 
 
 def owners(layouts: Layouts) -> Numbers:
-    """Ranks that share the optimizer's state and its work; in a bidirectional pipeline two have the same stages."""
+    """Returns the number of ranks [L] that share the optimizer's state; two pipelines' ranks have the same stages."""
     return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_held(layouts), 1.0)
 
 
 def owned_parameters(model: ModelSpec, layouts: Layouts) -> Numbers:
-    """Parameters [L] that one rank updates."""
+    """Returns the parameters [L] that one rank updates."""
     shared, experts = rank_parameters(model, layouts)
     ranks = owners(layouts)
     split = layouts.ep * expert_tp(model, layouts) / layouts.tp

@@ -29,17 +29,17 @@ class MicroBatch:
 
     @property
     def tokens(self) -> int:
-        """Rows of every matrix product."""
+        """Returns the number of rows of every matrix product."""
         return self.sequences * self.sequence_tokens
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one activation."""
+        """Returns the bytes of one activation."""
         return DTYPE_BYTES[self.dtype]
 
 
 def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
-    """Everything kept from tokens to hidden states.
+    """Returns the bytes kept from tokens to hidden states.
 
     With ``recompute`` each block keeps its input alone; ``block_bytes`` of one block come back while it is recomputed.
     """
@@ -99,7 +99,7 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """The most that the loss holds at once, for one chunk of logits after the other.
+    """Returns the most that the loss holds at once, for one chunk of logits after the other.
 
     Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast. Beside them either
     logits and log-probabilities in fp32, or one of these with its gradient in reduced precision, the head's gradient

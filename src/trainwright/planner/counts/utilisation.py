@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def utilisation(flops_per_s: float, peak_flops_per_s: float | None) -> float | None:
-    """Model FLOPs per second as a share of the device's dense peak (Chowdhery et al., 2022, appendix B).
+    """Returns the model FLOPs per second as a share of the device's dense peak (Chowdhery et al., 2022, appendix B).
 
     Returns:
         None where the peak is unknown, and where it is beaten: a rate that is beaten is no peak, and a share of it

@@ -60,7 +60,7 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
 
 
 def peak_flops_per_s(device: DeviceSpec, precision: Precision) -> float:
-    """Dense peak of the fastest unit that ``precision`` runs on; 0 where the datasheet has none."""
+    """Returns the dense peak of the fastest unit that ``precision`` runs on; 0 where the datasheet has none."""
     return next((device.flops_per_s[name] for name in FALLBACK[precision] if device.flops_per_s.get(name)), 0.0)
 
 
@@ -106,7 +106,7 @@ class Work:
 
 
 def tile_share(rows: Numbers, columns: Numbers | float, units: int) -> Numbers:
-    """Share of ``units`` processors that work, over all waves of tiles: both quantisations of NVIDIA's guide.
+    """Returns the share of ``units`` processors that work, over all waves of tiles (NVIDIA's guide).
 
     Of experts each product counts alone: one kernel that shared waves among them would explain published runs less
     well (five folds' 90th percentile 29 instead of 28 %).
@@ -117,7 +117,7 @@ def tile_share(rows: Numbers, columns: Numbers | float, units: int) -> Numbers:
 
 
 def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Work:
-    """All that one device computes and moves in its own memory.
+    """Returns all that one device computes and moves in its own memory.
 
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
@@ -217,7 +217,7 @@ def product_shape(
 
 
 def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Elements read and written between the products, for one token of one average block, on one rank.
+    """Returns the elements read and written between the products, for one token of one average block, on one rank.
 
     Two norms and two residual sums on the width; rotation of queries and keys; a transposition of the mixed values; the
     activation, and its product with the gate. Experts gather and scatter their tokens. Eight-bit products cast and
@@ -245,7 +245,7 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
 
 
 def kernels(model: ModelSpec, workload: Workload) -> float:
-    """Kernels that a block launches in the forward pass: products, attention, and the operations between them."""
+    """Returns the number of kernels that a block's forward pass launches: products, attention, and all between."""
     products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.blocks
     between = 17 if model.positions == "rope" else 11
     adapters = 4 * len(workload.adapter.targets) if workload.adapter else 0
@@ -253,7 +253,7 @@ def kernels(model: ModelSpec, workload: Workload) -> float:
 
 
 def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Parameters that are cast from fp32 in each pass; FSDP casts its shards as it gathers them."""
+    """Returns the parameters that are cast from fp32 in each pass; FSDP casts its shards as it gathers them."""
     if workload.states != "fp32" or workload.element_bytes == 4 or workload.adapter is not None:
         return np.zeros(len(layouts))
     sharded = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
@@ -261,7 +261,7 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
 
 
 def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Memory traffic of one update: gradient, weight and moments read, weight and moments written.
+    """Returns the memory traffic of one update: gradient, weight and moments read, weight and moments written.
 
     AdamW with two moments in fp32: 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is
     kept reduced. Adafactor keeps no moment, but reads the gradient three times: for the means of its rows and columns,
@@ -281,7 +281,7 @@ def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numb
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Products of Muon's Newton-Schulz iterations on one rank (``flops.muon_flops``; Jordan et al., 2024)."""
+    """Returns the operations of Muon's iterations on one rank (``flops.muon_flops``; Jordan et al., 2024)."""
     if workload.optimizer != "muon" or workload.adapter is not None:
         return np.zeros(len(layouts))
     return dealt(model, layouts, muon_flops)

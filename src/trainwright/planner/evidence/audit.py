@@ -41,7 +41,7 @@ class Audit:
 
 
 def audit(plan: Plan, summary: TrainSummary) -> Audit:
-    """Compare an estimate with what a finished training run came to."""
+    """Returns an estimate beside the measurements of a finished training run."""
     guess, run, memory = plan.estimate, summary.phases, summary.memory
     total_s, total_bytes = run.total_s, memory.total_bytes
     within = guess.seconds.low <= total_s <= guess.seconds.high
@@ -63,7 +63,7 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
 def ledger_line(
     plan: Plan, comparison: Audit, *, run: str, finished_unix_s: float, versions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What is kept of an audit to learn from: machine, shape, workload, and predicted and measured by name.
+    """Returns the line that plans learn from: machine, shape, workload, and predicted and measured by name.
 
     ``versions`` are those of trainwright and torch; a package that is not named there is kept as unknown.
     """

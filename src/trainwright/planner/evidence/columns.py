@@ -74,7 +74,7 @@ class Axes(NamedTuple):
 
 
 def is_gated(record: Record) -> bool:
-    """Whether the feed-forward has a gate: Llama-like shapes, mixtures of them, and what says ``swiglu``."""
+    """Returns True where the feed-forward has a gate: Llama-like shapes, their mixtures, and rows with ``swiglu``."""
     arch, notes = record.text("arch"), record.notes
     if "swiglu" in notes or arch.startswith("llama"):
         return True
@@ -82,7 +82,7 @@ def is_gated(record: Record) -> bool:
 
 
 def vocabulary(record: Record, *, tp: int) -> int:
-    """Rows of the embedding; GPT-2's, padded as Megatron pads it, where none is given."""
+    """Returns the number of rows of the embedding; GPT-2's, padded as Megatron pads it, where none is given."""
     printed = record.number("vocab") or _note_number(record, "vocab-size")
     if printed:
         return int(printed)
@@ -175,14 +175,14 @@ def _experts(record: Record) -> Experts | None:
 
 
 def _dense_layers(record: Record) -> int:
-    """Layers before the first with experts; ``([0]*4+[1]*9)`` is Megatron's way to say 4."""
+    """Returns the number of layers before the first with experts; ``([0]*4+[1]*9)`` is Megatron's way to say 4."""
     if match := re.match(r"\(\[0\]\*(\d+)", record.notes.get("moe-layer-freq", "")):
         return int(match[1])
     return int(_note_number(record, "dense_layers") or 0)
 
 
 def _note_number(record: Record, name: str) -> float | None:
-    """A setting in the notes as a number; None where it is not there, or is a word or a formula.
+    """Returns a setting in the notes as a number; None where it is not there, or is a word or a formula.
 
     Raises:
         ValueError: it is below zero, without end or beyond all counts.
@@ -199,7 +199,7 @@ def _note_number(record: Record, name: str) -> float | None:
 
 
 def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workload:
-    """What is computed in one step.
+    """Returns the work of one step.
 
     Raises:
         ValueError: an unknown precision, or a sequence that is no number.
@@ -229,7 +229,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
 
 
 def is_fused(record: Record, stack: Stack) -> bool:
-    """Whether attention keeps its scores out of memory."""
+    """Returns True where attention keeps its scores out of memory."""
     whole = ("unfused", "local")
     if record.notes.get("attention-backend") in whole or record.notes.get("transformer-impl") in whole:
         return False
@@ -238,27 +238,27 @@ def is_fused(record: Record, stack: Stack) -> bool:
 
 
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
-    """What the framework does where the row does not say."""
+    """Returns the framework's recomputation where the row names none."""
     tunes = record.notes.get("task", "pretrain") != "pretrain"
     where = stack.memory.recomputes
     return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
 
 
 def recompute_of(text: str) -> Recompute:
-    """What the column says is recomputed: everything, nothing, or in whatever other words a part."""
+    """Returns the recomputation that a column names: all, nothing, or in any other words a part."""
     if text.lower() in ("full", "yes", "true", "uniform", "all"):
         return "full"
     return "none" if text.lower() in ("none", "no", "false", "off") else "selective"
 
 
 def optimizer_of(record: Record) -> OptimizerName:
-    """The optimizer; AdamW where the row does not say."""
+    """Returns the optimizer; AdamW where the row does not say."""
     text = record.text("optimizer").lower()
     return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
 
 
 def precision_of(record: Record, stack: Stack) -> Precision:
-    """What matrix products are computed in; the framework's usual where the row does not say.
+    """Returns the format of matrix products; the framework's usual one where the row names none.
 
     Raises:
         ValueError: a dtype that is not known.
@@ -271,7 +271,7 @@ def precision_of(record: Record, stack: Stack) -> Precision:
 
 
 def states_of(record: Record, stack: Stack) -> States:
-    """How trained weights are kept."""
+    """Returns the formats in which trained weights and their states are kept."""
     notes = record.notes
     if "bf16-true" in notes or notes.get("fsdp_mixed_precision") == "PURE":
         return "pure"
@@ -289,7 +289,7 @@ def _moments(record: Record) -> MomentDtype | None:
 
 
 def adapter_of(record: Record) -> Adapter | None:
-    """Adapters on frozen weights, where the row's task says so."""
+    """Returns the adapters on frozen weights, where the row's task has them."""
     task, quant = record.notes.get("task", ""), record.notes.get("quant", "")
     if not (any(word in task for word in ("lora", "peft:")) or record.notes.get("lora") == "True"):
         return None
@@ -307,7 +307,7 @@ def adapter_of(record: Record) -> Adapter | None:
 
 
 def axes_of(record: Record, stack: Stack) -> Axes:
-    """The data-parallel column taken apart.
+    """Returns the data-parallel column taken apart.
 
     Raises:
         ValueError: it has another form.
@@ -323,7 +323,7 @@ def axes_of(record: Record, stack: Stack) -> Axes:
 
 
 def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
-    """The layout, and the number of devices that it uses.
+    """Returns the layout, and the number of devices that it uses.
 
     Raises:
         ValueError: a size is no positive whole number, or there are fewer devices than the layout needs.
@@ -372,7 +372,7 @@ def _offload(record: Record, axes: Axes) -> Offload:
 
 
 def _micro_batch(record: Record, pp: int) -> int:
-    """Sequences of a micro batch where the row does not say: one rank's batch over as many as there are stages."""
+    """Returns the sequences of a micro batch where the row names none: one rank's batch over the stages."""
     local = re.search(r"local batch (\d+)", record.text("notes"))
     return max(1, int(local[1]) // pp) if local else 1
 

@@ -53,7 +53,7 @@ class Ledger:
 
 
 def read_ledgers(paths: Iterable[Path]) -> Ledger:
-    """Every run of some ledgers, one that stands in several of them once.
+    """Returns every run of some ledgers, one that stands in several of them once.
 
     Raises:
         DataError: a file cannot be opened.

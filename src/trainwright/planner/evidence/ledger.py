@@ -23,24 +23,24 @@ STEP_PHASES = ("data_wait", "preprocess", "host_to_device", "forward", "backward
 
 
 def workspaces_with(workspace: Path) -> tuple[Path, ...]:
-    """The workspace, and then those beside it where workspaces are kept together."""
+    """Returns the workspace, and then those beside it where workspaces are kept together."""
     folder = workspace.absolute().parent
     beside = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.name == TOGETHER else []
     return (workspace, *(path for path in beside if path != workspace.absolute()))
 
 
 def ledgers_of(workspace: Path) -> tuple[Path, ...]:
-    """The ledgers that a workspace learns from."""
+    """Returns the ledgers that a workspace learns from."""
     return tuple(path for each in workspaces_with(workspace) if (path := each / FILE).is_file())
 
 
 def step_s(rows: Mapping[str, Any]) -> float:
-    """Measured seconds of a step without what a run does once; 0 where no phase was measured."""
+    """Returns the measured seconds of a step without what a run does once; 0 where no phase was measured."""
     return float(sum(rows[f"step/{name}"][1] for name in STEP_PHASES if f"step/{name}" in rows))
 
 
 def same_run(line: str, other: Mapping[str, Any]) -> bool:
-    """Whether a line of a ledger holds the same measurement: an audit that was made again, not a run made again."""
+    """Returns True where a line of a ledger holds the same measurement: another audit of one run, not another run."""
     try:
         known = json.loads(line)
     except ValueError:
@@ -52,5 +52,5 @@ def same_run(line: str, other: Mapping[str, Any]) -> bool:
 
 
 def is_ledger(run: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is a line of the ledger."""
+    """Returns True where a JSON object is a line of the ledger."""
     return {"model", "workload", "rows", "device"} <= set(run)

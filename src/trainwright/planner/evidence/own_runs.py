@@ -67,7 +67,7 @@ def own_runs(ledger: Ledger, asked: RunSpec, source: RateSource, *, torch: str |
 
 
 def _reference(run: FinishedRun, asked: RunSpec, source: RateSource) -> Reference:
-    """The run with what today's prediction of it is off by."""
+    """Returns the run with what today's prediction of it is off by."""
     spec = RunSpec(model=run.model, workload=run.workload, cluster=asked.cluster, stack=asked.stack)
     parallel = ParallelPlan(micro_batch_sequences=run.micro_batch, compile=run.compile)
     placed = PlacedRun(run=spec, parallel=parallel)
@@ -80,7 +80,7 @@ def _reference(run: FinishedRun, asked: RunSpec, source: RateSource) -> Referenc
 
 
 def _foreign(run: FinishedRun, here: ClusterSpec, *, torch: str | None, threads: int | None) -> str | None:
-    """Why a run says nothing about this machine; None where it does."""
+    """Returns the reason why a run says nothing about this machine; None where it does."""
     node = here.node
     if (run.device, run.devices, run.cores) != (here.device.name, here.devices, node.cpu_cores):
         cores = "" if run.cores is None else f", {run.cores} cores"

@@ -93,7 +93,7 @@ def row_of(run: FinishedRun, *, line: int) -> Row:
 
 
 def question(record: Record) -> Row:
-    """One record as a row.
+    """Returns one record as a row.
 
     Raises:
         ValueError: a column cannot be read.
@@ -127,7 +127,7 @@ def question(record: Record) -> Row:
 
 
 def counted_flops(run: RunSpec, record: Record) -> float:
-    """Operations of one token as the row's TFLOP/s count them: attention in full, recomputation if its notes say so.
+    """Returns the operations of one token as the row counts them: attention in full, recomputation by its notes.
 
     Narayanan et al. (2021, equation 3) count the blocks' forward pass twice where they are recomputed, the output head
     once. Adapters' gradients alone make no products with the frozen weights' inputs.
@@ -140,7 +140,7 @@ def counted_flops(run: RunSpec, record: Record) -> float:
 
 
 def filled(placed: PlacedRun, record: Record) -> PlacedRun:
-    """The question with the micro batch that a row does not say: the largest that fits, as people choose it.
+    """Returns the question with the micro batch that a row does not say: the largest that fits, as people choose it.
 
     Micro batches are the rank's sequences over powers of two. Where not even the smallest fits, and the row does not
     say what is recomputed, all is. Pipelines keep what ``parallel_of`` gave them.
@@ -163,7 +163,7 @@ def filled(placed: PlacedRun, record: Record) -> PlacedRun:
 
 
 def _unknown(record: Record) -> Stack:
-    """The stack of a framework that no file knows, by what the row says of its layout."""
+    """Returns the stack of a framework that no file knows, by what the row says of its layout."""
     divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
     return unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
 
@@ -173,7 +173,7 @@ def _model_class(model: ModelSpec) -> str:
 
 
 def cluster_of(record: Record, devices: int) -> ClusterSpec:
-    """The machines: the row's device in its usual node, and what the row's note says of node and network.
+    """Returns the machines: the row's device in its usual node, and what the row's note says of node and network.
 
     Notes that are understood: ``4-GPU nodes``, ``4x OmniPath 100``, ``8x200Gb HDR``, ``1600 Gbps RoCE inter-node`` (a
     node's sum), ``400Gb/s RDMA per GPU``.

@@ -17,7 +17,7 @@ NEWEST = 32
 
 
 def finished_runs(ledger: Ledger, *, on: str, stack: str) -> tuple[tuple[Reference, ...], tuple[FinishedRun, ...]]:
-    """The newest of the ledger's runs that say something about a cluster, as references and as they stand there.
+    """Returns the ledger's newest runs that inform about a cluster, as references and as they stand there.
 
     Raises:
         RecipeError: an unknown device or stack.

@@ -38,19 +38,19 @@ class Judged:
 
     @property
     def speed_ratio(self) -> float | None:
-        """Predicted over measured tokens per second."""
+        """Returns predicted over measured tokens per second."""
         measured = self.row.measured.tokens_per_s
         return None if not measured else self.tokens_per_s.mid / measured
 
     @property
     def memory_ratio(self) -> float | None:
-        """Predicted over measured peak memory."""
+        """Returns predicted over measured peak memory."""
         measured = self.row.measured.memory_bytes
         return None if not measured else self.memory_bytes.mid / measured
 
 
 def judge(row: Row, learnt: Correction | None = None) -> Judged:
-    """Predict one row, with what was ``learnt`` of measured runs.
+    """Returns the prediction of one row, with what was ``learnt`` of measured runs.
 
     Raises:
         RecipeError: the device has no rate for the row's precision, or no link that the layout needs.
@@ -80,7 +80,7 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
 
 
 def judge_all(rows: Iterable[Row]) -> tuple[list[Judged], list[Refused]]:
-    """Predict every row; one that cannot be predicted is refused with the reason."""
+    """Returns the predictions of rows, and with its reason each row that cannot be predicted."""
     judged: list[Judged] = []
     refused: list[Refused] = []
     for row in rows:
@@ -152,7 +152,7 @@ class Verdicts:
 
 
 def verdicts(judged: Iterable[Judged]) -> Verdicts | None:
-    """Statistics of the verdicts, over rows that report memory, or that they ran out of it."""
+    """Returns the statistics of the verdicts, over rows that report memory, or that they ran out of it."""
     known = [each for each in judged if each.row.measured.memory_bytes or each.row.measured.out_of_memory]
     out = Counter(each.verdict for each in known if each.row.measured.out_of_memory)
     ran = Counter(each.verdict for each in known if not each.row.measured.out_of_memory)
@@ -205,12 +205,12 @@ class Report:
 
     @property
     def coverage(self) -> float:
-        """Share of rows that could be predicted."""
+        """Returns the share of rows that could be predicted."""
         return self.predicted / self.rows if self.rows else 0.0
 
 
 def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int = 10) -> Report:
-    """Put the statistics together. Derived rows stand apart from printed ones, in all but their own line."""
+    """Returns all statistics. Derived rows stand apart from printed ones, in all but their own line."""
     printed = [each for each in judged if not each.row.measured.derived]
     groups = []
     for by, name in GROUPS.items():
@@ -246,7 +246,7 @@ def _worst(judged: Iterable[Judged], ratio: Callable[[Judged], float | None], co
 
 
 def known_runs(path: Path) -> list[Reference]:
-    """The measured runs of a file, to learn from.
+    """Returns the measured runs of a file, to learn from.
 
     Raises:
         DataError: the file cannot be read, or a run in it cannot be predicted.
@@ -259,7 +259,7 @@ def known_runs(path: Path) -> list[Reference]:
 
 
 def references(judged: Iterable[Judged]) -> list[Reference]:
-    """Measured runs as something to learn from."""
+    """Returns measured runs as something to learn from."""
     return [
         Reference(placed=each.row.placed, log_speed=_miss(each.speed_ratio), log_memory=_miss(each.memory_ratio))
         for each in judged
@@ -271,12 +271,12 @@ def _miss(ratio: float | None) -> float | None:
 
 
 def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Judged]:
-    """The same rows predicted with what ``known`` runs of the same device and stack say."""
+    """Returns the same rows predicted with what ``known`` runs of the same device and stack say."""
     return [judge(each.row, correction(each.row.placed, known)) for each in judged]
 
 
 def calibrated_by_first(judged: Sequence[Judged]) -> list[Judged]:
-    """Every row but the first of its source, framework and device, predicted with that first one known."""
+    """Returns every row but the first of its source, framework and device, predicted with that first one known."""
     others_judged: list[Judged] = []
     for key in dict.fromkeys(map(_origin, judged)):
         first, *others = [each for each in judged if _origin(each) == key]

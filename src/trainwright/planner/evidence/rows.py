@@ -41,11 +41,11 @@ class Record:
     model: ModelSpec | None = None
 
     def text(self, name: str) -> str:
-        """A column, or empty."""
+        """Returns a column's text, empty where there is none."""
         return self.values.get(name, "")
 
     def number(self, name: str) -> float | None:
-        """A column as a number; None where it is empty.
+        """Returns a column as a number; None where it is empty.
 
         Raises:
             ValueError: it is no number, below zero or without end.
@@ -54,7 +54,7 @@ class Record:
         return number(name, text) if text else None
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """A column as a positive whole number.
+        """Returns a column as a positive whole number.
 
         Raises:
             ValueError: it is empty without a default, or not one.
@@ -87,7 +87,7 @@ class Measured:
 
 
 def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Record]:
-    """All rows of a table with the ``required`` columns, by default those of a table of runs.
+    """Returns all rows of a table with the ``required`` columns, by default those of a table of runs.
 
     Raises:
         DataError: the file is missing, is not UTF-8, or lacks a required column.
@@ -115,7 +115,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
 
 
 def columns(path: Path) -> list[str]:
-    """The names in a table's first line.
+    """Returns the names in a table's first line.
 
     Raises:
         DataError: the file is missing or is not UTF-8.
@@ -126,7 +126,7 @@ def columns(path: Path) -> list[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
-    """The table's lines; what goes wrong in reading them is one line, a byte-order mark is none of them."""
+    """Yields the table's lines; what goes wrong in reading them is one line, a byte-order mark is none of them."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
@@ -215,12 +215,12 @@ def _run(run: Any, path: Path, place: int) -> Record | FinishedRun:
 
 
 def as_printed(value: object) -> str:
-    """A JSON value as tables print it."""
+    """Returns a JSON value as tables print it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def number(name: str, text: str) -> float:
-    """The number that a column, or a setting in the notes, says.
+    """Returns the number that a column, or a setting in the notes, says.
 
     Raises:
         ValueError: it is none, below zero or without end.
@@ -247,7 +247,7 @@ def take_apart(notes: str) -> dict[str, str]:
 def measured(
     record: Record, *, devices: int, batch_tokens: int | None, reports: MemoryKind, token_flops: float | None = None
 ) -> Measured:
-    """What the row reports; ``reports`` is what the framework prints where the notes do not say.
+    """Returns the row's measurements; ``reports`` is the framework's kind of memory where the notes name none.
 
     ``token_flops`` are the operations that its TFLOP/s count for one token.
 
@@ -274,7 +274,7 @@ def measured(
 
 
 def memory_stage(record: Record) -> Literal["worst", "first", "last"]:
-    """Which pipeline stage's memory a row prints; nvidia-smi shows one node, the first unless notes say otherwise."""
+    """Returns the pipeline stage whose memory a row prints; nvidia-smi shows the first node unless notes differ."""
     text = record.text("notes").lower()
     if "last rank" in text:
         return "last"

@@ -82,7 +82,7 @@ class Total:
 
     @property
     def ratio(self) -> float:
-        """Predicted over reported."""
+        """Returns predicted over reported hours."""
         return self.hours / self.reported_hours
 
 
@@ -96,7 +96,7 @@ class Skipped:
 
 
 def replay(records: Iterable[Record]) -> tuple[list[Total], list[Skipped]]:
-    """Every training of the table."""
+    """Returns every training of the table."""
     totals: list[Total] = []
     skipped: list[Skipped] = []
     for record in records:
@@ -157,7 +157,7 @@ def _words(record: Record) -> str:
 
 
 def _one_network(record: Record) -> None:
-    """Whether the hours are those of one network that was trained."""
+    """Raises ValueError where the hours are not those of one network that was trained."""
     if _SEVERAL.search(_words(record)):
         raise ValueError("several networks at once, not a training of one network")
     if _ASSUMED.search(_words(record)):
@@ -172,7 +172,7 @@ def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision:
 
 
 def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) -> Planned:
-    """The training as it would be planned, on whole nodes."""
+    """Returns the training as it would be planned, on whole nodes."""
     whole = node_size(spec.name)
     on = f"{max(1, round(devices / whole))}x{min(whole, devices)}x{spec.name}"
     sequence = min(model.context_tokens, USUAL_SEQUENCE_TOKENS)
@@ -199,7 +199,7 @@ def precision_of(record: Record, spec: DeviceSpec) -> Precision:
 
 
 def stack_of(record: Record, model: ModelSpec) -> str:
-    """The software that model or source name as a word, the longest such word first; else what is usual."""
+    """Returns the software that model or source name as a word, the longest such word first; else what is usual."""
     text = _words(record).lower()
     heard = [
         (len(word), name)
@@ -232,7 +232,7 @@ def _plain_name(record: Record) -> str:
 
 
 def model_of(record: Record) -> ModelSpec:
-    """The catalogue's model of that name and size, else a decoder or a mixture of the size.
+    """Returns the catalogue's model of that name and size, else a decoder or a mixture of the size.
 
     Raises:
         ValueError: the row prints no size.
@@ -248,7 +248,7 @@ def model_of(record: Record) -> ModelSpec:
 
 
 def mixture_of(parameters: float, active: float) -> ModelSpec:
-    """The decoder of the active size, its feed-forward cut into the experts that see a token, and the others beside."""
+    """Returns the decoder of the active size, its feed-forward cut into active experts, with others beside them."""
     dense = model_of_size(active)
     seen, unit = MANY_EXPERTS if parameters / active > SPARSE else FEW_EXPERTS
     routed = (3.0 if dense.gated else 2.0) * dense.layers * dense.width * dense.ffn_width

@@ -39,7 +39,7 @@ class Explanation:
     details: tuple[Term, ...] = ()
 
     def with_numbers(self, text: Callable[[float, str], str]) -> str:
-        """The formula with each symbol's number, as ``text`` writes a value and its unit."""
+        """Returns the formula with each symbol's number, as ``text`` writes a value and its unit."""
         shown = {term.symbol: text(term.value, term.unit) for term in self.terms}
         return _SYMBOL.sub(lambda match: shown.get(match[0], match[0]), self.formula)
 

@@ -159,7 +159,7 @@ def _activations(planned: Planned) -> Explanation:
 
 
 def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
-    """A layer's bytes by operation, where they are counted so."""
+    """Returns a layer's bytes by operation, where they are counted so."""
     tokens = Term("", place.at(micro_tokens(place.case)), "tokens", "of a micro batch on a rank")
     if full or place.case.memory.kernels == "own":
         return (tokens,)

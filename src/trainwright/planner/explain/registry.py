@@ -21,7 +21,7 @@ EXPLAINERS: Mapping[str, Callable[[Planned], Explanation]] = {**MEMORY, **TIME, 
 
 
 def explain(planned: Planned, name: str) -> Explanation:
-    """The formula behind a number of the plan.
+    """Returns the formula behind a number of the plan.
 
     Raises:
         RecipeError: nothing of that name; names near ones.

@@ -28,7 +28,7 @@ _PHASES = frozenset({"steps_s", "evaluation_s", "checkpoints_s"})
 
 
 def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
-    """What ``other`` of a run holds beside its steps' own: each part's words and seconds, the longest first."""
+    """Returns the parts of a run's ``other`` beside its steps' own: words and seconds, the longest first."""
     parts = [(_PARTS[name], first(getattr(run.parts, name))) for name in _PARTS if name not in _PHASES]
     return tuple(sorted((part for part in parts if part[1] > 0), key=lambda part: -part[1]))
 

@@ -42,7 +42,7 @@ def _step(planned: Planned) -> Explanation:
 
 
 def _counted(forecast: Forecast) -> tuple[Work, Rates]:
-    """The counted work and the rates that a formula puts together.
+    """Returns the counted work and the rates that a formula puts together.
 
     Raises:
         RecipeError: the plan rests on measurements of shapes, which no formula has.
@@ -53,7 +53,7 @@ def _counted(forecast: Forecast) -> tuple[Work, Rates]:
 
 
 def _left(forecast: Forecast) -> tuple[Term, ...]:
-    """Share of the processors that sending to experts leaves to what runs beside it; nothing where it leaves all."""
+    """Returns the share of processors that sending to experts leaves to others; nothing where it leaves all."""
     left = first(processors_left(forecast.run, forecast.layouts))
     if left == 1.0:
         return ()
@@ -89,7 +89,7 @@ def _kernels(phase: str) -> Callable[[Planned], Explanation]:
 
 
 def _products(planned: Planned) -> Explanation:
-    """The forward pass's matrix products: operations over what the software reaches of the peak."""
+    """Returns the formula of the forward pass's matrix products: operations over the rate reached."""
     forecast = planned.choice.forecast
     work, rate = _counted(forecast)
     others = [kind for kind in KINDS if kind != "products"]
@@ -174,7 +174,7 @@ def _communicate(planned: Planned) -> Explanation:
 
 
 def _routed(planned: Planned) -> tuple[Term, ...]:
-    """What is sent to experts, and what of it is hidden; nothing where they are not divided."""
+    """Returns the copies and bytes sent to experts, and the hidden seconds; nothing where they are not divided."""
     plan, scenario, forecast = planned.plan, planned.scenario, planned.choice.forecast
     ep = plan.parallel.ep
     if plan.model.experts is None or ep == 1:
@@ -233,7 +233,7 @@ def _update(planned: Planned) -> Explanation:
 
 
 def _streamed(planned: Planned) -> tuple[Term, ...]:
-    """What the drives do where the optimizer's state lives on NVMe."""
+    """Returns the traffic of the drives where the optimizer's state lives on NVMe."""
     node, layouts = planned.plan.cluster.node, planned.choice.forecast.layouts
     if not layouts.offloads_to_nvme[0]:
         return ()

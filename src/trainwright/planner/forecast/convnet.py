@@ -54,7 +54,7 @@ def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 
 
 def convnet_state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
-    """Bytes of one parameter by ``Workload.states``."""
+    """Returns the bytes of one parameter by ``Workload.states``."""
     size = workload.element_bytes
     full, mixed = (size if workload.states == "pure" else 4.0), workload.states == "mixed" and size < 4
     return StateBytes(

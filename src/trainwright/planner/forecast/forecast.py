@@ -46,67 +46,67 @@ class Forecast:
 
     @property
     def cluster(self) -> ClusterSpec:
-        """The machines."""
+        """Returns the machines."""
         return self.run.cluster
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens of a step."""
+        """Returns the tokens of a step."""
         return self.run.workload.batch_tokens
 
     @property
     def model_flops_per_token(self) -> float:
-        """Operations that training one token takes."""
+        """Returns the operations that training one token takes."""
         return model_flops_per_token(self.run.model, self.run.workload)
 
     @property
     def peak_flops_per_s(self) -> float:
-        """Dense peak of a device for the run's precision."""
+        """Returns the dense peak of a device for the run's precision."""
         return peak_flops_per_s(self.cluster.device, self.run.workload.precision)
 
     @property
     def evaluated_s(self) -> Numbers:
-        """Seconds of a validation on as many tokens as a step has."""
+        """Returns the seconds of a validation on as many tokens as a step has."""
         return evaluated_s(self.kernels, self.step)
 
     @property
     def step_s(self) -> Numbers:
-        """Seconds of one step."""
+        """Returns the seconds of one step."""
         return self.step.total_s
 
     @property
     def low_s(self) -> Numbers:
-        """The step's seconds at the fast end of the range."""
+        """Returns the step's seconds at the fast end of the range."""
         return np.asarray(self.step_s * np.exp(-INTERVAL * self.spread))
 
     @property
     def high_s(self) -> Numbers:
-        """The step's seconds at the slow end of the range."""
+        """Returns the step's seconds at the slow end of the range."""
         return np.asarray(self.step_s * np.exp(INTERVAL * self.spread))
 
     @property
     def tokens_per_s_per_device(self) -> Numbers:
-        """Tokens of the batch over seconds and devices."""
+        """Returns the tokens per second of one device."""
         return np.asarray(self.batch_tokens / self.step_s / self.layouts.devices)
 
     @property
     def mfu(self) -> Numbers:
-        """Model FLOPs, attention in full, over the dense peak of the precision (Chowdhery et al., 2022)."""
+        """Returns the model FLOPs, attention in full, over the dense peak of the precision (Chowdhery et al., 2022)."""
         return np.asarray(self.tokens_per_s_per_device * self.model_flops_per_token / self.peak_flops_per_s)
 
     @property
     def available_bytes(self) -> float:
-        """Bytes of the device's memory that a process can use."""
+        """Returns the bytes of the device's memory that a process can use."""
         return usable_bytes(self.cluster.device)
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """True [L] where the predicted peak is within the device's memory."""
+        """Returns True [L] where the predicted peak is within the device's memory."""
         return self.memory.fits(self.cluster.device)
 
     @property
     def uncertain(self) -> NDArray[np.bool_]:
-        """True [L] where the peak is too near to the device's memory to be sure."""
+        """Returns True [L] where the peak is too near to the device's memory to be sure."""
         return self.memory.uncertain(self.cluster.device)
 
 
@@ -164,7 +164,7 @@ def model_flops_per_token(model: AnyModel, workload: Workload) -> float:
 
 
 def corrected(forecast: Forecast, *, speed: float, memory: float, known: float, noise: float = 0.0) -> Forecast:
-    """The forecast with what measured runs say: ``speed`` and ``memory`` are factors of the predicted ones.
+    """Returns the forecast with what measured runs say: ``speed`` and ``memory`` are factors of the predicted ones.
 
     Seconds of all phases are scaled alike. Of memory, what is kept of weights, gradients and moments is certain: what
     is left of the peak takes the difference. The range of the time is narrower by ``known``, the share of the

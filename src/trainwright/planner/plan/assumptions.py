@@ -22,7 +22,7 @@ RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's work
 
 
 def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
-    """Everything, in the order in which it is shown."""
+    """Returns all assumptions, in the order in which they are shown."""
     return [*_of_run(scenario, workload, run), *_of_mixtures(scenario, workload, choice), *_of_drives(choice.forecast)]
 
 
@@ -73,7 +73,7 @@ def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
 
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
-    """How experts are reached, how full the fullest rank of them is, and what is trained for further tokens."""
+    """Returns the way to the experts, the load of their fullest rank, and the blocks for further tokens."""
     if not scenario.run.model.is_divisible:
         return []
     model, dispatch, notes = scenario.run.transformer, scenario.run.stack.dispatch, []
@@ -94,7 +94,7 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
 
 
 def _of_drives(forecast: Forecast) -> list[Assumption]:
-    """What a node's drives are taken to do, where states live on them."""
+    """Returns the rates of a node's drives, where states live on them."""
     node, origins = forecast.cluster.node, forecast.cluster.origins
     if not forecast.layouts.offloads_to_nvme[0]:
         return []

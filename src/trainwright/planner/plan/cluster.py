@@ -39,7 +39,7 @@ class Planned:
 
 
 def plan_run(scenario: Scenario) -> Plan:
-    """The plan of a scenario; see ``planned``."""
+    """Returns the plan of a scenario; see ``planned``."""
     return planned(scenario).plan
 
 
@@ -85,7 +85,7 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
 
 
 def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
-    """The choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
+    """Returns the choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
     forecast = choice.forecast
     idle = idle_s(forecast.run, forecast.source, forecast.kernels, forecast.sent, forecast.layouts)
     if idle is None:
@@ -175,7 +175,7 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
 
 
 def verdict(forecast: Forecast) -> Fit:
-    """Compares the one layout's peak is below the device's memory, above, or too near to it to say.
+    """Returns the verdict on one layout's peak: below the device's memory, above, or too near to it to say.
 
     What is offloaded has to fit into the host's memory or onto its drives too.
     """
@@ -187,7 +187,7 @@ def verdict(forecast: Forecast) -> Fit:
 
 
 def _memory(forecast: Forecast, available_bytes: float) -> MemoryUse:
-    """The peak by class; where that is more than the device has, with as little unused as the allocator can do with."""
+    """Returns the peak by class; beyond the device's memory, with as little unused as the allocator needs."""
     use = forecast.memory.use(0)
     if use.total_bytes <= available_bytes:
         return use
@@ -219,7 +219,7 @@ def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
 
 
 def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
-    """Operations that are really computed over those that the model needs."""
+    """Returns the operations that are really computed over those that the model needs."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
     again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[recompute]
     return 1 + again / whole.training

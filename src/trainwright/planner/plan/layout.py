@@ -94,7 +94,7 @@ def _degree(name: str, value: str, field: str) -> int:
 
 
 def choose(scenario: Scenario) -> Choice:
-    """The layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
+    """Returns the layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
 
     Raises:
         RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
@@ -170,7 +170,7 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
 
 
 def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
-    """What a convolutional network can be laid out as: replicas or ZeRO over all devices, and a micro batch.
+    """Returns the layouts of a convolutional network: replicas or ZeRO over all devices, and a micro batch.
 
     Raises:
         RecipeError: something else is wanted.
@@ -208,7 +208,7 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
 
 
 def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
-    """The best layout of each other mesh, and what speaks against it."""
+    """Returns the best layout of each other mesh, and what speaks against it."""
     others: dict[str, Rejected] = {}
     best = every.step_s[order[0]]
     chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
@@ -237,7 +237,7 @@ def _with_words(layouts: Layouts, wanted: FixedLayout) -> Layouts:
 
 
 def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
-    """The layout that ``wanted`` fixes, what it leaves out as usual: ranks that are left shard, nothing else is split.
+    """Returns the layout that ``wanted`` fixes; ranks that are left shard, and nothing else is split.
 
     Raises:
         RecipeError: every reason why it cannot run.
@@ -275,7 +275,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
 
 
 def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
-    """A layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
+    """Returns a layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
     degrees = [
         f"{name} {getattr(parallel, name)}"
         for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")

@@ -185,7 +185,7 @@ def _can_compile(facts: MachineFacts) -> bool:
 
 
 def _deviation(span: tuple[float, float]) -> float:
-    """Standard deviation of the logarithm whose nine-in-ten range is as wide as ``span``."""
+    """Returns the standard deviation of the logarithm whose nine-in-ten range is as wide as ``span``."""
     return math.log(span[1] / span[0]) / 2 / INTERVAL
 
 
@@ -212,7 +212,7 @@ def _assume(name: str, value: float | str, unit: str, origin: Origin, source: st
 
 
 def _rounded(value: float) -> float:
-    """Four significant digits: a measurement says no more."""
+    """Returns four significant digits: a measurement has no more."""
     return round(value, 3 - math.floor(math.log10(abs(value)))) if value else 0.0
 
 

@@ -124,7 +124,7 @@ class Question:
 
 
 def trained(question: Question) -> AnyModel:
-    """The model with what only training has; adapters stand beside the model as it is deployed."""
+    """Returns the model with what only training has; adapters stand beside the model as it is deployed."""
     further = question.further_layers
     if not question.model.is_divisible and not further:
         return question.model
@@ -191,7 +191,7 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
 
 
 def stretched(question: Question, sequence: int, assumptions: list[Assumption]) -> Question:
-    """The question of a model with rotary positions at a sequence beyond its context: they go on without weights."""
+    """Returns the question with a longer context where the sequence is longer and positions rotate."""
     if sequence <= question.model.context_tokens or (model := transformer(question.model)).positions != "rope":
         return question
     source = (
@@ -261,7 +261,7 @@ def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumpti
 
 
 def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumption]) -> Precision:
-    """The precision asked for, which the device must have a rate for; else the first of three that it has."""
+    """Returns the precision asked for, which the device must have a rate for; else the first of three that it has."""
     order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if question.precision is None else (question.precision,)
     known = [dtype for dtype in order if device.flops_per_s.get(RATE_NAMES.get(dtype, dtype))]
     if not known:

@@ -24,7 +24,7 @@ LARGEST_MICRO_BATCH = 64
 
 
 def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
-    """The run on one such device with this trainer, at the device's cheapest checked on-demand price.
+    """Returns the run on one such device with this trainer, at the device's cheapest checked on-demand price.
 
     Precision follows the device: fp32 where its datasheet has no rate for the workload's.
     """
@@ -66,7 +66,7 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
 
 
 def fastest_alone(run: RunSpec) -> Forecast:
-    """The forecast [1] of the micro batch that is fastest on one device and fits; of one sequence where none does."""
+    """Returns the forecast [1] of the fastest micro batch that fits on one device; of one sequence where none does."""
     workload = run.workload
     plan = ParallelPlan(compile=run.stack.memory.kernels == "compiled")
     sizes = [each for each in range(1, LARGEST_MICRO_BATCH + 1) if workload.batch_sequences % each == 0]

@@ -53,7 +53,7 @@ class Scenario:
 
 
 def resolve(question: Question) -> Scenario:
-    """Everything that was left open chosen, and written down.
+    """Returns the question's run with all that was left open chosen, and written down.
 
     Raises:
         RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
@@ -93,7 +93,7 @@ def resolve(question: Question) -> Scenario:
 
 
 def _stages(question: Question) -> list[Assumption]:
-    """What a pipeline loses whose stages were asked for and do not divide the layers."""
+    """Returns the loss of a pipeline whose stages were asked for and do not divide the layers."""
     pp = question.layout.get("pp")
     if pp is None or pp > question.model.blocks:
         return []

@@ -37,7 +37,7 @@ TOGETHER = ("expert parallelism", "pipeline sends")
 
 
 def work_shares(forecast: Forecast) -> tuple[Share, ...]:
-    """Each kind of work by what the step would be shorter by without it; what overlaps counts for the longer one."""
+    """Returns each kind of work by the seconds that the step would be shorter without it."""
     forecast = bound_by(forecast, lambda step: step.total_s)
     whole, pace = step_without(forecast), _pace(forecast)
     without = {name: step_without(forecast, kind) for name, kind in COMPUTE.items()}
@@ -55,13 +55,13 @@ def _offload_to(forecast: Forecast) -> str:
 
 
 def _pace(forecast: Forecast) -> float:
-    """How much longer measured runs say that everything takes; see ``forecast.corrected``."""
+    """Returns the factor by which measured runs lengthen all phases; see ``forecast.corrected``."""
     whole = step_without(forecast)
     return float(forecast.step.forward[0] / whole.forward[0])
 
 
 def exposed(forecast: Forecast) -> tuple[Share, ...]:
-    """Each kind of communication by what the step would be shorter by without it, but for idle time.
+    """Returns each kind of communication by what the step would be shorter by without it, but for idle time.
 
     What is hidden together, and stands out together, is divided as each would stand out alone.
     """
@@ -76,7 +76,7 @@ def exposed(forecast: Forecast) -> tuple[Share, ...]:
 
 
 def _saved_s(forecast: Forecast, *names: str) -> float:
-    """Seconds of communication that the step would be spared without these of ``Exchange``."""
+    """Returns the seconds of communication that the step would be spared without these of ``Exchange``."""
     whole = step_without(forecast).communicate
     nothing: dict[str, Any] = dict.fromkeys(names, np.zeros_like(forecast.step_s))
     without = combine(forecast.kernels, replace(forecast.sent, **nothing), forecast.layouts, forecast.exposure)
@@ -84,14 +84,14 @@ def _saved_s(forecast: Forecast, *names: str) -> float:
 
 
 def step_without(forecast: Forecast, *kinds: Kind) -> StepTable:
-    """The step if there were no work of these kinds, and none that the forecast leaves out already."""
+    """Returns the step if there were no work of these kinds, and none that the forecast leaves out already."""
     kinds = (*kinds, *forecast.without)
     kernels = forecast.source.kernels(forecast.run, forecast.layouts, without=kinds) if kinds else forecast.kernels
     return combine(kernels, forecast.sent, forecast.layouts, forecast.exposure)
 
 
 def bound_by(forecast: Forecast, seconds: Callable[[StepTable], Numbers]) -> Forecast:
-    """The forecast without its head where that takes none of these ``seconds``.
+    """Returns the forecast without its head where that takes none of these ``seconds``.
 
     A rank that has the head and fewer blocks may be no slower than the others; then only their work counts.
     """
@@ -103,5 +103,5 @@ def bound_by(forecast: Forecast, seconds: Callable[[StepTable], Numbers]) -> For
 
 
 def _real(shares: Iterable[Share], total_s: float) -> list[Share]:
-    """Without what is not there."""
+    """Returns the shares that are above nothing."""
     return [share for share in shares if share.seconds > 1e-9 * total_s]

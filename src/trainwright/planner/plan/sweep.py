@@ -148,7 +148,7 @@ def _continued(values: list[str], text: str) -> list[str]:
 
 
 def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
-    """Plan ``question`` once for each value; for ``nodes`` twice, with one batch and with one that grows with them.
+    """Returns a plan for each value; for ``nodes`` two, with one batch and with one that grows with them.
 
     Raises:
         RecipeError: a value that cannot be read, or none of them can be planned.
@@ -172,7 +172,7 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
 
 
 def varied(question: Question, axis: str, value: str) -> Question:
-    """The question with one thing changed."""
+    """Returns the question with one thing changed."""
     if axis in AXES or axis in WORDS:
         return replace(question, layout=question.layout | parse_layout(f"{axis}={value}", field="sweep"))
     if axis == "nodes":
@@ -205,7 +205,7 @@ def _nodes(value: str) -> int:
 
 
 def _least_batch(question: Question, first: int) -> int:
-    """Tokens for one node of a batch that grows: eight sequences a device."""
+    """Returns the tokens for one node of a batch that grows: eight sequences a device."""
     run = resolve(_with_nodes(question, first)).run
     return 8 * run.cluster.node.devices * run.workload.sequence_tokens
 
@@ -246,7 +246,7 @@ def _planned(points: list[Point], axis: str) -> tuple[Point, ...]:
 
 
 def _efficient(points: list[Point]) -> list[Point]:
-    """With throughput per device over the first one's that fits."""
+    """Returns the points with throughput per device over that of the first one that fits."""
     known = [point for point in points if point.tokens_per_s is not None and point.fit != "does not fit"]
     if not known or known[0].tokens_per_s is None:
         return points
@@ -260,7 +260,7 @@ def _efficient(points: list[Point]) -> list[Point]:
 
 
 def _stops_at(points: Sequence[Point]) -> int | None:
-    """The largest cluster whose last devices still pay, if larger ones do not."""
+    """Returns the largest cluster whose last devices still pay, if larger ones do not."""
     known = [
         (point.devices, point.tokens_per_s)
         for point in points

@@ -61,12 +61,12 @@ class Rates:
 
 
 def tuned_key(device_generation: str, precision: str) -> str:
-    """The name under which a stack's tuning for a generation and a format stands."""
+    """Returns the name under which a stack's tuning for a generation and a format stands."""
     return f"{device_generation}-{'16' if precision in SIXTEEN_BIT else precision}"
 
 
 def flash_key(device_generation: str, stack: Stack) -> str:
-    """The name under which fused attention's share of a rate stands: by kernel too where there are several."""
+    """Returns the name under which fused attention's share of a rate stands: by kernel too where there are several."""
     return f"{device_generation}-{stack.flash}" if device_generation in FLASH_GENERATIONS else device_generation
 
 

@@ -177,7 +177,7 @@ def machine_priors(spread: float) -> Priors:
 
 
 def adapted(prior: Prior, values: Sequence[float]) -> Prior:
-    """The prior with what the runs themselves say of its deviations; nothing is cut off.
+    """Returns the prior with what the runs themselves say of its deviations; nothing is cut off.
 
     The bias is at least the runs' root mean square. Noise is at least what each differs from the mean of the others by,
     beyond what was to be expected; for a single run the prediction is the other.

@@ -68,12 +68,12 @@ class Shapes:
 
     @property
     def tokens(self) -> float:
-        """Rows of a product, of a micro batch on one rank."""
+        """Returns the number of rows of a micro batch's product on one rank."""
         return float((self.layouts.micro_batch * self.workload.sequence_tokens / self.layouts.cp)[0])
 
     @property
     def layers(self) -> float:
-        """Blocks on the slowest rank."""
+        """Returns the number of blocks on the slowest rank."""
         return float(slowest_layers(self.model, self.layouts)[0])
 
     def product(self, matrix: Matrix) -> tuple[float, float, float, float]:
@@ -141,7 +141,7 @@ class Probed:
         return spread if run.cluster.devices == 1 else math.hypot(spread, run.stack.time.spread)
 
     def _busy_spread(self) -> float:
-        """Standard deviation that other programs leave: alone the machine may be faster by the share that they took."""
+        """Returns the deviation that other programs leave: alone the machine may be faster by their share."""
         if not self.probes.doubtful:
             return 0.0
         return -math.log(1 - min(self.probes.cpu_busy, MOST_BUSY)) / INTERVAL
@@ -160,7 +160,7 @@ class Probed:
             raise RecipeError("{what} were not measured", where=self.probes.device_name, what=what)
 
     def _row(self, shapes: Shapes, without: Collection[Kind]) -> dict[str, float]:
-        """The fields of ``Kernels`` for one layout."""
+        """Returns the fields of ``Kernels`` for one layout."""
         products = dict.fromkeys(DIRECTIONS, 0.0) if "products" in without else self._products(shapes)
         attention = (0.0, 0.0) if "attention" in without else self._attention(shapes)
         between = (0.0, 0.0) if "between" in without else self._between(shapes)
@@ -226,7 +226,7 @@ class Probed:
         return moved * forward * compiled + casts, 2 * moved * backward * compiled + casts
 
     def _casts_s(self, shapes: Shapes) -> float:
-        """Weights to reduced precision, or their gradients to fp32; sharded ones are cast as they are gathered."""
+        """Returns the seconds that weights take to reduced precision, or gradients to fp32; 0 for sharded ones."""
         size, layouts = DTYPE_BYTES[shapes.workload.precision], shapes.layouts
         if size == 4 or (layouts.zero_stage[0] == 3 and layouts.dp_shard[0] * layouts.cp[0] > 1):
             return 0.0
@@ -361,16 +361,16 @@ def shapes_of(probe: BlockProbe) -> Shapes:
 
 
 def moved_bytes(shapes: Shapes) -> float:
-    """Counted traffic between the products of the rank's blocks, forward; the backward pass moves twice as much."""
+    """Returns the counted traffic between the blocks' products, forward; the backward pass moves twice as much."""
     elements = block_elements(shapes.model, shapes.workload, shapes.layouts)
     return float(DTYPE_BYTES[shapes.workload.precision] * shapes.tokens * shapes.layers * elements[0])
 
 
 def _pieces(shapes: Shapes) -> float:
-    """Matrices of the rank's blocks."""
+    """Returns the number of matrices of the rank's blocks."""
     return sum(shapes.product(matrix)[3] for matrix in matrices(shapes.model) if matrix.part in BLOCK_PARTS)
 
 
 def _preferred(probes: Sequence[P], wanted: Callable[[P], bool]) -> list[P]:
-    """Those that are ``wanted``, or all of them where none is."""
+    """Returns those that are ``wanted``, or all of them where none is."""
     return [probe for probe in probes if wanted(probe)] or list(probes)

@@ -57,13 +57,13 @@ class Candidates:
 
 
 def divisors(number: int) -> tuple[int, ...]:
-    """All divisors, ascending."""
+    """Returns all divisors, ascending."""
     return tuple(each for each in range(1, number + 1) if number % each == 0)
 
 
 @lru_cache(maxsize=256)
 def stage_counts(model: AnyModel) -> tuple[int, ...]:
-    """Into how many pipeline stages the blocks can be cut: few, or with little loss (``stage_waste``).
+    """Returns the numbers of stages that the blocks can be cut into: few, or with little loss (``stage_waste``).
 
     Besides those that divide them: 16 for the 61 layers of DeepSeek-V3 (arXiv 2412.19437, section 3.2.1), 16 for the
     126 of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
@@ -75,7 +75,7 @@ def stage_counts(model: AnyModel) -> tuple[int, ...]:
 
 
 def tensor_counts(model: AnyModel) -> tuple[int, ...]:
-    """Over how many ranks heads can be divided; more ranks than key heads keep copies of them."""
+    """Returns the numbers of ranks that heads can be divided over; ranks beyond the key heads keep copies."""
     if not model.is_divisible:
         return (1,)
     kv = transformer(model).kv_heads
@@ -278,13 +278,13 @@ def _schedules(table: _Table, stack: Stack) -> None:
 
 
 def two_ways(pp: Numbers, micro_batches: Numbers) -> Mask:
-    """Where micro batches can enter a pipeline at both ends: stages and micro batches even, twice as many of these."""
+    """Returns True where micro batches can enter a pipeline at both ends: even numbers, twice as many as stages."""
     mask: Mask = (pp % 2 == 0) & (micro_batches % 2 == 0) & (micro_batches >= 2 * pp)
     return mask
 
 
 def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
-    """The rows as ``Layouts``, in the way that ``stack`` works."""
+    """Returns the rows as ``Layouts``, in the way that ``stack`` works."""
     ones = np.ones(len(table))
     return Layouts(
         **{each.name: table[each.name] for each in fields(Layouts) if each.name in table.columns},
@@ -295,7 +295,7 @@ def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
 
 
 def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute]:
-    """The layout at ``place``, and its recomputation."""
+    """Returns the layout at ``place``, and its recomputation."""
 
     def whole(name: str) -> int:
         return int(getattr(layouts, name)[place])

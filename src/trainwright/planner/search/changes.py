@@ -99,7 +99,7 @@ def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSour
 
 
 def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
-    """Device-seconds for a token of the fastest layout, whatever memory it takes; NaN where nothing divides."""
+    """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
     every = candidates(run, [run.cluster.devices], wasteful=True).layouts
     if not len(every):
         return float("nan")
@@ -108,7 +108,7 @@ def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
 
 
 def _singles(run: RunSpec) -> Iterator[_Variant]:
-    """Every change by itself, on the same devices."""
+    """Yields every change by itself, on the same devices."""
     workload, cluster = run.workload, run.cluster
     if not run.model.is_divisible:
         if workload.states != "pure":
@@ -151,7 +151,7 @@ def _both(one: _Variant, other: _Variant) -> _Variant | None:
 
 
 def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
-    """Twice the devices, again and again: a part of a node is filled up first, then there are more nodes.
+    """Yields clusters of twice the devices, again and again: a node is filled up first, then more are taken.
 
     A node without a name is none of the catalogue's: it is as full as it is, and without a network the only one.
     """
@@ -168,7 +168,7 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
 
 
 def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> Change | None:
-    """The change, if the run fits with it, the host's memory included."""
+    """Returns the change, if the run fits with it, the host's memory included."""
     if variant.workload.problems(run.model):
         return None
     run, cluster = replace(run, workload=variant.workload), run.cluster

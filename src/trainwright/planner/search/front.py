@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def pareto_front(seconds: ArrayLike, usd: ArrayLike) -> NDArray[np.bool_]:
-    """Which points [P] are on the front: no other is as fast and as cheap, and better in one of the two.
+    """Returns True [P] for points on the front: no other is as fast and as cheap, and better in one of the two.
 
     Of equal points the first is taken. A point without a price (NaN) or without an end (infinite) is never on it.
     """

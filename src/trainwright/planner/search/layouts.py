@@ -66,7 +66,7 @@ class Compared:
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Where the peak is within the device's memory, with as little recomputation as that takes."""
+        """Returns True [L] where the peak fits into the device's memory, with as little recomputation as that takes."""
         return np.isfinite(self.step_s)
 
     @property
@@ -75,7 +75,7 @@ class Compared:
         return self.step_s * np.where(self.unsure, UNSURE, 1.0)
 
     def order(self) -> NDArray[np.intp]:
-        """Places of those that fit, best first; of all, those nearest to fitting first, if none does."""
+        """Returns the places of those that fit, best first; of all, those nearest to fitting first, if none does."""
         if self.fits.any():
             return np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
         return np.argsort(self.memory_bytes, kind="stable")
@@ -90,7 +90,7 @@ def compare(
     memo: Memo | None = None,
     source: RateSource = CATALOGUE,
 ) -> Compared:
-    """Memory of every sensible layout, and the time of those that fit and can be the fastest.
+    """Returns the memory of every sensible layout, and the time of those that fit and can be the fastest.
 
     Where none fits, a ``thorough`` comparison tries those that are not sensible too. Comparisons of one model, workload
     and stack on many devices can share a ``memo``: what reaches as far has the same layouts. It keeps the latest, so
@@ -153,7 +153,7 @@ def _compared(
 
 
 def too_large(rule: str, low: float, high: float) -> str:
-    """The reason of a rule about memory, which is needed ``low`` to ``high`` times."""
+    """Returns the reason of a rule about memory, which is needed ``low`` to ``high`` times."""
     what = {"states": "weights, gradients and optimizer state alone are", "activations": "states fit, but the peak is"}
     return f"{what[rule]} {spread(np.array([low, high]))} the memory"
 
@@ -166,7 +166,7 @@ def _too_large(rule: str, ratios: Numbers) -> list[Pruned]:
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
-    """Where less recomputation fits too, which is never slower."""
+    """Returns True [L] where less recomputation fits too, which is never slower."""
     each = fits.reshape(-1, recomputes)
     before: NDArray[np.int_] = np.cumsum(each, axis=1) - each
     return np.ravel(before > 0)
@@ -190,7 +190,7 @@ def best_layouts(
 
 
 def ranked(forecast: Forecast, device: DeviceSpec) -> list[Ranked]:
-    """Each layout of a forecast by itself, in its order."""
+    """Returns each layout of a forecast by itself, in its order."""
     rows, fits, unsure = [], forecast.memory.fits(device), forecast.memory.uncertain(device)
     for place in range(len(forecast.layouts)):
         parallel, recompute = parallel_plan(forecast.layouts, place)

@@ -34,7 +34,7 @@ class Offer:
 
     @property
     def spot_provider(self) -> str | None:
-        """The cloud's short name where nodes may be taken back."""
+        """Returns the cloud's short name where nodes may be taken back."""
         return cloud(self.provider).slug if self.kind == "spot" else None
 
 
@@ -46,7 +46,7 @@ def offers(
     clouds: Sequence[str] | None = None,
     kinds: Sequence[PriceKind] = PRICE_KINDS,
 ) -> tuple[Offer, ...]:
-    """The cheapest of each cloud and kind, a doubtful one only where there is no other.
+    """Returns the cheapest of each cloud and kind, a doubtful one only where there is no other.
 
     It is one without a price where none is known of such kinds and clouds.
     An instance that the catalogue knows to carry less than a node is no part of one: its devices have no fast links.
@@ -74,18 +74,18 @@ def offers(
 
 
 def _known_devices(price: Price) -> int | None:
-    """Devices of an instance type that the catalogue lists; None of others."""
+    """Returns the number of devices of an instance type that the catalogue lists; None of others."""
     return next((each.devices for each in cloud(price.provider).instances if each.name == price.instance), None)
 
 
 def instance_devices(instance: str) -> int | None:
-    """Devices of an instance type, as its name says; None where it does not."""
+    """Returns the number of devices of an instance type, as its name says; None where it does not."""
     match = _COUNT.search(instance.lower())
     return None if match is None else int(match[1])
 
 
 def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
-    """The devices of a cluster that is there already."""
+    """Returns the offer of a cluster that is there already."""
     return Offer(provider=OWN, kind=None, usd_per_device_hour=usd_per_device_hour, devices=machines.devices)
 
 

@@ -68,7 +68,7 @@ class Pool:
 
     @property
     def together(self) -> bool:
-        """Whether both are to be used."""
+        """Returns True where both are to be used."""
         return self.verdict.startswith(BOTH)
 
 
@@ -162,7 +162,7 @@ def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
 
 
 def _speed_share(one: RunSpec, other: RunSpec) -> float:
-    """The first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
+    """Returns the first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
     speeds = []
     for each in (one, other):
         best = best_layouts(each, count=1)
@@ -171,25 +171,25 @@ def _speed_share(one: RunSpec, other: RunSpec) -> float:
 
 
 def _near(share: float, parts: int) -> list[int]:
-    """Numbers of ``parts`` around ``share`` of them, neither none nor all."""
+    """Returns the numbers of ``parts`` around ``share`` of them, neither none nor all."""
     middle = round(share * parts)
     return [each for each in range(middle - NEARBY, middle + NEARBY + 1) if 0 < each < parts]
 
 
 def _gradients_s(run: RunSpec, other: ClusterSpec) -> float:
-    """Each side sends its sum and gets the other's: an all-reduce of two, spread over all network ports."""
+    """Returns the seconds in which sides exchange their sums: an all-reduce of two over all network ports."""
     gradient_bytes = run.workload.element_bytes if run.workload.states == "pure" else 4.0
     return _crossing_s(gradient_bytes * count_trained(run.model, run.workload), run.cluster, other)
 
 
 def _crossing_s(size_bytes: float, one: ClusterSpec, other: ClusterSpec) -> float:
-    """Seconds for bytes that each side sends to the other, at the pace of the slower side's ports together."""
+    """Returns the seconds for bytes that each side sends to the other, at the pace of the slower side's ports."""
     rates = [0.0 if each.scale_out is None else each.devices * each.scale_out.bytes_per_s for each in (one, other)]
     return size_bytes / (OUT_EFFICIENCY * min(rates)) if min(rates) else float(np.inf)
 
 
 def _verdict(ways: tuple[Way, ...]) -> str:
-    """Which way to take, with the numbers that speak for it."""
+    """Returns the way to take in words, with the numbers that speak for it."""
     alone = [way for way in ways if way.kind == "alone"]
     both = [way for way in ways if way.kind != "alone" and np.isfinite(way.step_s)]
     if not ways:

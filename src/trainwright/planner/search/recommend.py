@@ -74,18 +74,18 @@ class Option:
 
     @property
     def source(self) -> str:
-        """Who has it, and how: ``Nebius spot``."""
+        """Returns the provider and its kind of price: ``Nebius spot``."""
         kind = "" if self.price_kind is None else self.price_kind.replace("_", "-")
         return f"{self.provider} {kind}".strip()
 
     @property
     def doubt(self) -> str:
-        """Why its price may not be had; empty where nothing speaks against it."""
+        """Returns the reason why its price may not be had; empty where nothing speaks against it."""
         return "" if self.price is None else self.price.doubt
 
     @property
     def score(self) -> float:
-        """Seconds times dollars: doubling the devices pays while it takes less than 1.41 times the device-hours."""
+        """Returns seconds times dollars: twice the devices pay while they take less than 1.41 times the hours."""
         return self.seconds * (0.0 if self.usd is None else self.usd)
 
 
@@ -107,7 +107,7 @@ class Goals:
     deadline_s: float | None = None
 
     def met_by(self, option: Option) -> bool:
-        """Whether ``option`` is in time and within the budget; without a price it is never known to be the latter."""
+        """Returns True where ``option`` is in time and within the budget; without a price the latter is not known."""
         in_time = self.deadline_s is None or option.seconds <= self.deadline_s
         within = self.budget_usd is None or (option.usd is not None and option.usd <= self.budget_usd)
         return in_time and within
@@ -138,12 +138,12 @@ class Recommendation:
 
     @property
     def front(self) -> tuple[Option, ...]:
-        """The Pareto front of time against dollars, fastest first."""
+        """Returns the Pareto front of time against dollars, fastest first."""
         options = [option for option in (*self.options, *self.closest) if option.front]
         return tuple(sorted(options, key=lambda option: option.seconds))
 
     def distinct(self, count: int) -> tuple[Option, ...]:
-        """The best ``count`` of ``options``, one for each device and kind of price."""
+        """Returns the best ``count`` of ``options``, one for each device and kind of price."""
         best: dict[tuple[str, str, bool, bool], Option] = {}
         for option in self.options or self.closest:
             kind = (option.device, option.price_kind or "", option.provider == OWN, bool(option.doubt))
@@ -223,7 +223,7 @@ def recommend(
 
 
 def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
-    """The largest cluster of each device, those with equal reach of their links and equal workspaces, side by side.
+    """Returns the largest cluster of each device, sorted by what their layouts need alike.
 
     Raises:
         RecipeError: an unknown device.
@@ -277,7 +277,7 @@ def _too_small(pruned: Iterable[Pruned], most_devices: int) -> str:
 
 
 def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Offer) -> list[Option]:
-    """The fastest layout of each number of devices, bought so."""
+    """Returns the fastest layout of each number of devices, bought so."""
     cost = run_cost(
         fastest,
         search.on(machines),
@@ -344,7 +344,7 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
 
 
 def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
-    """How many ways are too late or too dear."""
+    """Returns the numbers of ways that are too late or too dear."""
     refused = []
     late = [each.seconds for each in options if goals.deadline_s is not None and each.seconds > goals.deadline_s]
     dear = [
@@ -362,7 +362,7 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
 
 
 def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
-    """Where nothing meets the goals, what comes near.
+    """Returns the nearest ways where nothing meets the goals.
 
     That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
     """

@@ -86,7 +86,7 @@ class Fabric:
 
     @classmethod
     def of(cls, cluster: ClusterSpec, *, up: float = UP_EFFICIENCY, out: float = OUT_EFFICIENCY) -> Self:
-        """The links of ``cluster``; ``up`` and ``out`` are the shares of line rates that collectives reach.
+        """Returns the links of ``cluster``; ``up`` and ``out`` are the shares of line rates that collectives reach.
 
         Raises:
             RecipeError: no link is known between devices that need one.
@@ -136,7 +136,7 @@ class Group:
 
     @property
     def local(self) -> Values:
-        """Ranks in one domain; an average where shares are unequal."""
+        """Returns the number of ranks in one domain; an average where shares are unequal."""
         return self.ranks / self.domains
 
 
@@ -192,7 +192,7 @@ def _group(ranks: Values, *, stride: Values, domain: Values) -> Group:
 
 
 def all_reduce_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
-    """Every rank ends with the sum: the fastest of ring, double binary tree, tiers one after the other, and switch."""
+    """Returns the seconds until all have the sum, by the fastest of ring, double binary tree, tiers and switch."""
     m, k = group.domains, group.local
     up, out = fabric.inside_bytes_per_s(group), k * fabric.out_bytes_per_s
     ring = _ring_s(fabric, size_bytes, group, passes=2.0)
@@ -208,7 +208,7 @@ def all_reduce_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
 
 
 def all_gather_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
-    """Every rank ends with all ``size_bytes``, of which it had ``1 / ranks``.
+    """Returns the seconds until every rank has all ``size_bytes``, of which it had ``1 / ranks``.
 
     NCCL has a ring, whose latency grows with the ranks, and a logarithmic algorithm only where each domain holds one
     rank of the group.
@@ -221,12 +221,12 @@ def all_gather_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
 
 
 def reduce_scatter_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
-    """Each rank ends with its ``1 / ranks`` of the sum: an all-gather run backwards."""
+    """Returns the seconds until each rank has its ``1 / ranks`` of the sum: an all-gather run backwards."""
     return all_gather_s(fabric, size_bytes, group)
 
 
 def all_to_all_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
-    """Each rank sends ``size_bytes / ranks`` to each other rank: pairwise exchange, both tiers' links at once."""
+    """Returns the seconds in which each rank sends ``size_bytes / ranks`` to each other, over both tiers at once."""
     n, k = group.ranks, group.local
     inside = _over((k - 1) / n * size_bytes, fabric.inside_bytes_per_s(group))
     between = _over((n - k) / n * size_bytes, fabric.out_bytes_per_s)
@@ -234,7 +234,7 @@ def all_to_all_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
 
 
 def two_tier_s(fabric: Fabric, inside_bytes: Values, between_bytes: Values, group: Group) -> Numbers:
-    """Each rank sends so many bytes over its links inside the domain, and so many out of it, both tiers at once.
+    """Returns the seconds in which each rank sends so many bytes inside its domain, and so many out of it at once.
 
     One-sided writes to all others start together, so that a hop of each tier is waited for, not one to each rank.
     """
@@ -245,7 +245,7 @@ def two_tier_s(fabric: Fabric, inside_bytes: Values, between_bytes: Values, grou
 
 
 def send_recv_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
-    """Each rank sends ``size_bytes`` to the next of its group and receives as much: the slowest pair.
+    """Returns the seconds in which each rank sends ``size_bytes`` to the next and receives as much: the slowest pair.
 
     A rank that crosses domains has one port at most, and its group's share of all.
     """
@@ -256,7 +256,7 @@ def send_recv_s(fabric: Fabric, size_bytes: Values, group: Group) -> Numbers:
 
 
 def _ring_s(fabric: Fabric, size_bytes: Values, group: Group, *, passes: float) -> Numbers:
-    """A ring through all ranks, on as many channels as there are ports: the slower tier sets the pace."""
+    """Returns the seconds of a ring through all ranks, on a channel for each port: the slower tier sets the pace."""
     n, m, k = group.ranks, group.domains, group.local
     hops = passes * (n - 1)
     inside = _over(np.where(k > 1, hops / n, 0.0) * size_bytes, fabric.inside_bytes_per_s(group))
@@ -268,7 +268,7 @@ def _ring_s(fabric: Fabric, size_bytes: Values, group: Group, *, passes: float) 
 def _fastest(
     fabric: Fabric, protocols: tuple[Protocol, ...], seconds: Values, up_hops: Values, out_hops: Values
 ) -> Numbers:
-    """The fastest protocol for bytes that take ``seconds`` at full bandwidth, after so many hops."""
+    """Returns the fastest protocol's seconds for bytes that take ``seconds`` at full bandwidth, after so many hops."""
     times = [
         protocol.start_s
         + up_hops * protocol.up_hops * fabric.up_latency_s
@@ -280,7 +280,7 @@ def _fastest(
 
 
 def _over(size_bytes: Values, bytes_per_s: Values) -> Numbers:
-    """Seconds for so many bytes; infinite where there is no link for them."""
+    """Returns the seconds for so many bytes; infinite where there is no link for them."""
     size, rate = np.broadcast_arrays(np.asarray(size_bytes, dtype=np.float64), bytes_per_s)
     return np.where(rate > 0, size / np.where(rate > 0, rate, 1.0), np.where(size > 0, np.inf, 0.0))
 

@@ -24,7 +24,7 @@ FP8_BYTES = 1.0 + 4.0 / 128
 
 @lru_cache(maxsize=4096)
 def hit_share(experts: Experts, size: float) -> float:
-    """The probability that at least one of a token's experts is among ``size`` neighbouring ones.
+    """Returns the probability that at least one of a token's experts is among ``size`` neighbouring ones.
 
     Without groups ``1 - C(E - size, k) / C(E, k)``. With groups the ``size`` lie in one, or fill several; how many of
     these the token picks is hypergeometric.
@@ -41,7 +41,7 @@ def hit_share(experts: Experts, size: float) -> float:
 
 
 def _missed(count: float, size: float, drawn: int) -> float:
-    """That none of ``drawn`` of ``count``, without replacement, is one of ``size``."""
+    """Returns the probability that none of ``drawn`` of ``count``, without replacement, is one of ``size``."""
     share = 1.0
     for each in range(drawn):
         share *= max(0.0, count - size - each) / (count - each)
@@ -49,7 +49,7 @@ def _missed(count: float, size: float, drawn: int) -> float:
 
 
 def _hypergeometric(count: int, marked: int, drawn: int, hits: int) -> float:
-    """That ``found`` of ``drawn`` of ``count`` are among ``marked``."""
+    """Returns the probability that ``hits`` of ``drawn`` of ``count`` are among ``marked``."""
     share = 1.0
     for each in range(hits):
         share *= max(0, marked - each) * (drawn - each) / (each + 1) / (count - each)
@@ -84,7 +84,7 @@ def copies(experts: Experts, group: Group, *, hierarchical: bool) -> tuple[Numbe
 
 
 def dispatch_s(fabric: Fabric, experts: Experts, dispatch: Dispatch, sent: Values, group: Group) -> Numbers:
-    """Seconds in which every rank of ``group`` sends its tokens, ``sent`` bytes of them, to their experts.
+    """Returns the seconds in which every rank of ``group`` sends its tokens, ``sent`` bytes of them, to their experts.
 
     Sending them back takes as long: results of one rank's experts are added up on it, and those of one domain before
     they leave it (arXiv 2412.19437, section 3.2.2).
@@ -96,7 +96,7 @@ def dispatch_s(fabric: Fabric, experts: Experts, dispatch: Dispatch, sent: Value
 
 
 def token_bytes(model: ModelSpec, workload: Workload, dispatch: Dispatch) -> tuple[float, float]:
-    """Bytes of one token on its way to the experts, and back."""
+    """Returns the bytes of one token on its way to the experts, and back."""
     size = workload.element_bytes
     narrow = dispatch.fp8 and workload.precision in NARROW
     return model.width * (FP8_BYTES if narrow else size), model.width * size

@@ -46,12 +46,12 @@ class Part:
 
 
 def micro_tokens(case: MemoryCase) -> Numbers:
-    """Tokens [L] of one micro batch on one rank: sequences x length / cp."""
+    """Returns the tokens [L] of one micro batch on one rank: sequences x length / cp."""
     return case.layouts.micro_batch * case.workload.sequence_tokens / case.layouts.cp
 
 
 def wide_tokens(case: MemoryCase) -> Numbers:
-    """The same where a tensor has the width: divided by tensor parallelism with sequence parallelism."""
+    """Returns the tokens [L] of tensors with the width: divided by tensor parallelism with sequence parallelism."""
     return micro_tokens(case) / np.where(case.layouts.sequence_parallel > 0, case.layouts.tp, 1.0)
 
 
@@ -62,19 +62,19 @@ def keeps_inputs(case: MemoryCase) -> bool:
 
 
 def adapter_inputs(case: MemoryCase, inputs: dict[str, float]) -> float:
-    """Bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
+    """Returns the bytes of the inputs that adapters on the matrices named in ``inputs`` keep for themselves."""
     if case.adapter is None or case.adapter.method in WITHOUT_INPUTS:
         return 0.0
     return case.memory.adapter_input_bytes * sum(inputs[name] for name in case.adapter.targets if name in inputs)
 
 
 def mask_bytes(case: MemoryCase) -> float:
-    """Bytes of a dropout mask's element; layers with a gate drop nothing out."""
+    """Returns the bytes of a dropout mask's element; layers with a gate drop nothing out."""
     return 1.0 if case.memory.dropout and not case.model.gated else 0.0
 
 
 def norm_part(case: MemoryCase) -> Part:
-    """A norm before a product: its input, and its result, which the product keeps.
+    """Returns the part of a norm before a product: its input, and its result, which the product keeps.
 
     Eager RMSNorm keeps its input in fp32, and where its weight is trained the normalised input too; compiled code keeps
     the input alone and computes the result again.
@@ -107,7 +107,7 @@ def attention_part(case: MemoryCase) -> Part:
 
 
 def score_bytes(case: MemoryCase) -> float:
-    """Bytes of one whole score: its probability, and with dropout its mask and what is left of it.
+    """Returns the bytes of one whole score: its probability, and with dropout its mask and what is left of it.
 
     Eager softmax works in fp32, and its result is cast to the products' dtype.
     """
@@ -118,7 +118,7 @@ def score_bytes(case: MemoryCase) -> float:
 
 
 def network_part(case: MemoryCase, width: float) -> Part:
-    """A feed-forward of ``width``: gate and up, or up alone, what comes of them, and a mask of dropout.
+    """Returns the part of a feed-forward: gate and up, or up alone, what comes of them, and a mask of dropout.
 
     Gated: eager code keeps silu(gate) besides; compiled code keeps the products' results alone. The last product's
     input is kept where its weight is trained or adapted.
@@ -152,7 +152,7 @@ def mixture_part(case: MemoryCase) -> Part:
 
 
 def layer_bytes(case: MemoryCase, *, mixture: bool) -> dict[str, Numbers]:
-    """Bytes [L] that one layer keeps unless all is recomputed: ``norms``, ``attention``, ``scores``, ``feed_forward``.
+    """Returns the bytes [L] of a layer by ``norms``, ``attention``, ``scores``, ``feed_forward``, not all recomputed.
 
     Selective recomputation makes scores again (Korthikanti et al., section 5), and in compiled code every second
     product, of gate and up one (torchtitan, arXiv 2410.06511, section 2.1.3).
@@ -175,7 +175,7 @@ def layer_bytes(case: MemoryCase, *, mixture: bool) -> dict[str, Numbers]:
 
 
 def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
-    """Bytes [L] that one layer keeps in all.
+    """Returns the bytes [L] that one layer keeps in all.
 
     By the kernels that the layout's ``compile`` says; selective recomputation makes everything between products again,
     as compiled code does, where kernels are eager.

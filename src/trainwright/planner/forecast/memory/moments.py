@@ -45,7 +45,7 @@ class Moment(NamedTuple):
 
     @property
     def total(self) -> Numbers:
-        """All of them."""
+        """Returns the bytes of all classes."""
         return self.gradients + self.activations + self.logits + self.communication + self.workspace
 
 
@@ -69,7 +69,7 @@ class Pass:
 
     @property
     def inside(self) -> Numbers:
-        """Bytes that the backward pass needs inside one block."""
+        """Returns the bytes that the backward pass needs inside one block."""
         return self.block + self.transient
 
 
@@ -104,13 +104,13 @@ def pass_bytes(case: MemoryCase) -> Pass:
 
 
 def _larger(case: MemoryCase, dense: Numbers, mixed: Numbers) -> Numbers:
-    """The larger of the kinds of layers that a stage has."""
+    """Returns the larger bytes of the kinds of layers that a stage has."""
     stages = case.stages
     return np.maximum(np.where(stages.dense_layers > 0, dense, 0.0), np.where(stages.moe_layers > 0, mixed, 0.0))
 
 
 def cast_bytes(case: MemoryCase) -> Numbers:
-    """Weights in the compute dtype that ``torch.autocast`` keeps from forward to backward beside fp32 ones.
+    """Returns the bytes of weights that ``torch.autocast`` keeps in the compute dtype beside fp32 ones.
 
     FSDP casts what it gathers instead, and this trainer's casts are counted with its blocks.
     """
@@ -121,12 +121,12 @@ def cast_bytes(case: MemoryCase) -> Numbers:
 
 
 def input_bytes(case: MemoryCase) -> Numbers:
-    """A layer's input [L]: tokens x width x element, divided by tensor parallelism with sequence parallelism only."""
+    """Returns the bytes [L] of a layer's input: tokens x width x element, divided by sequence parallelism."""
     return case.element_bytes * case.model.width * wide_tokens(case)
 
 
 def logits_bytes(case: MemoryCase) -> Numbers:
-    """Logits at the loss: tokens x vocabulary x (bytes of all copies) / tp, and some copies of the hidden states."""
+    """Returns the bytes at the loss: tokens x vocabulary x all copies / tp, and copies of the hidden states."""
     memory = case.memory
     if memory.kernels == "own":
         return case.stages.has_head * own_bytes(case).loss
@@ -168,13 +168,13 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
 
 
 def dequantised_bytes(case: MemoryCase) -> Numbers:
-    """The largest quantised matrix of a block [L], as a product needs it."""
+    """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
     quantised = case.adapter is not None and case.adapter.frozen in ("nf4", "int4", "int8")
     return quantised * sizes(case.model).largest_block_matrix * case.element_bytes / case.layouts.tp
 
 
 def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
-    """The moments in the order of ``MOMENTS``."""
+    """Returns the moments in the order of ``MOMENTS``."""
     step, stages = pass_bytes(case), case.stages
     none = np.zeros_like(step.saved)
     heap = case.process is not None and case.device_kind in KEEPS_GRADIENTS
@@ -200,7 +200,7 @@ def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
 
 
 def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:
-    """Buffers of the data-parallel reduction.
+    """Returns the bytes of the data-parallel reduction's buffers.
 
     Copies of all gradients (torch's DDP), or buckets of a fixed size, one in which gradients are reduced and one in
     which weights are gathered (DeepSpeed).

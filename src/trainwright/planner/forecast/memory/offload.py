@@ -91,14 +91,14 @@ def offload_s(run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
 
 
 def nvme_s(node: NodeSpec, *, read: Numbers, written: Numbers) -> Numbers:
-    """Seconds [L] in which a node's drives read and write so many bytes of each of its ranks."""
+    """Returns the seconds [L] in which a node's drives read and write so many bytes of each of its ranks."""
     if not node.nvme_read_bytes_per_s or not node.nvme_write_bytes_per_s:
         return np.full_like(read, np.inf)
     return node.devices * (read / node.nvme_read_bytes_per_s + written / node.nvme_write_bytes_per_s)
 
 
 def trained_parameters(case: MemoryCase) -> Numbers:
-    """Parameters [2, L] whose update one rank of the first and last stage makes."""
+    """Returns the parameters [2, L] whose update one rank of the first and last stage makes."""
     if case.adapter is None:
         return shared(case, from_stage=1)
     return np.stack([rank_adapters(case, case.adapter)] * 2)

@@ -55,7 +55,7 @@ class Sizes:
 
 @lru_cache(maxsize=1024)
 def sizes(model: ModelSpec) -> Sizes:
-    """The parameters of ``model`` by place."""
+    """Returns the parameters of ``model`` by place."""
     counts = parameter_counts(model)
     moe = max(1, model.moe_layers)
     dense = max(1, model.blocks - model.moe_layers)
@@ -95,7 +95,7 @@ class Stages:
 
     @property
     def total(self) -> Numbers:
-        """Parameters of one rank before data parallelism divides them."""
+        """Returns the parameters of one rank before data parallelism divides them."""
         return self.dense + self.experts
 
 
@@ -119,12 +119,12 @@ class MemoryCase:
 
     @property
     def element_bytes(self) -> float:
-        """Bytes of an activation."""
+        """Returns the bytes of an activation."""
         return self.workload.element_bytes
 
     @property
     def frozen_bytes(self) -> float:
-        """Bytes of a block's weight where it is gathered: frozen ones as they are kept."""
+        """Returns the bytes of a block's weight where it is gathered: frozen ones as they are kept."""
         if self.adapter is None:
             return self.element_bytes
         if self.adapter.frozen == "nf4" and self.memory.double_quantised:
@@ -133,7 +133,7 @@ class MemoryCase:
 
     @property
     def sharded(self) -> Numbers:
-        """True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
+        """Returns True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
         ranks = self.layouts.dp_shard * self.layouts.cp
         return np.where((self.layouts.zero_stage >= 3) & (ranks > 1), 1.0, 0.0)
 
@@ -168,7 +168,7 @@ def case_of(
 
 
 def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
-    """The first and last stage of each layout; layers are divided evenly, rounded up.
+    """Returns the first and last stage of each layout; layers are divided evenly, rounded up.
 
     In a bidirectional pipeline the first rank and the last have both.
     """
@@ -206,7 +206,7 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
 
 
 def passes_in_flight(layouts: Layouts) -> Numbers:
-    """Micro batches alive at once on the first and last stage.
+    """Returns the number of micro batches alive at once on the first and last stage.
 
     1F1B: p - r on stage r (Narayanan et al., 2021, section 2.2). Interleaved with v chunks of 1 / v of the stage:
     2 (p - r - 1) + (v - 1) p + 1 chunks. Zero-bubble H1: what 1F1B's first stage has, on every stage (Qi et al., 2023,
@@ -241,7 +241,7 @@ class StateBytes:
 
 
 def state_bytes(case: MemoryCase) -> StateBytes:
-    """Bytes for each parameter by ``Workload.states``.
+    """Returns the bytes for each parameter by ``Workload.states``.
 
     ``mixed`` keeps an fp32 master copy; its gradients are fp32 beside bf16 and fp16 beside fp16 (Megatron-LM's
     ``accumulate_allreduce_grads_in_fp32`` follows bf16), unless the stack keeps both.
@@ -266,7 +266,7 @@ def state_bytes(case: MemoryCase) -> StateBytes:
 
 
 def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
-    """Parameters that one rank keeps where ranks share them from ZeRO stage ``from_stage`` on.
+    """Returns the parameters that one rank keeps where ranks share them from ZeRO stage ``from_stage`` on.
 
     Context parallelism shares too; experts are shared by the ranks that hold the same ones.
     """

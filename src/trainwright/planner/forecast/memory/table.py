@@ -71,31 +71,31 @@ class MemoryTable:
 
     @property
     def allocated_bytes(self) -> Numbers:
-        """Peak of torch's allocated bytes."""
+        """Returns the peak of torch's allocated bytes."""
         named = (self.weights, self.gradients, self.optimizer, self.activations, self.logits)
         return np.asarray(np.add.reduce(named) + self.communication + self.workspace)
 
     @property
     def reserved_bytes(self) -> Numbers:
-        """Peak of torch's reserved bytes."""
+        """Returns the peak of torch's reserved bytes."""
         return self.allocated_bytes + self.reserved_unused
 
     @property
     def device_bytes(self) -> Numbers:
-        """Bytes that the driver shows."""
+        """Returns the bytes that the driver shows."""
         return self.reserved_bytes + self.context
 
     @property
     def needed_bytes(self) -> Numbers:
-        """The least that the device must have: its allocator gives whole unused blocks back before it gives up."""
+        """Returns the least that a device must have: its allocator gives unused blocks back before it gives up."""
         return self.allocated_bytes + self.stuck + np.minimum(self.context, NEEDED_CONTEXT_BYTES)
 
     def reported(self, kind: MemoryKind) -> Numbers:
-        """The peak by one of the three definitions."""
+        """Returns the peak by one of the three definitions."""
         return {"allocated": self.allocated_bytes, "reserved": self.reserved_bytes, "device": self.device_bytes}[kind]
 
     def interval(self, kind: MemoryKind) -> tuple[Numbers, Numbers]:
-        """Low and high: eight of ten measurements lie between."""
+        """Returns low and high: eight of ten measurements lie between."""
         factor = np.exp(INTERVAL_DEVIATIONS * self.spread)
         middle = self.reported(kind)
         return middle / factor, middle * factor
@@ -107,7 +107,7 @@ class MemoryTable:
         return fits
 
     def use(self, place: int) -> MemoryUse:
-        """One layout's classes; the context counts as workspace."""
+        """Returns one layout's classes; the context counts as workspace."""
         parts = {name: float(getattr(self, name)[place]) for name in MemoryUse.names()}
         return MemoryUse.from_mapping({**parts, "workspace": parts["workspace"] + float(self.context[place])})
 
@@ -179,7 +179,7 @@ def predict_memory(
 
 
 def _as_reported(parts: dict[str, Numbers], whole: dict[str, Numbers]) -> dict[str, Numbers]:
-    """The classes of the peak as our trainer reports them: each at its own largest, workspace what is left of it."""
+    """Returns the classes as our trainer reports them: each at its own largest, workspace what is left of the peak."""
     rest = sum(parts.values()) - sum((parts | whole)[name] for name in parts if name != "workspace")
     return parts | whole | {"workspace": np.maximum(rest, 0.0)}
 
@@ -190,7 +190,7 @@ def stuck_share(memory: StackMemory) -> float:
 
 
 def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
-    """Workspace of cuBLAS: 32 MiB from compute capability 9.0 on, 8 MiB before (cuBLAS manual, "workspaces").
+    """Returns cuBLAS's workspace: 32 MiB from compute capability 9.0 on, 8 MiB before (its manual, "workspaces").
 
     Grouped products of experts run on four more streams with a workspace each (Transformer Engine).
     """

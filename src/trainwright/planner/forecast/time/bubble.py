@@ -37,7 +37,7 @@ class Pipeline:
     """A forward and a backward pass in one chunk [stages, stages], for DualPipe."""
 
     def seconds(self, micro_batches: int) -> float:
-        """Seconds from the first forward to the last backward pass.
+        """Returns the seconds from the first forward to the last backward pass.
 
         Many micro batches are not played out: once the pipeline is full, every round of as many micro batches as there
         are stages takes as long as the one before.
@@ -62,7 +62,7 @@ class Pipeline:
 
 
 def layers_of_chunks(layers: int, stages: int, chunks: int) -> Numbers:
-    """Layers of each chunk of each stage [stages, chunks]; chunks follow one another over all stages in turn.
+    """Returns the layers of each chunk [stages, chunks]; chunks follow one another over all stages in turn.
 
     Where they do not divide, embedding and head stand for a layer each if that makes them (``work.slowest_layers``);
     else the first chunks have one more.
@@ -79,7 +79,7 @@ def layers_of_chunks(layers: int, stages: int, chunks: int) -> Numbers:
 
 
 def closed_form_s(layouts: Layouts, each: Passes) -> Numbers:
-    """Seconds in which a rank of equal ones has nothing to do.
+    """Returns the seconds in which a rank of equal ones has nothing to do.
 
     Passes of one direction: ``(p - 1) / v`` micro batches, but for what weights' gradients fill. DualPipe:
     ``(p / 2 - 1) (F&B + B - 3 W)`` (arXiv 2412.19437, table 2), F&B a forward and a backward pass together and B a
@@ -143,7 +143,7 @@ def _without_head(kernels: Kernels) -> Kernels:
 
 
 def _together(blocks: Passes, share: Numbers, head: list[float]) -> Numbers:
-    """Seconds of a forward pass of one stage and a backward pass of another in one chunk [stages, stages]."""
+    """Returns the seconds of one stage's forward and another's backward pass in one chunk [stages, stages]."""
     forward = float((blocks.forward / (blocks.forward + blocks.backward))[0]) * share * float(blocks.total[0])
     backward = share * float(blocks.total[0]) - forward
     forward[-1] += head[0]
@@ -152,7 +152,7 @@ def _together(blocks: Passes, share: Numbers, head: list[float]) -> Numbers:
 
 
 def _split(of: Passes, like: Passes) -> tuple[float, float, float]:
-    """Seconds of the forward pass, of the inputs' gradients and of the weights', waits between kernels included.
+    """Returns the seconds of the forward pass, of inputs' and of weights' gradients, with waits between kernels.
 
     Waits are divided as the kernels of ``like`` are; what is sent to other stages is not among them. Alone, a pass of a
     bidirectional pipeline waits for what is hidden otherwise.

@@ -35,7 +35,7 @@ class Passes:
 
     @property
     def total(self) -> Numbers:
-        """All that a rank does for one micro batch."""
+        """Returns the seconds that a rank spends on one micro batch."""
         return self.forward + self.backward + self.host + self.exposed
 
 

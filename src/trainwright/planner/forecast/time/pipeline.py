@@ -38,7 +38,7 @@ class Played:
 
     @property
     def bubble(self) -> float:
-        """Idle over busy time of the busiest stage: the papers' bubble fraction."""
+        """Returns idle over busy time of the busiest stage: the papers' bubble fraction."""
         return self.seconds / max(self.busy_s) - 1.0
 
 
@@ -162,7 +162,7 @@ def _play(orders: list[list[_Work]], times: Numbers, micro_batches: int, hop_s: 
 
 
 def _peak(order: list[_Work], closing: int) -> int:
-    """The most forward passes that are not yet closed."""
+    """Returns the largest number of forward passes that are not yet closed."""
     alive = peak = 0
     for what, _, _ in order:
         alive += (what == _FORWARD) - (what == closing)

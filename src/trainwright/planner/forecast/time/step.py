@@ -30,7 +30,7 @@ class StepTable:
 
     @property
     def total_s(self) -> Numbers:
-        """Seconds of the step."""
+        """Returns the seconds of the step."""
         return self.forward + self.backward + self.communicate + self.update + self.host + self.idle
 
 
