@@ -175,12 +175,13 @@ def _experienced(args: argparse.Namespace, question: Question) -> Question:
     ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
     if ledger is None:
         return question
-    from trainwright.planner.evidence.finished import said_of
+    from trainwright.planner.evidence.finished import runs_as_text
     from trainwright.planner.evidence.references import finished_runs
 
     note_broken(ledger, Output.of(args))
     known, used = finished_runs(ledger, on=question.on, stack=question.stack)
-    return replace(question, references=known, references_from=f"calibrated by {said_of(used)}") if known else question
+    calibrated = f"calibrated by {runs_as_text(used)}"
+    return replace(question, references=known, references_from=calibrated) if known else question
 
 
 def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:

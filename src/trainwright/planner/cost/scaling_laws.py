@@ -269,8 +269,8 @@ def critical_batch_tokens_at(loss_value: Values) -> Numbers:
 
 
 def _loss_law(name: str) -> LossLaw:
-    found = find_law(name)
-    if isinstance(found, LossLaw):
-        return found
+    chosen = find_law(name)
+    if isinstance(chosen, LossLaw):
+        return chosen
     losses = ", ".join(known for known, law in LAWS.items() if isinstance(law, LossLaw))
     raise RecipeError("this scaling law has no loss", seen=repr(name), expected=f"one of {losses}")

@@ -122,11 +122,11 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
     flops, busy, exposed = zero, zero, zero
     turned = TRANSPOSITION if workload.precision == "tf32" else 0.0
     for c in convolutions(model):
-        own = images * c.forward_flops / (WINOGRAD if workload.precision == "fp32" and _tiled(c) else 1)
-        flops = flops + own
-        busy = busy + own / tile_share(images * c.size**2, c.outputs, device.sm_count or 1)
+        flops_of_one = images * c.forward_flops / (WINOGRAD if workload.precision == "fp32" and _tiled(c) else 1)
+        flops = flops + flops_of_one
+        busy = busy + flops_of_one / tile_share(images * c.size**2, c.outputs, device.sm_count or 1)
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
-        exposed = exposed + np.maximum(0.0, moved - own / peak) + turned * moved
+        exposed = exposed + np.maximum(0.0, moved - flops_of_one / peak) + turned * moved
     layers, stem = convolutions(model), convolutions(model)[0]
     between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + _sums(model) + outputs_of(stem)
     parameters = float(total_parameters(model))

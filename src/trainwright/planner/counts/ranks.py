@@ -44,7 +44,7 @@ def rank_parameters(model: ModelSpec, layouts: Layouts) -> tuple[Numbers, Number
     """
     experts = sum(matrix.parameters for matrix in matrices(model) if matrix.part == "experts")
     shared = total_parameters(model) - experts
-    stages = layouts.pp / stages_held(layouts)
+    stages = layouts.pp / stages_of_a_rank(layouts)
     return shared / (layouts.tp * stages), experts / (expert_tp(model, layouts) * stages * layouts.ep)
 
 
@@ -60,7 +60,7 @@ def expert_tp(model: ModelSpec, layouts: Layouts) -> Numbers:
     return np.clip(np.floor(ranks / layouts.ep), 1.0, layouts.tp)
 
 
-def stages_held(layouts: Layouts) -> Numbers | float:
+def stages_of_a_rank(layouts: Layouts) -> Numbers | float:
     """Returns the number of stages whose parameters a rank keeps: in DualPipe two (arXiv 2412.19437, table 2)."""
     both = layouts.has("schedule", "dualpipe")
     return np.where(both, 2.0, 1.0) if both.any() else 1.0
@@ -68,7 +68,7 @@ def stages_held(layouts: Layouts) -> Numbers | float:
 
 def owners(layouts: Layouts) -> Numbers:
     """Returns the number of ranks [L] that share the optimizer's state; two pipelines' ranks have the same stages."""
-    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_held(layouts), 1.0)
+    return np.where(layouts.zero_stage >= 1, layouts.dp_shard * layouts.cp * stages_of_a_rank(layouts), 1.0)
 
 
 def owned_parameters(model: ModelSpec, layouts: Layouts) -> Numbers:

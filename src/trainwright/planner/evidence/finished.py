@@ -133,7 +133,7 @@ def placed_run(run: FinishedRun) -> PlacedRun:
     )
 
 
-def said_of(runs: Iterable[FinishedRun]) -> str:
+def runs_as_text(runs: Iterable[FinishedRun]) -> str:
     """``3 runs of the ledger, newest 2026-11-22``."""
     known = list(runs)
     if not known:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trainwright.core.units import format_bytes
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.evidence.finished import FinishedRun, Ledger, said_of
+from trainwright.planner.evidence.finished import FinishedRun, Ledger, runs_as_text
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.rates.learnt import Reference
@@ -61,7 +61,7 @@ def own_runs(ledger: Ledger, asked: RunSpec, source: RateSource, *, torch: str |
         left_out.append(f"{count} line{'s' if count > 1 else ''} that cannot be read skipped")
     return OwnRuns(
         references=tuple(_reference(run, asked, source) for run in used),
-        text=f"calibrated by {said_of(used)}",
+        text=f"calibrated by {runs_as_text(used)}",
         left_out=tuple(left_out),
     )
 

@@ -24,7 +24,7 @@ BIAS, UNKNOWN_BIAS = 0.05, 0.25
 """Standard deviation of what all runs share: of a stack that published runs were fitted to, and of one without."""
 SHAPE, REACH = 0.20, 0.5
 """Standard deviation of what depends on shape, and the distance over which it fades (see ``place``): with a longer
-reach one row of a published table made others of its source worse (``audit --calibrate first``)."""
+reach one row of a published table made others of its source worse (``report.calibrated_by_first``)."""
 NOISE = 0.02
 """Equal machines differ so much (median of published pairs)."""
 RUN_NOISE, MEMORY_NOISE = 0.05, 0.02

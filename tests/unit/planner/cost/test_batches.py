@@ -6,11 +6,11 @@ from trainwright.planner.cost.batches import divisible
 
 @given(st.integers(1, 5000))
 def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
-    found = divisible(sequences)
+    batch = divisible(sequences)
     near = [each for each in range(1, 6000) if abs(each - sequences) <= 0.05 * sequences + 1e-9]
     most = max(each & -each for each in near)
-    assert found in near
-    assert found & -found == most
+    assert batch in near
+    assert batch & -batch == most
     assert divisible(512) == 512 and divisible(488) == 512
 
 

@@ -20,7 +20,7 @@ PLANS = [ParallelPlan(dp_shard=32), ParallelPlan(dp_shard=8, dp_replicate=4), Pa
 
 
 @pytest.fixture
-def found():
+def prediction():
     return forecast(
         RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK),
         Layouts.of(PLANS, ["full"] * 3, WORK),
@@ -32,26 +32,28 @@ def asked(model, work):
     return RunSpec(model=model, workload=work, cluster=CLUSTER, stack=STACK)
 
 
-def cost(found, **options):
+def cost(prediction, **options):
     return run_cost(
-        found, RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), **{"total_tokens": 1e12, **options}
+        prediction,
+        RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK),
+        **{"total_tokens": 1e12, **options},
     )
 
 
-def test_a_run_is_whole_steps_and_what_interrupts_them(found):
-    run = cost(found)
+def test_a_run_is_whole_steps_and_what_interrupts_them(prediction):
+    run = cost(prediction)
     assert run.steps == -(-(10**12) // (1 << 22))
-    assert run.parts.steps_s == pytest.approx(run.steps * found.step_s)
+    assert run.parts.steps_s == pytest.approx(run.steps * prediction.step_s)
     assert np.all(run.seconds > run.parts.steps_s)
     assert np.all((run.low_s < run.seconds) & (run.seconds < run.high_s))
-    assert np.all(run.low_s >= run.steps * found.low_s)
+    assert np.all(run.low_s >= run.steps * prediction.low_s)
 
 
-def test_dollars_are_device_hours_at_the_price_of_each(found):
-    run = cost(found, usd_per_device_hour=np.array([2.0, 2.0, 3.0]))
+def test_dollars_are_device_hours_at_the_price_of_each(prediction):
+    run = cost(prediction, usd_per_device_hour=np.array([2.0, 2.0, 3.0]))
     assert run.usd == pytest.approx(run.seconds / 3600 * 32 * np.array([2.0, 2.0, 3.0]))
     assert run.usd_low / run.low_s == pytest.approx(run.usd / run.seconds)
-    assert cost(found).usd is None
+    assert cost(prediction).usd is None
 
 
 def test_an_adamw_checkpoint_of_fp32_states_has_twelve_bytes_a_parameter():
@@ -76,16 +78,16 @@ def test_gpt3_has_the_sizes_and_the_years_that_articles_print():
     assert years == pytest.approx(355, rel=0.01)
 
 
-def test_the_nodes_of_one_replica_write_a_checkpoint(found):
-    run = cost(found)
+def test_the_nodes_of_one_replica_write_a_checkpoint(prediction):
+    run = cost(prediction)
     assert run.checkpoint_s[1] == pytest.approx(4 * run.checkpoint_s[0])
     assert run.checkpoint_s == pytest.approx(run.checkpoint_bytes / run.checkpoint_write_bytes_per_s)
 
 
-def test_a_loader_reads_ids_of_the_vocabularys_size(found):
+def test_a_loader_reads_ids_of_the_vocabularys_size(prediction):
     assert token_bytes(MODEL, WORK) == 4
     assert token_bytes(catalogue_model("gpt2"), WORK) == 2
-    assert cost(found).loader_bytes_per_s == pytest.approx(4 * WORK.batch_tokens / found.step_s)
+    assert cost(prediction).loader_bytes_per_s == pytest.approx(4 * WORK.batch_tokens / prediction.step_s)
 
 
 def test_an_image_is_a_token_of_a_convolutional_network():
@@ -96,13 +98,13 @@ def test_an_image_is_a_token_of_a_convolutional_network():
     assert checkpoint_bytes(asked(network, work)) == 8 * total_parameters(network)
 
 
-def test_spot_nodes_take_longer_and_are_interrupted_more_often(found):
-    kept, spot = cost(found), cost(found, settings=RunSettings(spot_provider="gcp"))
+def test_spot_nodes_take_longer_and_are_interrupted_more_often(prediction):
+    kept, spot = cost(prediction), cost(prediction, settings=RunSettings(spot_provider="gcp"))
     assert np.all(spot.parts.interruptions > 10 * kept.parts.interruptions)
     assert np.all(spot.seconds > kept.seconds)
 
 
-def test_validation_costs_its_forward_passes(found):
+def test_validation_costs_its_forward_passes(prediction):
     validated = Workload(
         **{name: getattr(WORK, name) for name in ("sequence_tokens", "batch_tokens", "steps")},
         precision="bf16",
@@ -110,20 +112,22 @@ def test_validation_costs_its_forward_passes(found):
         validations=10,
         validation_tokens=1 << 24,
     )
-    run = run_cost(found, RunSpec(model=MODEL, workload=validated, cluster=CLUSTER, stack=STACK), total_tokens=1e12)
-    assert np.all(run.parts.evaluation_s < 40 * found.step_s / 2)
-    assert np.all(run.parts.evaluation_s > 40 * found.step_s / 5)
+    run = run_cost(
+        prediction, RunSpec(model=MODEL, workload=validated, cluster=CLUSTER, stack=STACK), total_tokens=1e12
+    )
+    assert np.all(run.parts.evaluation_s < 40 * prediction.step_s / 2)
+    assert np.all(run.parts.evaluation_s > 40 * prediction.step_s / 5)
 
 
-def test_an_hour_has_hardly_any_of_the_overhead_of_weeks(found):
-    hour, weeks = cost(found, total_tokens=1e9), cost(found, total_tokens=1e12)
+def test_an_hour_has_hardly_any_of_the_overhead_of_weeks(prediction):
+    hour, weeks = cost(prediction, total_tokens=1e9), cost(prediction, total_tokens=1e12)
     overhead = read_runs().overhead_on(CLUSTER.device)
     assert np.all(hour.parts.overhead_s < 0.05 * hour.parts.steps_s)
     share = weeks.parts.overhead_s / (weeks.seconds - weeks.parts.overhead_s)
     assert np.all((share < 1.001 * overhead) & (share > 0.5 * overhead))
 
 
-def test_power_and_energy_agree(found):
-    run = cost(found)
+def test_power_and_energy_agree(prediction):
+    run = cost(prediction)
     # Building over machines is the same for all layouts.
     assert run.kwh / (run.power_w * run.seconds / 3.6e6) == pytest.approx(np.full(3, 1.15))

@@ -37,8 +37,8 @@ TABLES = {
 def test_hoffmanns_tables(law, off):
     best = optimal_for(np.array(SIZES), law=law)
     assert best.parameters == pytest.approx(np.array(SIZES))
-    for found, printed in zip((best.flops, best.tokens), TABLES[law], strict=True):
-        errors = np.abs(found / np.array(printed) - 1)
+    for computed, printed in zip((best.flops, best.tokens), TABLES[law], strict=True):
+        errors = np.abs(computed / np.array(printed) - 1)
         # The row of 67 B is off by itself: its size is rounded from another (6 N D is not its FLOPs either).
         assert errors[3] < max(off, 0.08)
         assert np.delete(errors, 3).max() < off

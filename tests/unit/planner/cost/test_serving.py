@@ -119,17 +119,17 @@ def test_single_stream_decoding_as_gpt_fast_measured():
 
 
 def test_batched_decoding_as_lmdeploy_measured_and_the_interval_holds_it():
-    held, errors = [], []
+    inside, errors = [], []
     for (name, tp), rows in LMDEPLOY.items():
         for batch, prompt, new, measured in rows:
-            found = _estimate(
+            estimate = _estimate(
                 name, f"{tp}xa100-sxm-80gb", prompt_tokens=prompt, new_tokens=new, batch=batch, tp=tp, weights="fp16"
             )
-            assert found.fits
-            errors.append(abs(found.step_s.mid / measured - 1))
-            held.append(found.step_s.low <= measured <= found.step_s.high)
+            assert estimate.fits
+            errors.append(abs(estimate.step_s.mid / measured - 1))
+            inside.append(estimate.step_s.low <= measured <= estimate.step_s.high)
     assert median(errors) < 0.06
-    assert sum(held) >= 0.85 * len(held)
+    assert sum(inside) >= 0.85 * len(inside)
 
 
 def test_first_tokens_as_measured():
@@ -143,18 +143,18 @@ def test_first_tokens_as_measured():
 def test_largest_batch_and_length_are_the_last_that_fit():
     spec, stack = model("llama2-7b"), read_stack("default")
     serving = Serving(prompt_tokens=1024, new_tokens=1024)
-    found = estimate_inference(spec, serving, cluster("a100-sxm-80gb"))
-    for batch, fits in ((found.largest_batch, True), (found.largest_batch + 1, False)):
+    estimate = estimate_inference(spec, serving, cluster("a100-sxm-80gb"))
+    for batch, fits in ((estimate.largest_batch, True), (estimate.largest_batch + 1, False)):
         memory = serving_memory(spec, replace(serving, batch=batch), stack)
-        assert (memory.total_bytes <= found.memory_available_bytes) is fits
-    assert found.largest_tokens == spec.context_tokens
+        assert (memory.total_bytes <= estimate.memory_available_bytes) is fits
+    assert estimate.largest_tokens == spec.context_tokens
     crowded = estimate_inference(spec, replace(serving, batch=100), cluster("a100-sxm-80gb"))
     assert not crowded.fits and 0 < crowded.largest_tokens < 2048
 
 
 def test_what_does_not_fit_at_all_has_no_largest_batch():
-    found = _estimate("llama3-70b", "h100-sxm", prompt_tokens=100, new_tokens=100)
-    assert not found.fits and found.largest_batch == 0 and found.largest_tokens == 0
+    estimate = _estimate("llama3-70b", "h100-sxm", prompt_tokens=100, new_tokens=100)
+    assert not estimate.fits and estimate.largest_batch == 0 and estimate.largest_tokens == 0
 
 
 def test_quantised_cache_and_weights_make_room_and_time():
@@ -210,8 +210,8 @@ def test_what_cannot_be_served_says_why(name, changes, phrase):
 
 
 def test_interval_is_even_in_the_logarithm():
-    found = interval(2.0)
-    assert math.isclose(found.low * found.high, 4.0) and found.low < 2.0 < found.high
+    span = interval(2.0)
+    assert math.isclose(span.low * span.high, 4.0) and span.low < 2.0 < span.high
 
 
 def _estimate(name, on, *, usd_per_device_hour=None, **serving):

@@ -42,12 +42,12 @@ def test_the_cache_is_transformers_own(config_class, sizes, tokens):
     network = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         kept = network(torch.ones(3, tokens, dtype=torch.long), use_cache=True).past_key_values
-    found = sum(t.nbytes for layer in kept.layers for t in (layer.keys, layer.values))
+    size_bytes = sum(t.nbytes for layer in kept.layers for t in (layer.keys, layer.values))
     serving = Serving(prompt_tokens=tokens, new_tokens=1, cache="fp32")
     # A full window is kept without the token that leaves it next.
     full = spec.windowed_layers * (spec.window_tokens is not None and tokens >= spec.window_tokens)
     left = full * cache_bytes_per_token(spec, "fp32") / spec.layers
-    assert found == 3 * (cache_bytes(spec, serving, tokens=tokens) - left)
+    assert size_bytes == 3 * (cache_bytes(spec, serving, tokens=tokens) - left)
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def test_an_unknown_target_is_named_with_its_neighbour():
     ],
 )
 def test_adapters_may_stand_beside_all_matrices_of_a_block_but_the_router(name, names):
-    found = adaptable(catalogue_model(name))
-    assert found == tuple(names.split())
+    targets = adaptable(catalogue_model(name))
+    assert targets == tuple(names.split())
 
 
 class _Adapted(nn.Module):

@@ -71,9 +71,9 @@ def test_one_expert_a_rank_is_as_uneven_as_published():
 
 
 def test_what_the_user_says_of_the_fullest_rank_holds():
-    said = replace(WORK, expert_imbalance=1.3)
-    assert load_of(DEEPSEEK, said, dp_shard=64, ep=64) == 1.3
-    assert load_of(DEEPSEEK, said, dp_shard=64) == 1 == load_of(catalogue_model("llama3-8b"), said, dp_shard=64)
+    stated = replace(WORK, expert_imbalance=1.3)
+    assert load_of(DEEPSEEK, stated, dp_shard=64, ep=64) == 1.3
+    assert load_of(DEEPSEEK, stated, dp_shard=64) == 1 == load_of(catalogue_model("llama3-8b"), stated, dp_shard=64)
 
 
 def test_sending_beside_a_pipeline_takes_processors():

@@ -32,28 +32,28 @@ PLANS = st.builds(
 @given(st.lists(st.tuples(PLANS, st.sampled_from(RECOMPUTES)), min_size=1, max_size=5))
 def test_every_plan_is_found_in_its_place(chosen):
     plans, recomputes = zip(*chosen, strict=True)
-    found = Layouts.of(plans, recomputes, WORK)
-    assert len(found) == len(plans)
+    rows = Layouts.of(plans, recomputes, WORK)
+    assert len(rows) == len(plans)
     for place, (plan, recompute) in enumerate(chosen):
-        assert found.devices[place] == plan.dp_replicate * plan.dp_shard * plan.tp * plan.pp * plan.cp
-        assert found.data_parallel[place] == plan.dp_replicate * plan.dp_shard
-        assert found.micro_batches[place] == max(1, plan.accumulation(WORK))
-        assert found.has("schedule", plan.schedule)[place]
-        assert found.has("offload", plan.offload)[place]
-        assert found.has("recompute", recompute)[place]
+        assert rows.devices[place] == plan.dp_replicate * plan.dp_shard * plan.tp * plan.pp * plan.cp
+        assert rows.data_parallel[place] == plan.dp_replicate * plan.dp_shard
+        assert rows.micro_batches[place] == max(1, plan.accumulation(WORK))
+        assert rows.has("schedule", plan.schedule)[place]
+        assert rows.has("offload", plan.offload)[place]
+        assert rows.has("recompute", recompute)[place]
         for name in ("tp", "pp", "cp", "ep", "zero_stage", "sequence_parallel", "virtual_stages", "compile"):
-            assert getattr(found, name)[place] == getattr(plan, name)
-        assert found.micro_batch[place] == plan.micro_batch_sequences
+            assert getattr(rows, name)[place] == getattr(plan, name)
+        assert rows.micro_batch[place] == plan.micro_batch_sequences
 
 
 def test_some_of_them_can_be_taken():
     plans = [ParallelPlan(dp_shard=n) for n in (1, 2, 4, 8)]
-    found = Layouts.of(plans, ["none", "full", "none", "full"], WORK)
-    assert found.take(found.has("recompute", "full")).dp_shard.tolist() == [2, 8]
-    assert found.take(np.array([3, 0])).dp_shard.tolist() == [8, 1]
+    rows = Layouts.of(plans, ["none", "full", "none", "full"], WORK)
+    assert rows.take(rows.has("recompute", "full")).dp_shard.tolist() == [2, 8]
+    assert rows.take(np.array([3, 0])).dp_shard.tolist() == [8, 1]
 
 
 def test_none_are_arrays_too():
-    found = Layouts.of([], [], WORK)
-    assert len(found) == 0
-    assert all(getattr(found, field.name).shape == (0,) for field in fields(found))
+    rows = Layouts.of([], [], WORK)
+    assert len(rows) == 0
+    assert all(getattr(rows, field.name).shape == (0,) for field in fields(rows))

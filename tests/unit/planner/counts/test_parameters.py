@@ -42,9 +42,9 @@ def test_components_are_the_modules(shape):
 
 
 def test_matrices_are_those_that_muon_takes(shape):
-    found = [p for name, p in meta(shape).named_parameters() if name.startswith("blocks.") and p.ndim == 2]
-    assert sorted(tuple(matrix.shape) for matrix in found) == sorted(shape.layers * block_matrices(shape))
-    assert block_matrix_parameters(shape) == sum(matrix.numel() for matrix in found)
+    weights = [p for name, p in meta(shape).named_parameters() if name.startswith("blocks.") and p.ndim == 2]
+    assert sorted(tuple(matrix.shape) for matrix in weights) == sorted(shape.layers * block_matrices(shape))
+    assert block_matrix_parameters(shape) == sum(matrix.numel() for matrix in weights)
 
 
 @pytest.mark.parametrize("tied", [True, False])

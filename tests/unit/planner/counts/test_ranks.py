@@ -31,34 +31,34 @@ def layouts(*plans, work=WORK, recompute="none"):
 def test_what_ends_have_fewer_is_what_stages_hold(layers, pp, chunks):
     model = replace(LLAMA_8B, layers=layers)
     shape = layouts(ParallelPlan(pp=pp, virtual_stages=chunks))
-    held, most = layers_of_chunks(layers, pp, chunks).sum(axis=1), slowest_layers(model, shape)[0]
+    layers_of_ranks, most = layers_of_chunks(layers, pp, chunks).sum(axis=1), slowest_layers(model, shape)[0]
     last, ends = lighter_ends(model, shape)
-    assert most * (1 - last[0]) == pytest.approx(held[-1])
-    assert most * (1 - ends[0]) == pytest.approx((held[0] + held[-1]) / 2)
+    assert most * (1 - last[0]) == pytest.approx(layers_of_ranks[-1])
+    assert most * (1 - ends[0]) == pytest.approx((layers_of_ranks[0] + layers_of_ranks[-1]) / 2)
 
 
 def most_blocks(layers, ranks):
     """Blocks dealt out one at a time; the fullest rank."""
-    held = [0] * ranks
+    layers_of_ranks = [0] * ranks
     for layer in range(layers):
-        held[layer % ranks] += 1
-    return max(held)
+        layers_of_ranks[layer % ranks] += 1
+    return max(layers_of_ranks)
 
 
 @given(st.integers(1, 130), st.integers(1, 16))
 def test_the_slowest_rank_has_most_blocks(layers, ranks):
     model = replace(LLAMA, layers=layers)
-    found = slowest_layers(model, layouts(ParallelPlan(pp=ranks)))[0]
+    slowest = slowest_layers(model, layouts(ParallelPlan(pp=ranks)))[0]
     if (layers + 2) % ranks:
-        assert found == most_blocks(layers, ranks)
+        assert slowest == most_blocks(layers, ranks)
     else:  # embedding and loss take a block's place each
-        assert found in (most_blocks(layers, ranks), most_blocks(layers + 2, ranks))
+        assert slowest in (most_blocks(layers, ranks), most_blocks(layers + 2, ranks))
 
 
 def test_llama_3_405b_has_eight_layers_on_each_of_16_ranks():
     """126 layers, embedding and head counted as one each (arXiv 2407.21783, section 3.3.2)."""
-    found = slowest_layers(catalogue_model("llama3.1-405b"), layouts(ParallelPlan(pp=16), ParallelPlan(pp=14)))
-    assert found.tolist() == [8, 9]
+    slowest = slowest_layers(catalogue_model("llama3.1-405b"), layouts(ParallelPlan(pp=16), ParallelPlan(pp=14)))
+    assert slowest.tolist() == [8, 9]
 
 
 @pytest.mark.parametrize("model", [LLAMA_8B, MIXTRAL], ids=["llama3-8b", "mixtral-8x7b"])

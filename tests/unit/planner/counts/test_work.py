@@ -48,12 +48,12 @@ def work_of(model, *plans, work=WORK, on=H100):
 def test_one_device_makes_the_models_products(name):
     model = catalogue_model(name)
     flops = count_flops(model, sequences=3, sequence_tokens=512)
-    found = work_of(model, ParallelPlan(micro_batch_sequences=3))
+    counted_work = work_of(model, ParallelPlan(micro_batch_sequences=3))
     peak = H100.flops_per_s["bf16"]
-    assert found.products_s[0] * peak == pytest.approx(flops.linear)
-    assert found.head_s[0] * peak == pytest.approx(flops.head)
-    assert found.attention_s[0] * peak == pytest.approx(flops.attention - flops.hidden)
-    assert found.tokens[0] == 3 * 512
+    assert counted_work.products_s[0] * peak == pytest.approx(flops.linear)
+    assert counted_work.head_s[0] * peak == pytest.approx(flops.head)
+    assert counted_work.attention_s[0] * peak == pytest.approx(flops.attention - flops.hidden)
+    assert counted_work.tokens[0] == 3 * 512
 
 
 @given(
@@ -68,13 +68,13 @@ def test_all_ranks_together_make_the_products_of_the_batch(tp, pp, cp, dp, micro
     """Blocks that divide: nothing is computed twice and nothing is left out."""
     plan = ParallelPlan(tp=tp, pp=pp, cp=cp, dp_shard=dp, micro_batch_sequences=micro, zero_stage=zero)
     shape = layouts(plan)
-    found = forward_work(LLAMA_8B, WORK, shape, H100)
+    counted_work = forward_work(LLAMA_8B, WORK, shape, H100)
     batch = count_flops(LLAMA_8B, sequences=WORK.batch_sequences, sequence_tokens=512)
     times = shape.devices[0] * shape.micro_batches[0] * H100.flops_per_s["bf16"]
-    assert found.products_s[0] * times == pytest.approx(batch.linear)
-    assert found.attention_s[0] * times == pytest.approx(batch.attention / 2)
+    assert counted_work.products_s[0] * times == pytest.approx(batch.linear)
+    assert counted_work.attention_s[0] * times == pytest.approx(batch.attention / 2)
     # The head is on one pipeline stage, and the slowest rank is there.
-    assert found.head_s[0] * times / pp == pytest.approx(batch.head)
+    assert counted_work.head_s[0] * times / pp == pytest.approx(batch.head)
 
 
 @given(ep=st.sampled_from([1, 2, 4, 8]), tp=st.sampled_from([1, 2]))
@@ -82,11 +82,11 @@ def test_experts_on_other_ranks_are_as_much_work(ep, tp):
     """Fewer experts on a rank, and more tokens for each of them; of all matrices tp does not divide the router."""
     plan = ParallelPlan(dp_shard=8, ep=ep, tp=tp)
     shape = layouts(plan)
-    found = forward_work(MIXTRAL, replace(WORK, expert_imbalance=1.0), shape, H100)
+    counted_work = forward_work(MIXTRAL, replace(WORK, expert_imbalance=1.0), shape, H100)
     whole = count_flops(MIXTRAL, sequences=WORK.batch_sequences, sequence_tokens=512).linear
     router = 2 * WORK.batch_tokens * MIXTRAL.layers * MIXTRAL.width * MIXTRAL.experts.count
     times = shape.devices[0] * shape.micro_batches[0] * H100.flops_per_s["bf16"]
-    assert found.products_s[0] * times == pytest.approx(whole + (tp - 1) * router)
+    assert counted_work.products_s[0] * times == pytest.approx(whole + (tp - 1) * router)
 
 
 def test_others_wait_for_the_fullest_rank_of_experts():
@@ -123,10 +123,10 @@ def test_attention_that_writes_its_scores_makes_and_moves_the_whole_square():
 
 def test_an_encoder_sees_both_ways():
     bert = catalogue_model("bert-large")
-    found = work_of(bert, ParallelPlan())
+    counted_work = work_of(bert, ParallelPlan())
     by_hand = 4 * 512**2 * bert.width * bert.layers
-    assert found.attention_s[0] * H100.flops_per_s["bf16"] == pytest.approx(by_hand)
-    assert found.encoder_s[0] > 0 == work_of(LLAMA_8B, ParallelPlan()).encoder_s[0]
+    assert counted_work.attention_s[0] * H100.flops_per_s["bf16"] == pytest.approx(by_hand)
+    assert counted_work.encoder_s[0] > 0 == work_of(LLAMA_8B, ParallelPlan()).encoder_s[0]
 
 
 def test_sizes_off_128_bytes_are_told_apart():
@@ -201,8 +201,8 @@ def test_small_products_leave_most_of_a_device_idle():
 @pytest.mark.parametrize(("states", "each"), [("fp32", (4 + 3) * 4), ("mixed", (4 + 3) * 4 + 2), ("pure", (4 + 3) * 2)])
 def test_an_update_reads_four_numbers_and_writes_three(states, each):
     """Gradient, weight and two moments; weight and moments; with a master copy the reduced weight too."""
-    found = update_bytes(LLAMA_8B, replace(WORK, states=states), layouts(ParallelPlan()))
-    assert found[0] == each * total_parameters(LLAMA_8B)
+    moved_bytes = update_bytes(LLAMA_8B, replace(WORK, states=states), layouts(ParallelPlan()))
+    assert moved_bytes[0] == each * total_parameters(LLAMA_8B)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_an_update_reads_four_numbers_and_writes_three(states, each):
     ],
 )
 def test_an_update_moves_the_moments_that_its_optimizer_keeps(changed, each):
-    found = update_bytes(LLAMA_8B, replace(WORK, **changed), layouts(ParallelPlan()))
-    assert found[0] == pytest.approx(each * total_parameters(LLAMA_8B))
+    moved_bytes = update_bytes(LLAMA_8B, replace(WORK, **changed), layouts(ParallelPlan()))
+    assert moved_bytes[0] == pytest.approx(each * total_parameters(LLAMA_8B))
 
 
 def newton_schulz_operations(rows, columns, steps=5):
@@ -243,8 +243,8 @@ def test_muon_makes_each_matrix_orthogonal():
     shapes = [(1024, 1024)] * 2 + [(256, 1024)] * 2 + [(2816, 1024)] * 3
     small = replace(LLAMA_8B, layers=3, width=1024, heads=16, kv_heads=4, head_size=64, ffn_width=2816)
     every = small.layers * sum(newton_schulz_operations(*shape) for shape in shapes)
-    found = work_of(small, ParallelPlan(), work=muon)
-    assert found.orthogonal_s[0] * H100.flops_per_s["bf16"] == pytest.approx(every)
+    counted_work = work_of(small, ParallelPlan(), work=muon)
+    assert counted_work.orthogonal_s[0] * H100.flops_per_s["bf16"] == pytest.approx(every)
     assert work_of(small, ParallelPlan()).orthogonal_s[0] == 0
     # One moment for matrices and the orthogonal update in 16 bits, AdamW's two for tables and norms.
     matrices = small.layers * sum(rows * columns for rows, columns in shapes)
@@ -265,8 +265,8 @@ def test_ranks_are_dealt_whole_matrices_to_make_orthogonal():
 def test_experts_are_made_orthogonal_by_the_ranks_that_hold_them():
     muon = replace(WORK, optimizer="muon")
     plans = [ParallelPlan(dp_shard=8, ep=each) for each in (1, 2, 8)]
-    found = work_of(MIXTRAL, *plans, work=muon).orthogonal_s
-    assert found.tolist() == pytest.approx([found[0]] * 3)
+    counted_work = work_of(MIXTRAL, *plans, work=muon).orthogonal_s
+    assert counted_work.tolist() == pytest.approx([counted_work[0]] * 3)
 
 
 def test_ranks_that_share_the_state_share_its_update():
@@ -278,8 +278,8 @@ def test_ranks_that_share_the_state_share_its_update():
         ParallelPlan(dp_replicate=8),
         ParallelPlan(dp_shard=8, tp=2, pp=2),
     ]
-    found = update_bytes(LLAMA_8B, WORK, layouts(*plans)) / (28 * total_parameters(LLAMA_8B))
-    assert found.tolist() == pytest.approx([1, 1 / 8, 1 / 8, 1 / 8, 1, 1 / 32])
+    moved_bytes = update_bytes(LLAMA_8B, WORK, layouts(*plans)) / (28 * total_parameters(LLAMA_8B))
+    assert moved_bytes.tolist() == pytest.approx([1, 1 / 8, 1 / 8, 1 / 8, 1, 1 / 32])
 
 
 def test_divided_experts_have_fewer_ranks_to_share_with():

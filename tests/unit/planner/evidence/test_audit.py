@@ -14,17 +14,17 @@ def plan(tmp_path):
 
 
 def test_a_perfect_prediction_has_ratio_one_everywhere(plan):
-    found = audit(plan, summary_of(plan))
-    assert found.seconds_ratio == pytest.approx(1)
-    assert found.memory_ratio == pytest.approx(1)
-    assert all(row.ratio is None or row.ratio == pytest.approx(1) for row in found.rows)
-    assert found.rows[0].within
+    comparison = audit(plan, summary_of(plan))
+    assert comparison.seconds_ratio == pytest.approx(1)
+    assert comparison.memory_ratio == pytest.approx(1)
+    assert all(row.ratio is None or row.ratio == pytest.approx(1) for row in comparison.rows)
+    assert comparison.rows[0].within
 
 
 def test_a_slow_and_large_run_shows_in_every_row(plan):
-    found = audit(plan, summary_of(plan, slower=2.0, larger=1.5))
-    by_name = {(row.group, row.quantity): row for row in found.rows}
-    assert found.seconds_ratio == pytest.approx(2)
+    comparison = audit(plan, summary_of(plan, slower=2.0, larger=1.5))
+    by_name = {(row.group, row.quantity): row for row in comparison.rows}
+    assert comparison.seconds_ratio == pytest.approx(2)
     assert by_name["step", "forward"].ratio == pytest.approx(2)
     assert by_name["memory", "activations"].ratio == pytest.approx(1.5)
     assert by_name["run", "tokens per second"].ratio == pytest.approx(0.5)
@@ -40,8 +40,8 @@ def test_what_was_not_predicted_has_no_ratio(plan):
 
 def test_the_ledger_line_is_json_with_both_numbers(plan):
     versions = {"torch": "2.13.0", "trainwright": "0.1.0", "numpy": "2"}
-    found = ledger_line(plan, audit(plan, summary_of(plan)), run="abc", finished_unix_s=1.0, versions=versions)
-    line = json.loads(json.dumps(found))
+    line = ledger_line(plan, audit(plan, summary_of(plan)), run="abc", finished_unix_s=1.0, versions=versions)
+    line = json.loads(json.dumps(line))
     predicted, measured = line["rows"]["run/training time"]
     assert predicted == pytest.approx(measured)
     assert line["model"]["width"] == 128

@@ -70,8 +70,8 @@ def workload(row, by=TITAN):
     ],
 )
 def test_known_models_are_found_by_their_shape_alone(name, columns):
-    found = total_parameters(model_of(record(**columns)))
-    assert found == pytest.approx(total_parameters(catalogue_model(name)), rel=0.005)
+    parameters = total_parameters(model_of(record(**columns)))
+    assert parameters == pytest.approx(total_parameters(catalogue_model(name)), rel=0.005)
 
 
 def test_printed_sizes_of_the_table_agree_with_the_shapes():
@@ -80,11 +80,11 @@ def test_printed_sizes_of_the_table_agree_with_the_shapes():
     for row in read_records(RUNS):
         printed = row.number("n_params")
         try:
-            found = total_parameters(model_of(row))
+            parameters = total_parameters(model_of(row))
         except ValueError:
             continue
         if printed and row.text("arch") != "moe":
-            off.append(abs(found / printed - 1))
+            off.append(abs(parameters / printed - 1))
     off.sort()
     assert len(off) > 600
     assert off[len(off) // 2] < 0.002
@@ -132,15 +132,20 @@ def test_shapes_that_cannot_be_are_refused(columns, message):
 # ------------------------------------------------------------------------------------------------------------ workload
 def test_a_batch_is_printed_or_follows_from_the_layout():
     assert workload(record(global_batch=64)).batch_sequences == 64
-    own = record(global_batch="", micro_batch=2, notes="grad_accum=4")
-    assert workload(own).batch_sequences == 2 * 8 * 4
+    accumulated = record(global_batch="", micro_batch=2, notes="grad_accum=4")
+    assert workload(accumulated).batch_sequences == 2 * 8 * 4
     piped = record(global_batch="", micro_batch=1, pp=4, dp_shard_or_fsdp="zero1:2")
     assert workload(piped).batch_sequences == 2 * 16  # enough micro batches to fill the stages
 
 
 def test_what_is_computed_is_what_the_row_says():
-    found = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
-    assert (found.recompute, found.fused_attention, found.precision, found.moments) == ("full", False, "fp8", "int8")
+    work = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
+    assert (work.recompute, work.fused_attention, work.precision, work.moments) == (
+        "full",
+        False,
+        "fp8",
+        "int8",
+    )
     assert workload(record(notes="attention-backend=unfused")).fused_attention is False
     assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
     assert workload(record(notes="cross-entropy-loss-fusion")).fused_loss
@@ -192,8 +197,13 @@ def test_states_follow_the_settings_of_a_run():
 
 def test_adapters_are_what_the_task_says():
     assert adapter_of(record()) is None
-    found = adapter_of(record(notes="task=lora;lora_r=16;targets=q_proj v_proj down_proj"))
-    assert (found.method, found.rank, found.targets, found.frozen) == ("lora", 16, ("query", "value", "down"), "bf16")
+    adapter = adapter_of(record(notes="task=lora;lora_r=16;targets=q_proj v_proj down_proj"))
+    assert (adapter.method, adapter.rank, adapter.targets, adapter.frozen) == (
+        "lora",
+        16,
+        ("query", "value", "down"),
+        "bf16",
+    )
     assert adapter_of(record(notes="task=peft:oft;trainable=1000000")).parameters == 1_000_000
     assert adapter_of(record(notes="task=peft:oft")).method == "oft"
     assert adapter_of(record(notes="task=qlora;rank=64")).frozen == "nf4"

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.finished import finished
 from trainwright.core.errors import DataError
-from trainwright.planner.evidence.finished import read_ledgers, said_of
+from trainwright.planner.evidence.finished import read_ledgers, runs_as_text
 from trainwright.planner.evidence.ledger import FILE
 
 
@@ -71,9 +71,9 @@ def test_a_line_is_read_back_as_it_was_written(tmp_path):
 def test_a_line_that_is_no_run_is_skipped_with_its_place_and_reason(tmp_path, damage, reason):
     good = finished(tmp_path)
     path = written(tmp_path / "ledger.jsonl", good, "", damage(json.loads(good)))
-    found = read_ledgers([path])
-    assert len(found.runs) == 1
-    (broken,) = found.broken
+    ledger = read_ledgers([path])
+    assert len(ledger.runs) == 1
+    (broken,) = ledger.broken
     assert broken.startswith(f"{path}:3: ")
     assert re.search(reason, broken), broken
 
@@ -81,19 +81,19 @@ def test_a_line_that_is_no_run_is_skipped_with_its_place_and_reason(tmp_path, da
 def test_a_run_in_two_ledgers_counts_once_and_the_newest_comes_first(tmp_path):
     first, second = finished(tmp_path, day=3), finished(tmp_path, slower=1.5, day=7)
     one, two = written(tmp_path / "a" / FILE, first), written(tmp_path / "b" / FILE, first, second)
-    found = read_ledgers([one, two])
-    assert [run.finished_unix_s for run in found.runs] == [
+    ledger = read_ledgers([one, two])
+    assert [run.finished_unix_s for run in ledger.runs] == [
         json.loads(line)["finished_unix_s"] for line in (second, first)
     ]
-    assert said_of(found.runs) == "2 runs of the ledger, newest 2026-11-07"
-    assert said_of(()) == "no run of the ledger"
+    assert runs_as_text(ledger.runs) == "2 runs of the ledger, newest 2026-11-07"
+    assert runs_as_text(()) == "no run of the ledger"
 
 
 def test_bytes_that_are_no_text_are_a_broken_line(tmp_path):
     path = tmp_path / FILE
     path.write_bytes(b"\xff\xfe{\n" + finished(tmp_path).encode() + b"\n")
-    found = read_ledgers([path])
-    assert (len(found.runs), len(found.broken)) == (1, 1)
+    ledger = read_ledgers([path])
+    assert (len(ledger.runs), len(ledger.broken)) == (1, 1)
 
 
 def test_a_ledger_that_cannot_be_opened_is_named(tmp_path):

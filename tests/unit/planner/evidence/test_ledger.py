@@ -64,10 +64,10 @@ def written(path):
 
 def test_workspaces_kept_together_learn_from_each_other_and_others_do_not(tmp_path):
     one, two = written(tmp_path / "runs" / "one" / FILE), written(tmp_path / "runs" / "two" / FILE)
-    own = written(tmp_path / "elsewhere" / FILE)
+    ledger = written(tmp_path / "elsewhere" / FILE)
     written(tmp_path / "else" / FILE)
     assert ledgers_of(tmp_path / "runs" / "new") == (one, two)
-    assert ledgers_of(tmp_path / "elsewhere") == (own,)
+    assert ledgers_of(tmp_path / "elsewhere") == (ledger,)
     assert ledgers_of(tmp_path / "absent") == ()
 
 

@@ -26,12 +26,12 @@ def plan(tmp_path):
     return made
 
 
-def said(found, name="measured runs"):
-    return next(each for each in found.estimate.assumptions if each.name == name)
+def noted(made, name="measured runs"):
+    return next(each for each in made.estimate.assumptions if each.name == name)
 
 
-def width(found):
-    return found.estimate.seconds.high / found.estimate.seconds.low
+def width(made):
+    return made.estimate.seconds.high / made.estimate.seconds.low
 
 
 def test_the_same_run_again_is_predicted_as_it_was_measured_in_a_narrower_range(plan, tmp_path):
@@ -48,15 +48,15 @@ def test_the_same_run_again_is_predicted_as_it_was_measured_in_a_narrower_range(
 
 def test_it_says_how_many_runs_and_how_new(plan, tmp_path):
     lines = [finished(tmp_path, slower=1.1, run=f"r{day}", day=day) for day in (1, 20, 3)]
-    entry = said(plan(*lines))
+    entry = noted(plan(*lines))
     assert entry.origin == "ledger"
     assert entry.source.startswith("calibrated by 3 runs of the ledger, newest 2026-11-20; ")
-    assert said(plan(*lines), "range of the time").origin == "ledger"
+    assert noted(plan(*lines), "range of the time").origin == "ledger"
     assert [each.name for each in plan(*lines).estimate.assumptions].count("range of the time") == 1
 
 
 def test_one_run_is_a_run_and_none_is_not_spoken_of(plan, tmp_path):
-    assert "calibrated by 1 run of the ledger" in said(plan(finished(tmp_path))).source
+    assert "calibrated by 1 run of the ledger" in noted(plan(finished(tmp_path))).source
     assert "measured runs" not in {each.name for each in plan().estimate.assumptions}
     assert plan() == plan_of(planned_recipe(tmp_path))
 
@@ -70,15 +70,15 @@ def test_more_runs_that_agree_are_believed_more(plan, tmp_path):
 
 def test_a_machine_that_is_always_slower_is_believed_to_be(plan, tmp_path):
     lines = [finished(tmp_path, slower=3.0, run=f"r{count}") for count in range(3)]
-    found, before = plan(*lines), plan()
-    assert found.estimate.phases.total_s == pytest.approx(3 * before.estimate.phases.total_s, rel=0.03)
-    assert width(found) < width(before)
+    learnt, before = plan(*lines), plan()
+    assert learnt.estimate.phases.total_s == pytest.approx(3 * before.estimate.phases.total_s, rel=0.03)
+    assert width(learnt) < width(before)
 
 
 def test_one_run_that_is_far_off_widens_the_range_to_hold_both(plan, tmp_path):
-    before, found = plan().estimate, plan(finished(tmp_path, slower=3.0)).estimate
-    assert before.seconds.mid < found.seconds.mid < 3 * before.seconds.mid
-    assert found.seconds.low < 1.05 * before.seconds.mid and found.seconds.high > 2.95 * before.seconds.mid
+    before, learnt = plan().estimate, plan(finished(tmp_path, slower=3.0)).estimate
+    assert before.seconds.mid < learnt.seconds.mid < 3 * before.seconds.mid
+    assert learnt.seconds.low < 1.05 * before.seconds.mid and learnt.seconds.high > 2.95 * before.seconds.mid
 
 
 def test_runs_of_one_shape_that_disagree_widen_the_range(plan, tmp_path):
@@ -93,7 +93,7 @@ def test_a_run_of_another_shape_corrects_less_but_is_heard(plan, tmp_path, overr
         override = f"{override} train.precision=bf16"
     line = finished(tmp_path, *override.split(), slower=1.2)
     before, same, near = plan(), plan(finished(tmp_path, slower=1.2)), plan(line)
-    old, like, far = (found.estimate.phases.total_s for found in (before, same, near))
+    old, like, far = (made.estimate.phases.total_s for made in (before, same, near))
     assert old < far < like
     assert width(same) < width(near) < width(before)
 
@@ -111,23 +111,23 @@ def test_a_run_of_another_shape_corrects_less_but_is_heard(plan, tmp_path, overr
     ],
 )
 def test_runs_of_another_machine_or_software_are_left_out_and_named(plan, tmp_path, changes, reason):
-    found = plan(finished(tmp_path, slower=2.0, changes=changes))
-    assert said(found).value == "none like this"
-    assert "1 left out: " in said(found).source and reason in said(found).source
-    assert found.estimate.seconds == plan().estimate.seconds
+    learnt = plan(finished(tmp_path, slower=2.0, changes=changes))
+    assert noted(learnt).value == "none like this"
+    assert "1 left out: " in noted(learnt).source and reason in noted(learnt).source
+    assert learnt.estimate.seconds == plan().estimate.seconds
 
 
 def test_patch_releases_of_torch_are_one(plan, tmp_path):
-    assert "calibrated by 1" in said(plan(finished(tmp_path, changes={"torch": "2.13.7"}))).source
+    assert "calibrated by 1" in noted(plan(finished(tmp_path, changes={"torch": "2.13.7"}))).source
 
 
 def test_broken_lines_and_older_forms_are_skipped_and_counted(plan, tmp_path):
     good = finished(tmp_path, slower=1.1)
     old = {name: value for name, value in json.loads(good).items() if name != "format"}
-    found = plan(good, good[:-40], "[]", json.dumps(old))
-    assert said(found).source.endswith("3 lines that cannot be read skipped")
-    assert "calibrated by 1 run" in said(found).source
-    assert "1 line that cannot be read skipped" in said(plan("{")).source
+    learnt = plan(good, good[:-40], "[]", json.dumps(old))
+    assert noted(learnt).source.endswith("3 lines that cannot be read skipped")
+    assert "calibrated by 1 run" in noted(learnt).source
+    assert "1 line that cannot be read skipped" in noted(plan("{")).source
 
 
 def test_a_machine_that_was_never_measured_learns_most(plan, tmp_path):
@@ -162,9 +162,9 @@ def test_what_is_trained_does_not_depend_on_what_was_trained_before(plan, tmp_pa
 def test_only_the_newest_runs_are_learnt_from(plan, tmp_path, monkeypatch):
     monkeypatch.setattr("trainwright.planner.evidence.own_runs.NEWEST", 1)
     lines = [finished(tmp_path, slower=slower, run=str(day), day=day) for day, slower in ((1, 2.0), (9, 1.0))]
-    found = plan(*lines)
-    assert "newest 2026-11-09" in said(found).source and "1 left out: older than the newest 1" in said(found).source
-    assert found.estimate.phases.total_s == pytest.approx(plan().estimate.phases.total_s, rel=0.02)
+    learnt = plan(*lines)
+    assert "newest 2026-11-09" in noted(learnt).source and "1 left out: older than the newest 1" in noted(learnt).source
+    assert learnt.estimate.phases.total_s == pytest.approx(plan().estimate.phases.total_s, rel=0.02)
 
 
 def test_an_empty_ledger_is_no_ledger(tmp_path):

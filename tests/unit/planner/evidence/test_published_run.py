@@ -15,9 +15,9 @@ from trainwright.planner.evidence.rows import read_records, read_runs
 
 def test_a_published_row_is_understood_whole():
     """llm-foundry's first: MPT-70B on 512 H100, FSDP, all recomputed (its README, section "H100 80GB BF16")."""
-    found = question(read_records(RUNS)[0])
-    ask = found.placed
-    assert (found.id, found.line, found.device, found.model_class) == ("foundry-0001", 2, "h100-sxm", "decoder")
+    asked = question(read_records(RUNS)[0])
+    ask = asked.placed
+    assert (asked.id, asked.line, asked.device, asked.model_class) == ("foundry-0001", 2, "h100-sxm", "decoder")
     assert (ask.run.model.layers, ask.run.model.width, ask.run.model.tied, ask.run.model.bias) == (
         80,
         8192,
@@ -31,7 +31,7 @@ def test_a_published_row_is_understood_whole():
         "full",
     )
     assert (ask.run.cluster.devices, ask.run.cluster.node.devices, ask.run.stack.name) == (512, 8, "fsdp1-eager")
-    assert found.measured.tokens_per_s == 1007
+    assert asked.measured.tokens_per_s == 1007
 
 
 def test_printed_tflops_become_tokens_as_their_authors_count_them():
@@ -52,10 +52,10 @@ def test_printed_tflops_become_tokens_as_their_authors_count_them():
 def test_a_micro_batch_that_is_not_said_is_the_largest_that_fits():
     """GPT-2 124M on 80 GiB takes the rank's whole 64 sequences, and 7 B parameters fewer; said ones stay."""
     small = {"n_layers": 12, "hidden": 768, "ffn_hidden": 3072, "n_heads": 12, "n_kv_heads": 12, "vocab": 50304}
-    said = {"gpu": "A100-80GB", "n_gpus": 8, "dp_shard_or_fsdp": "zero1:8", "global_batch": 512, "seq_len": 1024}
-    assert question(record(**small, **said, micro_batch="")).placed.parallel.micro_batch_sequences == 64
-    assert question(record(**small, **said, micro_batch=2)).placed.parallel.micro_batch_sequences == 2
-    large = question(record(**said, micro_batch="", activation_checkpointing="")).placed
+    stated = {"gpu": "A100-80GB", "n_gpus": 8, "dp_shard_or_fsdp": "zero1:8", "global_batch": 512, "seq_len": 1024}
+    assert question(record(**small, **stated, micro_batch="")).placed.parallel.micro_batch_sequences == 64
+    assert question(record(**small, **stated, micro_batch=2)).placed.parallel.micro_batch_sequences == 2
+    large = question(record(**stated, micro_batch="", activation_checkpointing="")).placed
     assert large.parallel.micro_batch_sequences < 64
 
 
@@ -71,10 +71,10 @@ def test_a_micro_batch_that_is_not_said_is_the_largest_that_fits():
     ],
 )
 def test_networks_are_what_the_notes_say(note, port, rails, per_node):
-    found = cluster_of(record(interconnect_note=note, n_gpus=32), 32)
-    assert found.node.devices == per_node and found.devices == 32
+    machines = cluster_of(record(interconnect_note=note, n_gpus=32), 32)
+    assert machines.node.devices == per_node and machines.devices == 32
     if per_node == 8:
-        assert (found.node.rails, found.scale_out.bytes_per_s) == (rails, port)
+        assert (machines.node.rails, machines.scale_out.bytes_per_s) == (rails, port)
 
 
 def test_one_node_has_no_network_and_part_of_one_is_one_node():

@@ -34,23 +34,23 @@ def row(**columns):
 
 def judged(*, speed=None, memory=None, out=False, derived=False, verdict=None, **columns):
     """A row that was measured at so many times the prediction."""
-    found = judge(row(**columns))
+    prediction = judge(row(**columns))
     measured = replace(
         NOTHING,
-        tokens_per_s=speed and speed * found.tokens_per_s.mid,
+        tokens_per_s=speed and speed * prediction.tokens_per_s.mid,
         derived=derived,
-        memory_bytes=memory and memory * found.memory_bytes.mid,
+        memory_bytes=memory and memory * prediction.memory_bytes.mid,
         out_of_memory=out,
     )
-    return replace(found, row=replace(found.row, measured=measured), verdict=verdict or found.verdict)
+    return replace(prediction, row=replace(prediction.row, measured=measured), verdict=verdict or prediction.verdict)
 
 
 # ----------------------------------------------------------------------------------------------------------- statistics
 def test_errors_by_hand():
-    found = errors([0.9, 1.0, 1.2, 2.0, 0.5], [True, True, False, False, True])
-    assert (found.rows, found.median, found.bias, found.held) == pytest.approx((5, 0.2, 0.0, 0.6))
-    assert found.mean == pytest.approx((0.1 + 0 + 0.2 + 1.0 + 0.5) / 5)
-    assert found.p90 == pytest.approx(np.percentile([0.1, 0, 0.2, 1.0, 0.5], 90))
+    statistics = errors([0.9, 1.0, 1.2, 2.0, 0.5], [True, True, False, False, True])
+    assert (statistics.rows, statistics.median, statistics.bias, statistics.held) == pytest.approx((5, 0.2, 0.0, 0.6))
+    assert statistics.mean == pytest.approx((0.1 + 0 + 0.2 + 1.0 + 0.5) / 5)
+    assert statistics.p90 == pytest.approx(np.percentile([0.1, 0, 0.2, 1.0, 0.5], 90))
     assert errors([], []) is None
 
 
@@ -79,11 +79,11 @@ def test_verdicts_are_counted_over_rows_that_know():
         judged(out=True, verdict="fits"),
         judged(speed=1, verdict="does not fit"),  # says nothing of memory
     ]
-    found = verdicts(rows)
-    assert (found.ran, found.ran_out, found.uncertain) == (4, 3, 2)
-    assert found.right == pytest.approx(3 / 5)
-    assert found.false_alarms == pytest.approx(1 / 4)
-    assert (found.found, found.found_or_uncertain) == pytest.approx((1 / 3, 2 / 3))
+    counted = verdicts(rows)
+    assert (counted.ran, counted.ran_out, counted.uncertain) == (4, 3, 2)
+    assert counted.right == pytest.approx(3 / 5)
+    assert counted.false_alarms == pytest.approx(1 / 4)
+    assert (counted.found, counted.found_or_uncertain) == pytest.approx((1 / 3, 2 / 3))
     assert verdicts([judged(speed=1)]) is None
 
 
@@ -95,15 +95,15 @@ def test_rows_stand_in_their_groups_and_derived_ones_apart():
         judged(memory=2.0, source_repo_or_paper="b"),
     ]
     refused = [Refused(id="x", source="a", line=9, reason="why")]
-    found = report(rows, refused, worst=1)
-    assert (found.rows, found.predicted, found.coverage) == (5, 4, 0.8)
-    assert (found.speed.rows, found.derived.rows, found.memory.rows) == (2, 1, 1)
-    by_source = {group.name: group for group in found.groups if group.by == "source"}
+    summary = report(rows, refused, worst=1)
+    assert (summary.rows, summary.predicted, summary.coverage) == (5, 4, 0.8)
+    assert (summary.speed.rows, summary.derived.rows, summary.memory.rows) == (2, 1, 1)
+    by_source = {group.name: group for group in summary.groups if group.by == "source"}
     assert (by_source["a"].speed.median, by_source["b"].speed.median) == pytest.approx((0.0, 1.0))
     assert by_source["b"].memory.rows == 1 and by_source["a"].memory is None
-    assert {group.by for group in found.groups} == {"source", "framework", "device", "model class"}
-    assert [each.speed_ratio for each in found.worst_speed] == [pytest.approx(2.0)]
-    assert [each.memory_ratio for each in found.worst_memory] == [pytest.approx(0.5)]
+    assert {group.by for group in summary.groups} == {"source", "framework", "device", "model class"}
+    assert [each.speed_ratio for each in summary.worst_speed] == [pytest.approx(2.0)]
+    assert [each.memory_ratio for each in summary.worst_memory] == [pytest.approx(0.5)]
 
 
 def test_the_worst_are_farthest_in_either_direction():
@@ -112,16 +112,22 @@ def test_the_worst_are_farthest_in_either_direction():
 
 
 def test_no_rows_are_no_statistics():
-    found = report([], [])
-    assert (found.rows, found.coverage, found.speed, found.memory, found.verdicts) == (0, 0.0, None, None, None)
+    summary = report([], [])
+    assert (summary.rows, summary.coverage, summary.speed, summary.memory, summary.verdicts) == (
+        0,
+        0.0,
+        None,
+        None,
+        None,
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- predicting
 def test_a_row_is_judged_by_the_forecast_that_plans_use():
     one = row(cpu_offload="yes")
     run = one.placed.run
-    found = forecast(run, Layouts.one(one.placed), CATALOGUE)
-    assert judge(one).tokens_per_s.mid == pytest.approx(found.tokens_per_s_per_device[0])
+    prediction = forecast(run, Layouts.one(one.placed), CATALOGUE)
+    assert judge(one).tokens_per_s.mid == pytest.approx(prediction.tokens_per_s_per_device[0])
     assert judge(one).tokens_per_s.mid < judge(row()).tokens_per_s.mid
 
 
@@ -141,8 +147,8 @@ def test_the_last_rank_is_judged_as_the_last_rank():
 
 
 def test_what_cannot_be_predicted_is_refused():
-    found, refused = judge_all([row(), row(gpu="GTX 1080 Ti", dtype="fp16", n_gpus=1, dp_shard_or_fsdp="ddp:1")])
-    assert len(found) == 1
+    judged, refused = judge_all([row(), row(gpu="GTX 1080 Ti", dtype="fp16", n_gpus=1, dp_shard_or_fsdp="ddp:1")])
+    assert len(judged) == 1
     assert refused[0].reason.startswith("gtx-1080-ti: no peak rate for fp16")
 
 
@@ -183,9 +189,9 @@ def test_the_first_of_each_source_and_device_is_known_and_not_judged():
         judged(speed=0.8, id="a3", source_repo_or_paper="a"),
         judged(speed=0.8, id="a4", source_repo_or_paper="a", gpu="A100-80GB"),
     ]
-    found = calibrated_by_first(rows)
-    assert [each.row.id for each in found] == ["a2", "a3"]
-    assert all(each.speed_ratio == pytest.approx(1.0, abs=0.01) for each in found)
+    learnt = calibrated_by_first(rows)
+    assert [each.row.id for each in learnt] == ["a2", "a3"]
+    assert all(each.speed_ratio == pytest.approx(1.0, abs=0.01) for each in learnt)
 
 
 def test_runs_that_measured_nothing_teach_nothing():
@@ -200,21 +206,21 @@ def test_runs_that_measured_nothing_teach_nothing():
 @pytest.fixture(scope="module")
 def whole():
     rows, refused = questions(read_records(RUNS))
-    found, more = judge_all(rows)
-    return found, [*refused, *more]
+    judged, more = judge_all(rows)
+    return judged, [*refused, *more]
 
 
 def test_the_whole_table_stays_predicted(whole):
     """Loose bounds, on rows that the numbers were fitted to: a guard against breaking, no claim for other rows."""
-    found = report(*whole)
-    assert found.rows == 1060
-    assert found.coverage > 0.95
-    assert found.speed.median < 0.08 and found.speed.p90 < 0.30 and abs(found.speed.bias) < 0.03
-    assert found.memory.median < 0.06 and found.memory.p90 < 0.20 and abs(found.memory.bias) < 0.03
-    assert found.speed.held > 0.8 and found.memory.held > 0.8
-    assert found.verdicts.right > 0.95 and found.verdicts.false_alarms < 0.03
-    assert found.verdicts.found_or_uncertain > 0.85
-    assert all(each.reason for each in found.refused)
+    summary = report(*whole)
+    assert summary.rows == 1060
+    assert summary.coverage > 0.95
+    assert summary.speed.median < 0.08 and summary.speed.p90 < 0.30 and abs(summary.speed.bias) < 0.03
+    assert summary.memory.median < 0.06 and summary.memory.p90 < 0.20 and abs(summary.memory.bias) < 0.03
+    assert summary.speed.held > 0.8 and summary.memory.held > 0.8
+    assert summary.verdicts.right > 0.95 and summary.verdicts.false_alarms < 0.03
+    assert summary.verdicts.found_or_uncertain > 0.85
+    assert all(each.reason for each in summary.refused)
 
 
 def test_fits_is_hardly_ever_said_of_what_ran_out(whole):

@@ -53,8 +53,8 @@ def test_the_whole_table_uses_all_three_definitions():
 
 
 def test_memory_is_in_gibibytes_and_knows_its_stage():
-    found = read(record(peak_mem_gib_per_gpu=67.46, notes="mem=max torch allocated on the LAST rank"))
-    assert (found.memory_bytes, found.memory_stage) == (67.46 * GIB, "last")
+    run = read(record(peak_mem_gib_per_gpu=67.46, notes="mem=max torch allocated on the LAST rank"))
+    assert (run.memory_bytes, run.memory_stage) == (67.46 * GIB, "last")
     assert read(record(peak_mem_gib_per_gpu=1)).memory_stage == "worst"
     assert read(record()).memory_bytes is None is read(record()).memory_kind
 
@@ -162,10 +162,10 @@ def test_own_runs_are_json_with_the_same_names(tmp_path):
     }
     path = tmp_path / "run.json"
     path.write_text(json.dumps(run))
-    (found,) = read_runs(path)
-    assert (found.line, found.whole("n_gpus"), found.number("tokens_per_s_per_gpu")) == (1, 8, 8000.5)
-    assert (found.text("compile"), found.text("cpu_offload"), found.text("global_batch")) == ("yes", "no", "")
-    assert found.notes == {"a": "1"}
+    (records,) = read_runs(path)
+    assert (records.line, records.whole("n_gpus"), records.number("tokens_per_s_per_gpu")) == (1, 8, 8000.5)
+    assert (records.text("compile"), records.text("cpu_offload"), records.text("global_batch")) == ("yes", "no", "")
+    assert records.notes == {"a": "1"}
     path.write_text(json.dumps([run, run]))
     assert [each.line for each in read_runs(path)] == [1, 2]
     assert len(read_runs(table(tmp_path / "own.csv", {}))) == 1

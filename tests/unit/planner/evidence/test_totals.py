@@ -125,10 +125,10 @@ def test_the_precision_is_the_one_that_row_or_catalogue_say():
 
 @pytest.mark.parametrize(("size", "active"), [(8.5e9, 2.2e9), (46.7e9, 12.9e9), (671e9, 37e9), (1e12, 32e9)])
 def test_a_mixture_of_a_size_has_it_and_its_active_size(size, active):
-    found = mixture_of(size, active)
-    assert total_parameters(found) == pytest.approx(size, rel=0.2)
-    assert active_parameters(found) == pytest.approx(active, rel=0.1)
-    assert not found.problems()
+    mixture = mixture_of(size, active)
+    assert total_parameters(mixture) == pytest.approx(size, rel=0.2)
+    assert active_parameters(mixture) == pytest.approx(active, rel=0.1)
+    assert not mixture.problems()
 
 
 # ------------------------------------------------------------------------------------------------------ published bills
@@ -158,11 +158,11 @@ def test_the_bill_for_gpts_of_1_to_70_billion(size, tokens, usd, off):
         cost_usd=usd,
         source="$2/GPU-h",
     )
-    found = total(row)
-    assert abs(found.ratio - 1) < off
+    gpt = total(row)
+    assert abs(gpt.ratio - 1) < off
     printed_mfu = 6 * size * tokens / (usd / A100_USD * 3600 * PEAK)
     assert off < 0.35 or printed_mfu < 0.35
-    assert 0.35 < found.mfu < 0.65
+    assert 0.35 < gpt.mfu < 0.65
 
 
 def test_the_whole_table_is_replayed():

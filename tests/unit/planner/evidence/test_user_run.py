@@ -53,14 +53,14 @@ def test_tflops_alone_are_a_measurement(tmp_path):
     """Llama 3 8B: 6 x 8.03e9 less the embedding's rows, and 12 x 32 x 4096 x 8192 of attention, for each token."""
     path = tmp_path / "run.json"
     path.write_text(json.dumps({**RUN, "tokens_per_s_per_gpu": None, "tflops_per_gpu": 400}))
-    found = question(read_runs(path)[0]).measured
+    asked = question(read_runs(path)[0]).measured
     flops = 6 * (8.030e9 - 128_256 * 4096) + 12 * 32 * 4096 * 8192
-    assert found.tokens_per_s == pytest.approx(400e12 / flops, rel=0.001) and not found.derived
+    assert asked.tokens_per_s == pytest.approx(400e12 / flops, rel=0.001) and not asked.derived
 
 
 def test_numbers_stand_for_a_model_too(tmp_path):
-    found = asked(tmp_path, model="layers=4,width=256,heads=4,vocabulary=1000").model
-    assert (found.layers, found.width, found.heads, found.vocabulary) == (4, 256, 4, 1000)
+    record = asked(tmp_path, model="layers=4,width=256,heads=4,vocabulary=1000").model
+    assert (record.layers, record.width, record.heads, record.vocabulary) == (4, 256, 4, 1000)
 
 
 def test_every_column_of_the_published_table_is_known():
@@ -95,9 +95,9 @@ def test_an_unknown_model_has_near_names():
 
 
 def test_words_are_taken_in_any_case_and_truth_is_truth():
-    found, _ = checked_run(compile="Yes", cpu_offload=False, tied_embeddings=None, activation_checkpointing="Full")
-    assert found["compile"] is True and found["cpu_offload"] is False
-    assert found["id"] == "run 1" and checked_run(id="mine")[0]["id"] == "mine"
+    columns, _ = checked_run(compile="Yes", cpu_offload=False, tied_embeddings=None, activation_checkpointing="Full")
+    assert columns["compile"] is True and columns["cpu_offload"] is False
+    assert columns["id"] == "run 1" and checked_run(id="mine")[0]["id"] == "mine"
 
 
 def test_notes_stay_as_they_are():

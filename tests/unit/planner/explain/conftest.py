@@ -36,7 +36,7 @@ def plan_of(case):
 
 
 @pytest.fixture(scope="package", params=QUESTIONS)
-def found(request):
+def made(request):
     return plan_of(request.param)
 
 

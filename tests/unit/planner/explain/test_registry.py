@@ -18,12 +18,12 @@ def test_it_has_the_formulas_of_memory_time_and_run_and_no_name_twice():
 
 
 def test_of_a_convolutional_network_time_is_explained_and_memory_in_total():
-    found = planned(resolve(Question(model=model("resnet-50"), on="8xa100-80gb", price=1.0)))
+    made = planned(resolve(Question(model=model("resnet-50"), on="8xa100-80gb", price=1.0)))
     for name in (*TIME, *RUN, "memory.total"):
-        explained = explain(found, name)
+        explained = explain(made, name)
         assert evaluated(explained) == pytest.approx(explained.value, rel=1e-6, abs=1e-12), name
     with pytest.raises(RecipeError, match="for transformers"):
-        explain(found, "memory.weights")
+        explain(made, "memory.weights")
 
 
 def test_unknown_names_are_refused_with_near_ones(both_ways):

@@ -11,19 +11,19 @@ from trainwright.planner.plan.scenario import resolve
 
 
 @pytest.mark.parametrize("name", [name for name in module.RUN if name != "run.usd"])
-def test_every_formula_comes_to_the_forecasts_value(found, name):
-    explained = explain(found, name)
+def test_every_formula_comes_to_the_forecasts_value(made, name):
+    explained = explain(made, name)
     assert evaluated(explained) == pytest.approx(explained.value, rel=1e-6, abs=1e-12)
     assert explained.about
     assert all(term.meaning for term in explained.terms)
 
 
-def test_dollars_are_explained_where_a_price_is_known(found):
-    if found.scenario.price is None:
+def test_dollars_are_explained_where_a_price_is_known(made):
+    if made.scenario.price is None:
         with pytest.raises(RecipeError, match="no price is known"):
-            explain(found, "run.usd")
+            explain(made, "run.usd")
     else:
-        assert evaluated(explain(found, "run.usd")) == pytest.approx(found.plan.estimate.usd.mid)
+        assert evaluated(explain(made, "run.usd")) == pytest.approx(made.plan.estimate.usd.mid)
 
 
 def test_what_is_beside_the_steps_is_what_other_holds_beside_idle_time():

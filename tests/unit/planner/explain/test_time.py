@@ -10,8 +10,8 @@ from trainwright.planner.plan.scenario import resolve
 
 
 @pytest.mark.parametrize("name", TIME)
-def test_every_formula_comes_to_the_forecasts_value(found, name):
-    explained = explain(found, name)
+def test_every_formula_comes_to_the_forecasts_value(made, name):
+    explained = explain(made, name)
     assert evaluated(explained) == pytest.approx(explained.value, rel=1e-6, abs=1e-12)
     assert explained.about
     assert all(term.meaning for term in explained.terms)

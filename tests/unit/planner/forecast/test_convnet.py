@@ -41,9 +41,9 @@ MEASURED = [
 def test_images_per_second_as_measured_on_one_device():
     errors = []
     for name, device, precision, batch, measured in MEASURED:
-        found = _forecast(device, name=name, precision=precision, batch=batch)
-        errors.append(abs(batch / found.step_s[0] / measured - 1))
-        assert found.fits[0]  # it ran
+        prediction = _forecast(device, name=name, precision=precision, batch=batch)
+        errors.append(abs(batch / prediction.step_s[0] / measured - 1))
+        assert prediction.fits[0]  # it ran
     assert median(errors) < 0.13 and max(errors) < 0.3
 
 
@@ -63,8 +63,8 @@ def test_twice_the_images_take_twice_the_work_and_memory():
 def test_states_are_those_of_the_optimizer():
     count = total_parameters(model("resnet-50"))
     for optimizer, moments in (("sgd", 1), ("adamw", 2)):
-        found = _forecast("a100-sxm-80gb", optimizer=optimizer).memory
-        assert found.weights[0] == 4 * count and found.optimizer[0] == 4 * moments * count
+        prediction = _forecast("a100-sxm-80gb", optimizer=optimizer).memory
+        assert prediction.weights[0] == 4 * count and prediction.optimizer[0] == 4 * moments * count
     mixed = _forecast("a100-sxm-80gb", states="mixed", precision="bf16").memory
     assert mixed.weights[0] == 2 * count and mixed.optimizer[0] == 8 * count
     pure = _forecast("a100-sxm-80gb", states="pure", precision="bf16").memory
@@ -72,9 +72,9 @@ def test_states_are_those_of_the_optimizer():
 
 
 def test_a_small_batch_peaks_at_the_update():
-    found = _forecast("a100-sxm-80gb", batch=1).memory
-    assert found.moment[0] == 3 and found.activations[0] == 0
-    assert found.gradients[0] == 4 * total_parameters(model("resnet-50"))
+    prediction = _forecast("a100-sxm-80gb", batch=1).memory
+    assert prediction.moment[0] == 3 and prediction.activations[0] == 0
+    assert prediction.gradients[0] == 4 * total_parameters(model("resnet-50"))
 
 
 def test_sharding_divides_states_and_sends_weights():
@@ -84,7 +84,7 @@ def test_sharding_divides_states_and_sends_weights():
         *(ParallelPlan(dp_shard=8, zero_stage=stage, micro_batch_sequences=BATCH) for stage in (1, 2, 3)),
     ]
     layouts = Layouts.of(plans, ["none"] * 4, workload)
-    found = forecast(
+    prediction = forecast(
         RunSpec(
             model=model("resnet-50"), workload=workload, cluster=cluster("8xa100-sxm-80gb"), stack=stack("default")
         ),
@@ -92,11 +92,11 @@ def test_sharding_divides_states_and_sends_weights():
         CATALOGUE,
     )
     whole = 4 * total_parameters(model("resnet-50"))
-    assert found.memory.optimizer == pytest.approx([whole, whole / 8, whole / 8, whole / 8])
-    assert found.memory.weights == pytest.approx([whole, whole, whole, whole / 8])
-    assert found.sent.gather_s[:3] == pytest.approx(0) and found.sent.gather_s[3] > 0
-    assert found.sent.gradients_s[0] > 0 and found.sent.gradients_s[3] == 0
-    assert (found.step.communicate > 0).all()
+    assert prediction.memory.optimizer == pytest.approx([whole, whole / 8, whole / 8, whole / 8])
+    assert prediction.memory.weights == pytest.approx([whole, whole, whole, whole / 8])
+    assert prediction.sent.gather_s[:3] == pytest.approx(0) and prediction.sent.gather_s[3] > 0
+    assert prediction.sent.gradients_s[0] > 0 and prediction.sent.gradients_s[3] == 0
+    assert (prediction.step.communicate > 0).all()
 
 
 def test_accumulation_repeats_the_work_and_keeps_gradients():

@@ -35,9 +35,9 @@ def predicted(model, plans, *, on, work=WORK, by="megatron-core", recompute="non
 
 # -------------------------------------------------------------------------------------------------- GPT-3 on one device
 def test_gpt3_has_700_gb_of_weights_and_2100_gb_with_adams_states():
-    found = predicted(GPT3, [ParallelPlan(zero_stage=0)], on="v100-sxm-32gb", work=GPT3_WORK, by="default").memory
-    assert found.weights[0] == pytest.approx(700e9, rel=0.005)
-    assert (found.weights + found.optimizer)[0] == pytest.approx(2100e9, rel=0.005)
+    prediction = predicted(GPT3, [ParallelPlan(zero_stage=0)], on="v100-sxm-32gb", work=GPT3_WORK, by="default").memory
+    assert prediction.weights[0] == pytest.approx(700e9, rel=0.005)
+    assert (prediction.weights + prediction.optimizer)[0] == pytest.approx(2100e9, rel=0.005)
 
 
 def test_gpt3_takes_355_years_on_a_v100_at_28_tflops_and_half_at_what_the_card_reaches():
@@ -47,15 +47,15 @@ def test_gpt3_takes_355_years_on_a_v100_at_28_tflops_and_half_at_what_the_card_r
     assert by_six == pytest.approx(355, rel=0.01)
     with_attention = model_flops_per_token(GPT3, GPT3_WORK) * tokens / 28e12 / YEAR_S
     assert by_six < with_attention < 1.05 * by_six
-    found = predicted(
+    prediction = predicted(
         GPT3, [ParallelPlan(zero_stage=0)], on="v100-sxm-32gb", work=GPT3_WORK, by="megatron-2021", recompute="full"
     )
     # Tensor cores reach 125 TFLOP/s; runs with recomputation get 35 to 50 % of that as model operations.
-    assert 0.35 < found.mfu[0] < 0.5
-    years = tokens / found.tokens_per_s_per_device[0] / YEAR_S
-    assert years == pytest.approx(with_attention * 28 / (found.mfu[0] * 125))
+    assert 0.35 < prediction.mfu[0] < 0.5
+    years = tokens / prediction.tokens_per_s_per_device[0] / YEAR_S
+    assert years == pytest.approx(with_attention * 28 / (prediction.mfu[0] * 125))
     assert 150 < years < 230
-    assert not found.fits[0] and not found.uncertain[0]
+    assert not prediction.fits[0] and not prediction.uncertain[0]
 
 
 # ------------------------------------------------------------------------------------------- published, and not fitted
@@ -75,19 +75,19 @@ def test_llama_3_405b_runs_as_fast_as_reported(nodes, plan, sequence, batch, tfl
     """
     work = replace(WORK, sequence_tokens=sequence, batch_tokens=sequence * batch)
     chosen = ParallelPlan(tp=8, pp=16, zero_stage=2, schedule="interleaved", virtual_stages=8, **plan)
-    found = predicted(catalogue_model("llama3.1-405b"), [chosen], on=f"{nodes}x8xh100-sxm", work=work)
+    prediction = predicted(catalogue_model("llama3.1-405b"), [chosen], on=f"{nodes}x8xh100-sxm", work=work)
     counted = count_flops(catalogue_model("llama3.1-405b"), sequences=1, sequence_tokens=sequence)
     visible = 1 - 3 * counted.hidden / counted.training
-    assert found.mfu[0] * visible * 989.4 == pytest.approx(tflops, rel=0.1)
+    assert prediction.mfu[0] * visible * 989.4 == pytest.approx(tflops, rel=0.1)
 
 
 # --------------------------------------------------------------------------------------------------------------- limits
 def test_more_devices_for_one_batch_never_make_each_faster():
     plans = [ParallelPlan(dp_shard=2**n) for n in range(4, 10)]
-    found = [predicted(LLAMA, [plan], on=f"{plan.dp_shard // 8}x8xh100-sxm") for plan in plans]
-    speeds = [each.tokens_per_s_per_device[0] for each in found]
+    prediction = [predicted(LLAMA, [plan], on=f"{plan.dp_shard // 8}x8xh100-sxm") for plan in plans]
+    speeds = [each.tokens_per_s_per_device[0] for each in prediction]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(speeds))
-    steps = [each.step_s[0] for each in found]
+    steps = [each.step_s[0] for each in prediction]
     assert steps == sorted(steps, reverse=True)
 
 
@@ -117,10 +117,10 @@ def test_with_links_without_end_hardly_anything_is_exposed():
 
 def test_a_faster_device_is_faster_and_none_passes_its_peak():
     names = ("a100-sxm-80gb", "h100-sxm", "b200-sxm")
-    found = [predicted(LLAMA, [ParallelPlan(dp_shard=8)], on=f"8x{name}") for name in names]
-    speeds = [each.tokens_per_s_per_device[0] for each in found]
+    prediction = [predicted(LLAMA, [ParallelPlan(dp_shard=8)], on=f"8x{name}") for name in names]
+    speeds = [each.tokens_per_s_per_device[0] for each in prediction]
     assert speeds == sorted(speeds)
-    assert all(0.2 < each.mfu[0] < 0.8 for each in found)
+    assert all(0.2 < each.mfu[0] < 0.8 for each in prediction)
 
 
 def test_recomputation_is_slower_and_smaller():
@@ -134,22 +134,24 @@ def test_recomputation_is_slower_and_smaller():
 
 def test_offload_takes_time_and_gives_memory():
     plans = [ParallelPlan(dp_shard=8, offload=each) for each in ("none", "optimizer", "all")]
-    found = predicted(LLAMA, plans, on="8xh100-sxm")
-    assert found.step_s[0] < found.step_s[1] <= found.step_s[2]
-    assert found.memory.device_bytes[0] > found.memory.device_bytes[1] > found.memory.device_bytes[2]
-    assert found.step.forward[0] == found.step.forward[1]
+    prediction = predicted(LLAMA, plans, on="8xh100-sxm")
+    assert prediction.step_s[0] < prediction.step_s[1] <= prediction.step_s[2]
+    assert prediction.memory.device_bytes[0] > prediction.memory.device_bytes[1] > prediction.memory.device_bytes[2]
+    assert prediction.step.forward[0] == prediction.step.forward[1]
 
 
 # --------------------------------------------------------------------------------------------------------- bookkeeping
 def test_figures_of_a_forecast_agree_with_each_other():
     plans = [ParallelPlan(dp_shard=64), ParallelPlan(tp=8, dp_shard=8, micro_batch_sequences=2)]
-    found = predicted(LLAMA, plans, on="8x8xh100-sxm")
-    assert found.tokens_per_s_per_device * found.step_s * 64 == pytest.approx(WORK.batch_tokens)
-    assert found.mfu * 989.4e12 == pytest.approx(found.tokens_per_s_per_device * found.model_flops_per_token)
-    assert np.all((found.low_s < found.step_s) & (found.step_s < found.high_s))
-    assert found.low_s * found.high_s == pytest.approx(found.step_s**2)
-    assert 75e9 < found.available_bytes <= 80 * 2**30
-    assert found.fits.tolist() == [True, True]
+    prediction = predicted(LLAMA, plans, on="8x8xh100-sxm")
+    assert prediction.tokens_per_s_per_device * prediction.step_s * 64 == pytest.approx(WORK.batch_tokens)
+    assert prediction.mfu * 989.4e12 == pytest.approx(
+        prediction.tokens_per_s_per_device * prediction.model_flops_per_token
+    )
+    assert np.all((prediction.low_s < prediction.step_s) & (prediction.step_s < prediction.high_s))
+    assert prediction.low_s * prediction.high_s == pytest.approx(prediction.step_s**2)
+    assert 75e9 < prediction.available_bytes <= 80 * 2**30
+    assert prediction.fits.tolist() == [True, True]
 
 
 def test_layouts_are_each_forecast_as_if_alone():
@@ -176,10 +178,10 @@ def test_images_are_sequences_of_a_convolutional_network():
     net = catalogue_model("resnet-50")
     work = replace(WORK, sequence_tokens=1, batch_tokens=256 * 8, states="fp32")
     plan = ParallelPlan(dp_replicate=8, micro_batch_sequences=256)
-    found = predicted(net, [plan], on="8xa100-sxm-80gb", work=work, by="torch-amp")
-    assert found.memory.activations[0] > 0 == found.sent.tensor_s[0]
+    prediction = predicted(net, [plan], on="8xa100-sxm-80gb", work=work, by="torch-amp")
+    assert prediction.memory.activations[0] > 0 == prediction.sent.tensor_s[0]
     # 2,500 to 3,000 images per second and A100 are published for mixed precision (NVIDIA DeepLearningExamples).
-    assert 2000 < found.tokens_per_s_per_device[0] < 3500
+    assert 2000 < prediction.tokens_per_s_per_device[0] < 3500
 
 
 def test_a_device_without_a_rate_for_the_precision_is_refused():
@@ -197,9 +199,9 @@ def test_deepseek_v3_takes_the_step_that_its_hours_come_to():
     layout, on = {"pp": 16, "dp_shard": 128, "ep": 64, "zero_stage": 1}, "256x8xh800-sxm"
     published_s = 2.664e6 * 3600 / 2048 * work.batch_tokens / 14.8e12
     assert published_s == pytest.approx(19.9, abs=0.1)
-    found = predicted(model, [ParallelPlan(**layout, schedule="dualpipe")], on=on, work=work, by="hai-llm")
-    assert found.step_s[0] == pytest.approx(published_s, rel=0.1)
+    prediction = predicted(model, [ParallelPlan(**layout, schedule="dualpipe")], on=on, work=work, by="hai-llm")
+    assert prediction.step_s[0] == pytest.approx(published_s, rel=0.1)
     # Full overlap, as the paper has it: without, experts alone would take a third of the step.
     one_way = predicted(model, [ParallelPlan(**layout)], on=on, work=work, by="megatron-core")
-    assert found.step.communicate[0] < 0.03 * found.step_s[0]
+    assert prediction.step.communicate[0] < 0.03 * prediction.step_s[0]
     assert one_way.step.communicate[0] > 0.2 * one_way.step_s[0]

@@ -17,32 +17,32 @@ MIXTURE = Question(
 )
 
 
-def said(question):
-    found = planned(resolve(question))
-    return {each.name: each for each in found.plan.estimate.assumptions}
+def noted(question):
+    made = planned(resolve(question))
+    return {each.name: each for each in made.plan.estimate.assumptions}
 
 
 @pytest.mark.parametrize("question", [DENSE, MIXTURE], ids=["dense", "mixture"])
 def test_every_assumption_has_an_origin_and_a_source(question):
-    for name, each in said(question).items():
+    for name, each in noted(question).items():
         assert each.origin in ("given", "catalog", "default", "probed", "ledger"), name
         assert each.source or each.origin == "given", name
 
 
 def test_mixtures_say_how_full_the_fullest_rank_is_and_dense_models_do_not():
-    dense, mixed = said(DENSE), said(MIXTURE)
+    dense, mixed = noted(DENSE), noted(MIXTURE)
     assert not {"load of the fullest rank of experts", "tokens to experts"} & set(dense)
     assert mixed["load of the fullest rank of experts"].value >= 1
-    given = said(replace(MIXTURE, expert_imbalance=1.5))["load of the fullest rank of experts"]
-    assert (given.value, given.origin) == (1.5, "given")
+    made = noted(replace(MIXTURE, expert_imbalance=1.5))["load of the fullest rank of experts"]
+    assert (made.value, made.origin) == (1.5, "given")
 
 
 def test_drives_are_assumed_where_states_live_on_them():
-    assert "NVMe of a node" not in said(DENSE)
-    moved = said(replace(DENSE, layout=parse_layout("offload=optimizer-nvme,dp_shard=8")))
+    assert "NVMe of a node" not in noted(DENSE)
+    moved = noted(replace(DENSE, layout=parse_layout("offload=optimizer-nvme,dp_shard=8")))
     assert "reads" in moved["NVMe of a node"].value
 
 
 def test_spot_nodes_are_taken_back():
-    assert "a spot node until it is taken back" not in said(DENSE)
-    assert said(DENSE)["host memory of a rank"].value == RANK_HOST_BYTES / 1e9
+    assert "a spot node until it is taken back" not in noted(DENSE)
+    assert noted(DENSE)["host memory of a rank"].value == RANK_HOST_BYTES / 1e9

@@ -21,13 +21,13 @@ def test_no_model_is_smaller_than_its_vocabulary():
 
 
 def test_a_budget_is_spent_on_the_best_model_for_its_flops():
-    found = afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh100-sxm", tokens=tokens, price=2.0))
-    assert found.best.plan.estimate.usd.mid == pytest.approx(5000, rel=0.01)
-    best = compute_optimal(found.flops)
-    run = found.best.plan
+    bought = afforded(5000.0, lambda model, tokens: Question(model=model, on="8xh100-sxm", tokens=tokens, price=2.0))
+    assert bought.best.plan.estimate.usd.mid == pytest.approx(5000, rel=0.01)
+    best = compute_optimal(bought.flops)
+    run = bought.best.plan
     parameters = sum(run.parameters.values())
     assert parameters == pytest.approx(float(best.parameters), rel=0.05)
-    assert 6 * parameters * run.workload.total_tokens == pytest.approx(found.flops, rel=0.001)
+    assert 6 * parameters * run.workload.total_tokens == pytest.approx(bought.flops, rel=0.001)
 
 
 def test_a_budget_needs_a_price():

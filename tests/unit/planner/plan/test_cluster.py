@@ -28,39 +28,39 @@ PIPED = Question(
 
 
 @pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
-def found(request):
+def made(request):
     return planned(resolve(request.param))
 
 
-def test_phases_partition_the_step_and_the_run(found):
-    estimate = found.plan.estimate
-    assert estimate.phases.total_s == pytest.approx(float(found.choice.forecast.step_s[0]))
+def test_phases_partition_the_step_and_the_run(made):
+    estimate = made.plan.estimate
+    assert estimate.phases.total_s == pytest.approx(float(made.choice.forecast.step_s[0]))
     assert estimate.run_phases.total_s == pytest.approx(estimate.seconds.mid)
-    assert estimate.tokens_per_s == pytest.approx(found.plan.workload.batch_tokens / estimate.phases.total_s)
+    assert estimate.tokens_per_s == pytest.approx(made.plan.workload.batch_tokens / estimate.phases.total_s)
 
 
-def test_memory_is_within_the_device_where_it_fits(found):
-    estimate = found.plan.estimate
+def test_memory_is_within_the_device_where_it_fits(made):
+    estimate = made.plan.estimate
     assert estimate.fits and estimate.memory.total_bytes <= estimate.memory_available_bytes
     assert estimate.memory_interval.low < estimate.memory_interval.mid < estimate.memory_interval.high
 
 
 def test_a_pipeline_is_played_out_and_says_so():
     piped, plain = planned(resolve(PIPED)), planned(resolve(LARGE))
-    (said,) = (each for each in piped.plan.estimate.assumptions if each.name == "pipeline")
+    (noted,) = (each for each in piped.plan.estimate.assumptions if each.name == "pipeline")
     forecast = piped.choice.forecast
     idle = float(forecast.step.idle[0] / forecast.step_s[0])
-    assert said.value == f"{idle:.1%} idle"
-    assert "of 8 stages" in said.source and "played out" in said.source
+    assert noted.value == f"{idle:.1%} idle"
+    assert "of 8 stages" in noted.source and "played out" in noted.source
     # The head is on the last stage alone, so that the closed form, in which every stage has it, waits longer.
     closed = step_without(forecast)
     assert 0 < idle < float(closed.idle[0] / closed.total_s[0])
     assert "pipeline" not in {each.name for each in plain.plan.estimate.assumptions}
 
 
-def test_hardware_utilisation_counts_what_is_recomputed(found):
-    estimate = found.plan.estimate
-    if found.choice.recompute == "full":
+def test_hardware_utilisation_counts_what_is_recomputed(made):
+    estimate = made.plan.estimate
+    if made.choice.recompute == "full":
         assert 1.2 < estimate.hfu / estimate.mfu < 1.34
     else:
         assert estimate.hfu == estimate.mfu
@@ -72,10 +72,10 @@ def test_dollars_follow_time_and_price():
     assert estimate.needs.device_hours == pytest.approx(estimate.seconds.mid / 3600 * 512)
 
 
-def test_every_assumption_says_where_it_comes_from(found):
-    for entry in found.plan.estimate.assumptions:
+def test_every_assumption_says_where_it_comes_from(made):
+    for entry in made.plan.estimate.assumptions:
         assert entry.origin == "given" or entry.source, entry.name
-    assert len({entry.name for entry in found.plan.estimate.assumptions}) == len(found.plan.estimate.assumptions)
+    assert len({entry.name for entry in made.plan.estimate.assumptions}) == len(made.plan.estimate.assumptions)
 
 
 def test_a_plan_is_a_record():
@@ -94,8 +94,8 @@ def test_what_is_offloaded_must_fit_into_the_host():
 
 def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
     asked = {"model": catalogue_model("llama3-70b"), "on": "8xrtx-4090"}
-    found = planned(resolve(Question(layout=parse_layout("offload=all-nvme"), **asked)))
-    plan, node = found.plan, found.plan.cluster.node
+    made = planned(resolve(Question(layout=parse_layout("offload=all-nvme"), **asked)))
+    plan, node = made.plan, made.plan.cluster.node
     assert plan.estimate.fit != "does not fit"
     assert plan.estimate.needs.nvme_available_bytes == node.nvme_bytes > plan.estimate.needs.nvme_bytes > 1e12
     # Buffers and processes; a checkpoint is not copied into memory too.
@@ -104,7 +104,7 @@ def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
     entry = next(entry for entry in plan.estimate.assumptions if entry.name == "NVMe of a node")
     assert (entry.origin, entry.value) == ("default", "reads 3.2 GB/s, writes 2 GB/s")
     there = replace(plan.cluster, node=replace(node, nvme_bytes=10**12))
-    small = replace(found.choice.forecast, run=replace(found.choice.forecast.run, cluster=there))
+    small = replace(made.choice.forecast, run=replace(made.choice.forecast.run, cluster=there))
     assert verdict(small) == "does not fit"
 
 
@@ -126,15 +126,15 @@ def test_what_is_assumed_of_experts_is_said():
         tokens=10**12,
         layout={"pp": 16, "tp": 4, "ep": 64},
     )
-    found, given = (planned(resolve(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
-    said, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (found, given))
+    made, even = (planned(resolve(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
+    noted, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (made, even))
     fullest = "load of the fullest rank of experts"
-    assert 1 < said[fullest].value < 1.1 and said[fullest].origin == "default"
+    assert 1 < noted[fullest].value < 1.1 and noted[fullest].origin == "default"
     assert (told[fullest].value, told[fullest].origin) == (1.25, "given")
-    assert given.estimate.phases.total_s > found.estimate.phases.total_s
-    assert given.estimate.memory.activations == found.estimate.memory.activations  # the default in memory
-    assert said["tokens to experts"].value.startswith("one copy for each node")
-    assert said["blocks that predict further tokens"].value == 1
+    assert even.estimate.phases.total_s > made.estimate.phases.total_s
+    assert even.estimate.memory.activations == made.estimate.memory.activations  # the default in memory
+    assert noted["tokens to experts"].value.startswith("one copy for each node")
+    assert noted["blocks that predict further tokens"].value == 1
     without = planned(resolve(replace(asked, further_layers=0))).plan
     assert not any(each.name.startswith("blocks") for each in without.estimate.assumptions)
     assert sum(without.parameters.values()) == 671_026_404_352
@@ -151,9 +151,9 @@ def test_communication_of_both_ways_sums_to_what_is_exposed():
         tokens=10**12,
         layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
     )
-    found = planned(resolve(asked)).plan
-    assert sum(part.seconds for part in found.estimate.exposed) == pytest.approx(found.estimate.phases.communicate)
-    assert found.parallel.schedule == "dualpipe"
+    made = planned(resolve(asked)).plan
+    assert sum(part.seconds for part in made.estimate.exposed) == pytest.approx(made.estimate.phases.communicate)
+    assert made.parallel.schedule == "dualpipe"
 
 
 def test_runs_that_say_nothing_or_too_much_are_spoken_of():
@@ -161,18 +161,18 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
     work = Workload(sequence_tokens=8192, batch_tokens=8192 * 8, steps=1, precision="bf16", optimizer="adamw")
     run = RunSpec(model=asked.model, workload=work, cluster=cluster("8xa100-sxm-80gb"), stack=stack("megatron-core"))
 
-    def said(run, log_speed):
+    def noted(run, log_speed):
         placed = PlacedRun(run=run, parallel=ParallelPlan(dp_shard=8))
         reference = Reference(placed=placed, log_speed=log_speed, log_memory=None)
-        found = plan_run(resolve(replace(asked, references=(reference,)))).estimate.assumptions
-        return next(each for each in found if each.name == "measured runs")
+        plan = plan_run(resolve(replace(asked, references=(reference,)))).estimate.assumptions
+        return next(each for each in plan if each.name == "measured runs")
 
-    other = said(run, 0.1)
+    other = noted(run, 0.1)
     assert other.value == "nothing learnt"
     assert "of a100-sxm-80gb with megatron-core, and not h100-sxm with torchtitan" in other.source
     like = replace(run, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan"))
-    assert "as fast as predicted" not in said(like, 0.1).source
-    assert "one is 8 x as fast as predicted, believed in part" in said(like, math.log(8)).source
+    assert "as fast as predicted" not in noted(like, 0.1).source
+    assert "one is 8 x as fast as predicted, believed in part" in noted(like, math.log(8)).source
 
 
 def test_a_convolutional_network_that_does_not_fit_is_told_what_would():

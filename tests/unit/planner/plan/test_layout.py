@@ -16,13 +16,13 @@ def chosen(layout: str, *, model="llama3-8b", on="4x8xh100-sxm", **options):
 
 
 def test_a_whole_layout_is_taken_as_it_is():
-    found = chosen("dp_shard=8,tp=4,micro_batch=2,zero_stage=3,recompute=full")
-    assert (found.parallel.dp_shard, found.parallel.tp, found.parallel.micro_batch_sequences) == (8, 4, 2)
-    assert found.recompute == "full"
+    choice = chosen("dp_shard=8,tp=4,micro_batch=2,zero_stage=3,recompute=full")
+    assert (choice.parallel.dp_shard, choice.parallel.tp, choice.parallel.micro_batch_sequences) == (8, 4, 2)
+    assert choice.recompute == "full"
 
 
 def test_what_a_layout_leaves_open_is_chosen_for_the_shortest_step_that_fits():
-    found = chosen("tp=4,pp=2,dp_shard=4,recompute=full")
+    choice = chosen("tp=4,pp=2,dp_shard=4,recompute=full")
     options = [
         ParallelPlan(tp=4, pp=2, dp_shard=4, micro_batch_sequences=each, zero_stage=stage)
         for each in (1, 2, 4, 8)
@@ -31,20 +31,20 @@ def test_what_a_layout_leaves_open_is_chosen_for_the_shortest_step_that_fits():
     scenario = resolve(Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm"))
     rows = Layouts.of(options, ["full"] * len(options), scenario.run.workload)
     by_hand = forecast(scenario.run, rows, CATALOGUE)
-    assert float(found.forecast.step_s[0]) <= by_hand.step_s[by_hand.fits].min() * (1 + 1e-9)
+    assert float(choice.forecast.step_s[0]) <= by_hand.step_s[by_hand.fits].min() * (1 + 1e-9)
 
 
 def test_auto_finds_a_layout_that_fits_and_names_others():
-    found = chosen("auto")
-    assert bool(found.forecast.fits[0])
-    assert found.rejected
-    assert all(other.name != mesh(found.parallel, found.recompute) for other in found.rejected)
+    choice = chosen("auto")
+    assert bool(choice.forecast.fits[0])
+    assert choice.rejected
+    assert all(other.name != mesh(choice.parallel, choice.recompute) for other in choice.rejected)
 
 
 def test_layouts_that_no_search_tries_can_be_asked_for():
-    found = chosen("dp_shard=32,micro_batch=1,sequence_parallel=false,compile=true,schedule=gpipe", recompute="none")
-    assert found.parallel.compile and not found.parallel.sequence_parallel
-    assert found.parallel.schedule == "gpipe"
+    choice = chosen("dp_shard=32,micro_batch=1,sequence_parallel=false,compile=true,schedule=gpipe", recompute="none")
+    assert choice.parallel.compile and not choice.parallel.sequence_parallel
+    assert choice.parallel.schedule == "gpipe"
     assert chosen("tp=8,dp_replicate=4,zero_stage=0").parallel.dp_replicate == 4
 
 
@@ -81,9 +81,9 @@ def test_a_layout_that_cannot_be_read_says_why(text, message):
 
 
 def test_convolutional_networks_have_data_parallelism_alone():
-    found = chosen("zero_stage=0", model="resnet-50")
-    assert found.parallel.dp_replicate == 32
-    assert found.forecast.step_s[0] >= chosen("auto", model="resnet-50").forecast.step_s[0]
+    choice = chosen("zero_stage=0", model="resnet-50")
+    assert choice.parallel.dp_replicate == 32
+    assert choice.forecast.step_s[0] >= chosen("auto", model="resnet-50").forecast.step_s[0]
     with pytest.raises(RecipeError, match="a multiple of 32 devices"):
         chosen("micro_batch=7", model="resnet-50")
     with pytest.raises(RecipeError, match="seen recompute"):
@@ -106,17 +106,17 @@ def test_words_for_layouts():
     ],
 )
 def test_only_interleaving_has_several_chunks_on_a_stage(schedule, chunks, word):
-    found = chosen(f"pp=4,tp=2,schedule={schedule}")
-    assert found.parallel.schedule == schedule
-    assert (found.parallel.virtual_stages > 1) == chunks
-    assert word in mesh(found.parallel, found.recompute)
+    choice = chosen(f"pp=4,tp=2,schedule={schedule}")
+    assert choice.parallel.schedule == schedule
+    assert (choice.parallel.virtual_stages > 1) == chunks
+    assert word in mesh(choice.parallel, choice.recompute)
 
 
 def test_micro_batches_enter_at_both_ends_where_there_are_enough():
-    found = chosen("pp=4,tp=2,schedule=dualpipe")
-    assert found.parallel.schedule == "dualpipe" and found.parallel.virtual_stages == 1
-    assert found.forecast.layouts.micro_batches[0] >= 8
-    assert "DualPipe" in mesh(found.parallel, found.recompute)
+    choice = chosen("pp=4,tp=2,schedule=dualpipe")
+    assert choice.parallel.schedule == "dualpipe" and choice.parallel.virtual_stages == 1
+    assert choice.forecast.layouts.micro_batches[0] >= 8
+    assert "DualPipe" in mesh(choice.parallel, choice.recompute)
     with pytest.raises(RecipeError, match="an even number of micro batches"):
         chosen("pp=32,dp_shard=1,micro_batch=16,schedule=dualpipe")
 

@@ -17,48 +17,48 @@ from trainwright.spec.workload import ParallelPlan, Workload
 
 
 def test_cost_is_time_times_the_cheapest_checked_price(workload):
-    found = rental(LLAMA, workload, catalogue("h100-sxm"), price_list())
+    rented = rental(LLAMA, workload, catalogue("h100-sxm"), price_list())
     price = price_list().cheapest("h100-sxm")
-    assert found.fits
-    assert found.usd == pytest.approx(found.seconds / 3600 * price.usd_per_device_hour)
-    assert found.seconds_low < found.seconds < found.seconds_high
-    assert found.source == price.source
+    assert rented.fits
+    assert rented.usd == pytest.approx(rented.seconds / 3600 * price.usd_per_device_hour)
+    assert rented.seconds_low < rented.seconds < rented.seconds_high
+    assert rented.source == price.source
 
 
 def test_an_unknown_price_is_unknown(workload):
-    found = rental(LLAMA, workload, catalogue("h100-sxm"), checked([]))
-    assert found.usd is None
-    assert "no checked price" in found.reason
+    rented = rental(LLAMA, workload, catalogue("h100-sxm"), checked([]))
+    assert rented.usd is None
+    assert "no checked price" in rented.reason
 
 
 def test_a_device_without_bf16_computes_in_fp32_and_says_so(workload):
-    found = rental(LLAMA, workload, catalogue("t4"), price_list())
-    assert "fp32" in found.reason
-    assert found.seconds > rental(LLAMA, workload, catalogue("l4"), price_list()).seconds
+    rented = rental(LLAMA, workload, catalogue("t4"), price_list())
+    assert "fp32" in rented.reason
+    assert rented.seconds > rental(LLAMA, workload, catalogue("l4"), price_list()).seconds
 
 
 def test_what_is_too_large_does_not_fit(workload):
     large = replace(LLAMA, layers=80, width=8192, heads=64, kv_heads=8, head_size=128, ffn_width=28672)
-    found = rental(large, workload, catalogue("l4"), price_list())
-    assert not found.fits
-    assert "needs" in found.reason
+    rented = rental(large, workload, catalogue("l4"), price_list())
+    assert not rented.fits
+    assert "needs" in rented.reason
 
 
 def test_a_device_without_published_rates_is_not_guessed(workload):
-    found = rental(LLAMA, workload, catalogue("gaudi"), price_list())
-    assert not found.fits
-    assert "no bf16 rate" in found.reason
+    rented = rental(LLAMA, workload, catalogue("gaudi"), price_list())
+    assert not rented.fits
+    assert "no bf16 rate" in rented.reason
 
 
 def test_alone_on_a_device_the_fastest_micro_batch_that_fits():
     gpt2 = model("gpt2")
     work = Workload(sequence_tokens=1024, batch_tokens=1 << 19, steps=1, precision="bf16", optimizer="adamw")
     machine = cluster("a100-sxm-80gb")
-    found = fastest_alone(RunSpec(model=gpt2, workload=work, cluster=machine, stack=stack("trainwright")))
-    assert bool(found.fits[0])
-    one = Layouts.of([ParallelPlan(compile=bool(found.layouts.compile[0]))], ["none"], work)
+    alone = fastest_alone(RunSpec(model=gpt2, workload=work, cluster=machine, stack=stack("trainwright")))
+    assert bool(alone.fits[0])
+    one = Layouts.of([ParallelPlan(compile=bool(alone.layouts.compile[0]))], ["none"], work)
     assert (
-        found.step_s[0]
+        alone.step_s[0]
         <= forecast(
             RunSpec(model=gpt2, workload=work, cluster=machine, stack=stack("trainwright")), one, CATALOGUE
         ).step_s[0]

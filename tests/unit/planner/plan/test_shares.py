@@ -27,20 +27,20 @@ PIPED = Question(
 
 
 @pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
-def found(request):
+def made(request):
     return planned(resolve(request.param))
 
 
-def test_communication_by_kind_sums_to_what_is_exposed(found):
-    forecast = found.choice.forecast
+def test_communication_by_kind_sums_to_what_is_exposed(made):
+    forecast = made.choice.forecast
     assert sum(part.seconds for part in exposed(forecast)) == pytest.approx(
         float(forecast.step.communicate[0]), rel=1e-6
     )
 
 
-def test_the_bottleneck_is_the_largest_share(found):
-    shares = work_shares(found.choice.forecast)
-    assert found.plan.estimate.bottleneck.startswith(max(shares, key=lambda share: share.seconds).name)
+def test_the_bottleneck_is_the_largest_share(made):
+    shares = work_shares(made.choice.forecast)
+    assert made.plan.estimate.bottleneck.startswith(max(shares, key=lambda share: share.seconds).name)
 
 
 def test_measured_runs_scale_every_share():
@@ -55,7 +55,7 @@ def test_measured_runs_scale_every_share():
     after = planned(replace(before.scenario, references=known))
     slower = float(after.choice.forecast.step_s[0] / before.choice.forecast.step_s[0])
     assert slower == pytest.approx(1.25, rel=0.02)
-    for shares in (lambda found: work_shares(found.choice.forecast), lambda found: exposed(found.choice.forecast)):
-        one, other = ({share.name: share.seconds for share in shares(found)} for found in (before, after))
+    for shares in (lambda made: work_shares(made.choice.forecast), lambda made: exposed(made.choice.forecast)):
+        one, other = ({share.name: share.seconds for share in shares(made)} for made in (before, after))
         assert one.keys() == other.keys()
         assert all(other[name] == pytest.approx(slower * seconds) for name, seconds in one.items())

@@ -51,9 +51,9 @@ def test_a_point_is_the_plan_of_the_question_with_one_thing_changed():
 
 
 def test_strong_scaling_keeps_the_batch_and_weak_scaling_grows_it():
-    found = sweep(ASKED, "nodes", ("1", "2", "4"))
-    strong = [point for point in found.points if point.series == "strong"]
-    weak = [point for point in found.points if point.series == "weak"]
+    swept = sweep(ASKED, "nodes", ("1", "2", "4"))
+    strong = [point for point in swept.points if point.series == "strong"]
+    weak = [point for point in swept.points if point.series == "weak"]
     assert len({point.batch_tokens for point in strong}) == 1
     assert [point.batch_tokens // weak[0].batch_tokens for point in weak] == [1, 2, 4]
     assert [point.devices for point in strong] == [8, 16, 32]
@@ -62,12 +62,12 @@ def test_strong_scaling_keeps_the_batch_and_weak_scaling_grows_it():
 
 def test_devices_stop_paying_where_the_batch_runs_out():
     small = replace(ASKED, batch_tokens=64 * 8192, sequence_tokens=8192)
-    found = sweep(small, "nodes", tuple(str(2**power) for power in range(8)))
-    strong = [point for point in found.points if point.series == "strong" and point.efficiency is not None]
-    assert found.stops_at is not None
-    assert found.stops_at < strong[-1].devices
+    swept = sweep(small, "nodes", tuple(str(2**power) for power in range(8)))
+    strong = [point for point in swept.points if point.series == "strong" and point.efficiency is not None]
+    assert swept.stops_at is not None
+    assert swept.stops_at < strong[-1].devices
     first = strong[0].tokens_per_s / strong[0].devices
-    place = next(place for place, point in enumerate(strong) if point.devices == found.stops_at)
+    place = next(place for place, point in enumerate(strong) if point.devices == swept.stops_at)
     more = strong[place + 1]
     gained = (more.tokens_per_s - strong[place].tokens_per_s) / (more.devices - strong[place].devices)
     assert gained < 0.5 * first

@@ -41,17 +41,17 @@ def reached(model=LLAMA, on="8xh100-sxm", **changes):
 
 
 def test_rates_are_products_of_the_catalogues_numbers():
-    found = reached()
-    assert found.products == pytest.approx(0.8 * 1.1)
-    assert found.attention == pytest.approx(0.8 * 1.1 * 0.4)
-    assert (found.compute, found.traffic, found.loss, found.link) == (2.0, 2.0, 8.0, 1.0)
+    kernels_s = reached()
+    assert kernels_s.products == pytest.approx(0.8 * 1.1)
+    assert kernels_s.attention == pytest.approx(0.8 * 1.1 * 0.4)
+    assert (kernels_s.compute, kernels_s.traffic, kernels_s.loss, kernels_s.link) == (2.0, 2.0, 8.0, 1.0)
     eight = reached(precision="fp8", fused_loss=True)
     assert (eight.products, eight.compute, eight.loss) == pytest.approx((0.8 * 1.1 * 0.9, 2.0 * 1.5, 4.0))
 
 
 def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
-    found = reached(on="8xa100-sxm-80gb")
-    assert found.products == pytest.approx(0.5)  # no ampere, no such device, no bf16
+    kernels_s = reached(on="8xa100-sxm-80gb")
+    assert kernels_s.products == pytest.approx(0.5)  # no ampere, no such device, no bf16
     other = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xa100-sxm-80gb"), stack=PLAIN)
     named = {factor.name: factor.value for parts in factors(other, EFFICIENCY).values() for factor in parts}
     assert named["devices.a100-sxm-80gb"] == named["stack.tuned.ampere-16"] == 1.0
@@ -73,11 +73,11 @@ def test_attention_that_is_not_fused_runs_as_products_do():
 @pytest.mark.parametrize("device", ["h100-sxm", "mi300x", "tpu-v5p", "rtx-4090", "ascend-910b3", "gaudi3"])
 def test_every_stack_has_every_rate_on_every_kind_of_device(name, device):
     on, software, general = cluster(f"8x{device}"), stack(name), read_efficiency()
-    found = rates(RunSpec(model=LLAMA, workload=WORK, cluster=on, stack=software), general)
+    rate = rates(RunSpec(model=LLAMA, workload=WORK, cluster=on, stack=software), general)
     for field in fields(Rates):
-        value = getattr(found, field.name)
+        value = getattr(rate, field.name)
         assert np.isfinite(value) and value > 0, field.name
-    assert found.products < 1 and found.attention < 1 and found.bandwidth <= 1
+    assert rate.products < 1 and rate.attention < 1 and rate.bandwidth <= 1
 
 
 def test_formats_of_16_bits_share_their_tuning():

@@ -66,15 +66,15 @@ def test_without_references_nothing_is_corrected():
 
 
 def test_the_same_run_comes_out_as_it_was_measured():
-    found = correction(HERE, [known(memory=math.log(1.1))])
-    assert found.speed == pytest.approx(0.8, rel=0.01)
-    assert found.memory == pytest.approx(1.1, rel=0.01)
-    assert found.known > 0.98
+    learnt = correction(HERE, [known(memory=math.log(1.1))])
+    assert learnt.speed == pytest.approx(0.8, rel=0.01)
+    assert learnt.memory == pytest.approx(1.1, rel=0.01)
+    assert learnt.known > 0.98
 
 
 def test_the_nearer_a_run_the_more_it_is_corrected():
-    found = [correction(placed, [known()]) for placed in (HERE, LONGER, LARGER, TUNED)]
-    speeds, shares = [each.speed for each in found], [each.known for each in found]
+    learnt = [correction(placed, [known()]) for placed in (HERE, LONGER, LARGER, TUNED)]
+    speeds, shares = [each.speed for each in learnt], [each.known for each in learnt]
     assert speeds == sorted(speeds) and shares == sorted(shares, reverse=True)
     assert speeds[0] < 0.81 and speeds[1] < 0.95
     # What is left far away is the bias that all runs share.
@@ -87,9 +87,9 @@ def test_one_run_on_a_stack_without_a_fit_says_more_of_all():
     unknown = stack("trainwright")
     assert "time" not in unknown.fit
     far, near = changed(TUNED, stack=unknown), changed(HERE, stack=unknown)
-    found, fitted = correction(far, [known(near)]), correction(TUNED, [known()])
-    assert found.speed < fitted.speed and found.known > fitted.known
-    assert math.log(found.speed) / SLOW > UNKNOWN_BIAS**2 / (UNKNOWN_BIAS**2 + SHAPE**2 + NOISE**2)
+    learnt, fitted = correction(far, [known(near)]), correction(TUNED, [known()])
+    assert learnt.speed < fitted.speed and learnt.known > fitted.known
+    assert math.log(learnt.speed) / SLOW > UNKNOWN_BIAS**2 / (UNKNOWN_BIAS**2 + SHAPE**2 + NOISE**2)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_runs_on_another_device_or_stack_say_nothing(other):
 
 def test_speed_and_memory_are_learnt_apart():
     assert correction(HERE, [known(speed=None, memory=math.log(1.2))]).speed == 1.0
-    found = correction(HERE, [known(speed=None), known(memory=None)])
-    assert (found.speed < 0.81, found.memory) == (True, 1.0)
+    learnt = correction(HERE, [known(speed=None), known(memory=None)])
+    assert (learnt.speed < 0.81, learnt.memory) == (True, 1.0)
 
 
 def test_runs_that_disagree_are_averaged_and_noise_is_not_believed():
@@ -123,9 +123,9 @@ def test_many_runs_are_conditioned_as_a_joint_gaussian():
     precision = np.linalg.inv(joint)
     mean = -precision[0, 1:] @ values / precision[0, 0]
     share = 1 - 1 / precision[0, 0] / joint[0, 0]
-    found = correction(TUNED, [known(run, speed=value) for run, value in zip(runs, values, strict=True)])
-    assert math.log(found.speed) == pytest.approx(mean)
-    assert found.known == pytest.approx(share)
+    learnt = correction(TUNED, [known(run, speed=value) for run, value in zip(runs, values, strict=True)])
+    assert math.log(learnt.speed) == pytest.approx(mean)
+    assert learnt.known == pytest.approx(share)
 
 
 def test_distance_is_symmetric_and_sees_what_a_run_does():
@@ -137,20 +137,20 @@ def test_distance_is_symmetric_and_sees_what_a_run_does():
 def test_a_corrected_forecast_has_the_factors_and_a_narrower_range():
     plan = ParallelPlan(dp_shard=8)
     work = Workload(sequence_tokens=2048, batch_tokens=2048 * 8, steps=1, precision="bf16", optimizer="adamw")
-    found = forecast(
+    prediction = forecast(
         RunSpec(
             model=catalogue_model("llama3-8b"), workload=work, cluster=cluster("8xh100-sxm"), stack=stack("torchtitan")
         ),
         Layouts.of([plan], ["none"], work),
         CATALOGUE,
     )
-    told = corrected(found, speed=0.8, memory=1.1, known=0.5)
-    assert told.step_s == pytest.approx(found.step_s / 0.8)
-    assert told.memory.device_bytes == pytest.approx(1.1 * found.memory.device_bytes)
-    assert told.memory.weights == pytest.approx(found.memory.weights)
-    assert told.spread < found.spread and told.high_s / told.low_s < found.high_s / found.low_s
-    same = corrected(found, speed=1.0, memory=1.0, known=0.0)
-    assert same.step_s == pytest.approx(found.step_s) and same.spread == found.spread
+    told = corrected(prediction, speed=0.8, memory=1.1, known=0.5)
+    assert told.step_s == pytest.approx(prediction.step_s / 0.8)
+    assert told.memory.device_bytes == pytest.approx(1.1 * prediction.memory.device_bytes)
+    assert told.memory.weights == pytest.approx(prediction.memory.weights)
+    assert told.spread < prediction.spread and told.high_s / told.low_s < prediction.high_s / prediction.low_s
+    same = corrected(prediction, speed=1.0, memory=1.0, known=0.0)
+    assert same.step_s == pytest.approx(prediction.step_s) and same.spread == prediction.spread
 
 
 def test_a_run_that_is_off_by_a_factor_of_ten_is_not_believed():

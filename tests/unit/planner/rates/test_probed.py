@@ -53,14 +53,14 @@ def test_a_pass_is_products_attention_traffic_and_loss(shape):
     flops = count_flops(shape, sequences=2, sequence_tokens=512)
     casts = 6 * block_matrix_parameters(shape) / BYTES_PER_S
     moved = between_bytes(shape, 1024) / BYTES_PER_S
-    found = kernels(run_of(shape), micro_batch_sequences=2)
-    assert found.forward[0] == pytest.approx((flops.linear + flops.attention) / RATE + moved + casts)
-    assert found.backward[0] == pytest.approx(2 * (flops.linear + flops.attention) / RATE + 2 * moved + casts)
-    assert found.weight[0] == pytest.approx(flops.linear / RATE)
+    timed = kernels(run_of(shape), micro_batch_sequences=2)
+    assert timed.forward[0] == pytest.approx((flops.linear + flops.attention) / RATE + moved + casts)
+    assert timed.backward[0] == pytest.approx(2 * (flops.linear + flops.attention) / RATE + 2 * moved + casts)
+    assert timed.weight[0] == pytest.approx(flops.linear / RATE)
     logits = 16 * 1024 * shape.vocabulary / BYTES_PER_S
-    assert found.head[0] == pytest.approx(3 * flops.head / RATE + logits)  # the loss takes its gradient there
-    assert found.head_evaluated[0] == pytest.approx(flops.head / RATE + logits / 3)
-    assert found.head_backward[0] == pytest.approx(3 * 4 * shape.vocabulary * shape.width / BYTES_PER_S)
+    assert timed.head[0] == pytest.approx(3 * flops.head / RATE + logits)  # the loss takes its gradient there
+    assert timed.head_evaluated[0] == pytest.approx(flops.head / RATE + logits / 3)
+    assert timed.head_backward[0] == pytest.approx(3 * 4 * shape.vocabulary * shape.width / BYTES_PER_S)
 
 
 @pytest.mark.parametrize("kind", ["products", "attention", "between", "head", "update"])
@@ -98,8 +98,8 @@ def test_muon_orthogonalises_the_blocks_and_leaves_the_rest_to_adamw():
     flops = LLAMA.layers * sum(muon_flops(*matrix) for matrix in block_matrices(LLAMA))
     matrices = block_matrix_parameters(LLAMA)
     rest = 28 * (total_parameters(LLAMA) - matrices) + 12 * matrices
-    found = kernels(run_of(work=replace(WORK, optimizer="muon"))).update[0]
-    assert found == pytest.approx(flops / FLOPS_PER_S["fp32"] + rest / BYTES_PER_S)
+    timed = kernels(run_of(work=replace(WORK, optimizer="muon"))).update[0]
+    assert timed == pytest.approx(flops / FLOPS_PER_S["fp32"] + rest / BYTES_PER_S)
 
 
 def test_compiled_code_saves_between_products_alone():
@@ -122,11 +122,11 @@ def test_the_range_of_a_busy_machine_holds_what_it_does_alone(busy):
     probes = replace(fake_probes(), cpu_busy=busy)
     run = run_of()
     layouts = Layouts.of([ParallelPlan()], ["none"], run.workload)
-    quiet, found = forecast(run, layouts, PROBED), forecast(run, layouts, Probed(probes=probes))
-    assert found.step_s[0] == quiet.step_s[0], "what was measured is what is predicted"
-    assert found.low_s[0] <= (1 - busy) * found.step_s[0]
-    assert found.low_s[0] < quiet.low_s[0]
-    assert found.high_s[0] > quiet.high_s[0]
+    quiet, prediction = forecast(run, layouts, PROBED), forecast(run, layouts, Probed(probes=probes))
+    assert prediction.step_s[0] == quiet.step_s[0], "what was measured is what is predicted"
+    assert prediction.low_s[0] <= (1 - busy) * prediction.step_s[0]
+    assert prediction.low_s[0] < quiet.low_s[0]
+    assert prediction.high_s[0] > quiet.high_s[0]
 
 
 # --------------------------------------------------------------------------------------------------------- many devices

@@ -98,8 +98,8 @@ def test_nothing_that_can_run_is_faster_than_the_best_candidate(model, workload,
     brute = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), all_of_them, CATALOGUE)
     fastest = np.min(brute.step_s[brute.memory.fits(cluster.device)])
     left = candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices]).layouts
-    found = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), left, CATALOGUE)
-    best = np.min(found.step_s[found.memory.fits(cluster.device)])
+    prediction = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), left, CATALOGUE)
+    best = np.min(prediction.step_s[prediction.memory.fits(cluster.device)])
     assert len(left) < len(all_of_them)
     assert best <= 1.005 * fastest
 
@@ -148,8 +148,8 @@ def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_to
             plans.add(plan)
     pairs = [(plan, recompute) for plan in sorted(plans, key=str) for recompute in ("none", "full")]
     drawn = Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], workload)
-    found = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), drawn, CATALOGUE)
-    fits = found.memory.fits(cluster.device) & ~found.memory.uncertain(cluster.device)
+    prediction = forecast(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), drawn, CATALOGUE)
+    fits = prediction.memory.fits(cluster.device) & ~prediction.memory.uncertain(cluster.device)
     left = forecast(
         RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK),
         candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices]).layouts,
@@ -157,7 +157,7 @@ def test_none_of_thousands_drawn_at_random_is_faster(name, machines, sequence_to
     )
     best = np.min(left.step_s[left.memory.fits(cluster.device) & ~left.memory.uncertain(cluster.device)])
     assert fits.any()
-    assert best <= 1.005 * np.min(found.step_s[fits])
+    assert best <= 1.005 * np.min(prediction.step_s[fits])
 
 
 @pytest.mark.parametrize(("model", "workload", "name"), CASES)
@@ -168,9 +168,9 @@ def test_every_candidate_can_run(model, workload, name, wasteful):
     left = candidates(
         RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [cluster.devices], wasteful=wasteful
     ).layouts
-    found = {parallel_plan(left, place)[0] for place in range(len(left))}
-    assert found
-    assert found <= possible
+    plans = {parallel_plan(left, place)[0] for place in range(len(left))}
+    assert plans
+    assert plans <= possible
 
 
 def test_several_numbers_of_devices_are_the_same_as_each_alone():
@@ -187,15 +187,15 @@ def test_several_numbers_of_devices_are_the_same_as_each_alone():
 def test_classes_that_are_left_out_are_counted_with_a_reason():
     cluster = catalogue_cluster("2x8xh100-sxm")
     model = numbers_model("layers=8,width=2048,heads=16,vocabulary=32000,context_tokens=8192")
-    found = candidates(RunSpec(model=model, workload=work(4), cluster=cluster, stack=STACK), [16])
-    reasons = {each.rule: each for each in found.pruned}
+    left = candidates(RunSpec(model=model, workload=work(4), cluster=cluster, stack=STACK), [16])
+    reasons = {each.rule: each for each in left.pruned}
     assert "16 ranks leave the 8 devices that the fastest links join" in reasons["tensor parallel"].reason
     assert (
         "8 and 16 ranks have less than one of the batch's 4 sequences"
         in reasons["data parallel, beyond the batch"].reason
     )
     assert "idle" in reasons["pipeline parallel"].reason
-    assert all(each.layouts > 0 for each in found.pruned)
+    assert all(each.layouts > 0 for each in left.pruned)
 
 
 def test_selective_recomputation_is_tried_where_scores_are_written():
@@ -273,14 +273,14 @@ def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():
 
 def test_pipelines_run_both_ways_where_the_stack_does_and_micro_batches_suffice():
     workload, cluster, model = work(64), catalogue_cluster("2x8xh800-sxm"), catalogue_model("deepseek-v2-lite")
-    found = candidates(
+    left = candidates(
         RunSpec(model=model, workload=workload, cluster=cluster, stack=read_stack("hai-llm")), [16]
     ).layouts
-    both = found.has("schedule", "dualpipe")
-    assert both.any() and not found.has("schedule", "interleaved")[both].any()
-    assert np.all(found.pp[both] % 2 == 0) and np.all(found.micro_batches[both] >= 2 * found.pp[both])
-    plain = found.has("schedule", "1f1b") & (found.pp % 2 == 0) & (found.virtual_stages == 1)
-    plain &= (found.micro_batches >= 2 * found.pp) & (found.micro_batches % 2 == 0)
+    both = left.has("schedule", "dualpipe")
+    assert both.any() and not left.has("schedule", "interleaved")[both].any()
+    assert np.all(left.pp[both] % 2 == 0) and np.all(left.micro_batches[both] >= 2 * left.pp[both])
+    plain = left.has("schedule", "1f1b") & (left.pp % 2 == 0) & (left.virtual_stages == 1)
+    plain &= (left.micro_batches >= 2 * left.pp) & (left.micro_batches % 2 == 0)
     assert both.sum() == plain.sum()
     assert (
         not candidates(RunSpec(model=model, workload=workload, cluster=cluster, stack=STACK), [16])
@@ -292,9 +292,9 @@ def test_pipelines_run_both_ways_where_the_stack_does_and_micro_batches_suffice(
 def test_narrow_experts_lie_on_tensor_parallel_neighbours_too():
     cluster = catalogue_cluster("8x8xh800-sxm")
     run = RunSpec(model=catalogue_model("deepseek-v3"), workload=work(64), cluster=cluster, stack=STACK)
-    found = candidates(run, [64]).layouts
-    assert np.any(found.ep > found.dp_shard * found.cp)
-    assert np.all(found.dp_shard * found.cp * found.tp % found.ep == 0)
+    left = candidates(run, [64]).layouts
+    assert np.any(left.ep > left.dp_shard * left.cp)
+    assert np.all(left.dp_shard * left.cp * left.tp % left.ep == 0)
     wide = candidates(
         RunSpec(
             model=catalogue_model("mixtral-8x7b"),

@@ -20,41 +20,41 @@ PAIR = catalogue_cluster("2xa100-sxm-80gb")
 
 
 @pytest.fixture(scope="module")
-def found():
+def every_change():
     return changes(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK))
 
 
-def named(found, name):
-    (change,) = [each for each in found if each.name == name]
+def named(every_change, name):
+    (change,) = [each for each in every_change if each.name == name]
     return change
 
 
-def test_changes_come_by_slowdown_and_all_fit(found):
+def test_changes_come_by_slowdown_and_all_fit(every_change):
     assert not best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK), count=1)[0].fits
-    order = [(each.trains_less, each.slowdown) for each in found]
+    order = [(each.trains_less, each.slowdown) for each in every_change]
     assert order == sorted(order) and any(less for less, _ in order)
-    assert all(each.best.fits for each in found)
-    assert {"8-bit optimizer", "LoRA", "QLoRA", "offload the optimizer's state"} <= {each.name for each in found}
+    assert all(each.best.fits for each in every_change)
+    assert {"8-bit optimizer", "LoRA", "QLoRA", "offload the optimizer's state"} <= {each.name for each in every_change}
 
 
-def test_a_change_is_the_best_layout_of_the_changed_run(found):
+def test_a_change_is_the_best_layout_of_the_changed_run(every_change):
     (best,) = best_layouts(
         RunSpec(model=MODEL, workload=replace(WORK, moments="int8"), cluster=PAIR, stack=STACK), count=1
     )
-    assert named(found, "8-bit optimizer").best == best
+    assert named(every_change, "8-bit optimizer").best == best
     (best,) = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=PAIR, stack=STACK), count=1, offload="optimizer")
-    assert named(found, "offload the optimizer's state").best == best
+    assert named(every_change, "offload the optimizer's state").best == best
 
 
-def test_slowdown_is_in_device_seconds_for_a_token(found):
-    small, more = named(found, "8-bit optimizer"), named(found, "4 devices")
+def test_slowdown_is_in_device_seconds_for_a_token(every_change):
+    small, more = named(every_change, "8-bit optimizer"), named(every_change, "4 devices")
     assert more.devices == 4
     ratio = more.best.step_s * 4 / (small.best.step_s * 2)
     assert more.slowdown / small.slowdown == pytest.approx(ratio)
 
 
-def test_adapters_are_marked(found):
-    assert {each.name for each in found if each.trains_less} == {"LoRA", "QLoRA"}
+def test_adapters_are_marked(every_change):
+    assert {each.name for each in every_change if each.trains_less} == {"LoRA", "QLoRA"}
 
 
 def test_offload_needs_the_hosts_memory():
@@ -101,8 +101,8 @@ def test_two_changes_are_tried_where_one_is_not_enough():
     alone = catalogue_cluster("a100-sxm-40gb")
     alone = replace(alone, node=replace(alone.node, host_memory_bytes=1 << 40))
     tight = replace(alone, node=replace(alone.node, device=replace(alone.device, memory_bytes=8 * 10**9)))
-    found = changes(RunSpec(model=MODEL, workload=work, cluster=tight, stack=STACK), most_devices=1)
-    names = [each.name for each in found]
+    ways = changes(RunSpec(model=MODEL, workload=work, cluster=tight, stack=STACK), most_devices=1)
+    names = [each.name for each in ways]
     # Of shorter sequences the longest that fit.
     assert names == [
         "offload weights, gradients and the optimizer's state, fused loss",

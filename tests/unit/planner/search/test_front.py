@@ -19,7 +19,7 @@ def betters(one, other):
 def test_the_front_is_what_nothing_betters(points):
     seconds, usd = [point[0] for point in points], [point[1] for point in points]
     front = pareto_front(seconds, usd)
-    on = {point for point, found in zip(points, front, strict=True) if found}
+    on = {point for point, on_front in zip(points, front, strict=True) if on_front}
     assert on == {point for point in points if not any(betters(other, point) for other in points)}
     # Of equal points one.
     assert front.sum() == len(on)

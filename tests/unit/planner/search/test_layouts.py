@@ -28,9 +28,9 @@ CLUSTER = catalogue_cluster("2x8xa100-sxm-80gb")
 
 def test_the_best_are_the_fastest_of_all_that_fit():
     every = candidates(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), [16]).layouts
-    found = forecast(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), every, CATALOGUE)
-    seconds = found.step_s * np.where(found.memory.uncertain(CLUSTER.device), UNSURE, 1.0)
-    fits = found.memory.fits(CLUSTER.device)
+    prediction = forecast(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), every, CATALOGUE)
+    seconds = prediction.step_s * np.where(prediction.memory.uncertain(CLUSTER.device), UNSURE, 1.0)
+    fits = prediction.memory.fits(CLUSTER.device)
     best = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), count=5)
     assert len(best) == 5
     assert all(each.fits and each.devices == 16 for each in best)
@@ -41,25 +41,25 @@ def test_the_best_are_the_fastest_of_all_that_fit():
 
 def test_a_ranked_layout_says_what_its_forecast_says():
     (best,) = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), count=1)
-    found = forecast(
+    prediction = forecast(
         RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK),
         Layouts.of([best.parallel], [best.recompute], WORK),
         CATALOGUE,
     )
-    assert best.step_s == pytest.approx(found.step_s[0])
-    assert best.mfu == pytest.approx(found.mfu[0])
-    assert best.memory_bytes == pytest.approx(found.memory.needed_bytes[0])
+    assert best.step_s == pytest.approx(prediction.step_s[0])
+    assert best.mfu == pytest.approx(prediction.mfu[0])
+    assert best.memory_bytes == pytest.approx(prediction.memory.needed_bytes[0])
     assert best.low_s < best.step_s < best.high_s
     assert best.tokens_per_s_per_device * 16 * best.step_s == pytest.approx(WORK.batch_tokens)
 
 
 def test_layouts_whose_time_is_not_counted_are_never_the_fastest():
-    found = compare(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), [16])
-    every = step_s(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), found.layouts, CATALOGUE)
-    counted = np.isfinite(found.step_s)
-    assert np.array_equal(every[counted], found.step_s[counted])
+    compared = compare(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), [16])
+    every = step_s(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK), compared.layouts, CATALOGUE)
+    counted = np.isfinite(compared.step_s)
+    assert np.array_equal(every[counted], compared.step_s[counted])
     # Left out although they fit: the same layout with less recomputation is there, and no slower.
-    full = found.layouts.has("recompute", "full")
+    full = compared.layouts.has("recompute", "full")
     pairs = every.reshape(-1, 2)
     assert np.all(pairs[:, 0] <= pairs[:, 1])
     assert np.all(counted.reshape(-1, 2).sum(axis=1) <= 1)
@@ -69,9 +69,9 @@ def test_layouts_whose_time_is_not_counted_are_never_the_fastest():
 
 def test_where_nothing_fits_the_nearest_comes_first_and_is_said_not_to():
     small = catalogue_cluster("2xa100-sxm-40gb")
-    found = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK), count=4)
-    assert not any(each.fits for each in found)
-    sizes = [each.memory_bytes for each in found]
+    ranked = best_layouts(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK), count=4)
+    assert not any(each.fits for each in ranked)
+    sizes = [each.memory_bytes for each in ranked]
     assert sizes == sorted(sizes)
     reasons = {
         each.rule: each.reason for each in why_not(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK))
@@ -174,12 +174,14 @@ def test_a_convolutional_network_is_laid_out_by_data_parallelism():
         for zero in ((0,) if shard == 1 else (1, 2, 3))
         for power in range(7)
     ]
-    found = forecast(
+    prediction = forecast(
         RunSpec(model=model, workload=work, cluster=cluster, stack=STACK),
         Layouts.of(plans, ["none"] * len(plans), work),
         CATALOGUE,
     )
-    fastest = np.min(found.step_s[found.memory.fits(cluster.device) & ~found.memory.uncertain(cluster.device)])
+    fastest = np.min(
+        prediction.step_s[prediction.memory.fits(cluster.device) & ~prediction.memory.uncertain(cluster.device)]
+    )
     (best,) = best_layouts(RunSpec(model=model, workload=work, cluster=cluster, stack=STACK), count=1)
     assert best.fits and best.recompute == "none"
     assert best.step_s == pytest.approx(fastest)

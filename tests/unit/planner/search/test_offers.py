@@ -35,28 +35,28 @@ PRICES = checked(
 
 
 def test_the_cheapest_of_each_cloud_and_kind():
-    found = offers("h100-sxm", PRICES, node_devices=8)
-    assert {(each.provider, each.kind): each.usd_per_device_hour for each in found} == {
+    offered = offers("h100-sxm", PRICES, node_devices=8)
+    assert {(each.provider, each.kind): each.usd_per_device_hour for each in offered} == {
         ("Nebius", "on_demand"): 2.5,
         ("Nebius", "spot"): 1.2,
         ("RunPod", "on_demand"): 4.0,
         ("AWS", "on_demand"): 6.9,
         ("AWS", "spot"): 2.0,
     }
-    assert {each.provider: each.whole for each in found} == {"Nebius": 8, "RunPod": 1, "AWS": 8}
-    assert {each.spot_provider for each in found} == {None, "nebius", "aws"}
+    assert {each.provider: each.whole for each in offered} == {"Nebius": 8, "RunPod": 1, "AWS": 8}
+    assert {each.spot_provider for each in offered} == {None, "nebius", "aws"}
 
 
 def test_clouds_and_kinds_can_be_chosen():
-    found = offers("h100-sxm", PRICES, node_devices=8, clouds=["aws"], kinds=["spot"])
-    assert [(each.provider, each.kind) for each in found] == [("AWS", "spot")]
+    offered = offers("h100-sxm", PRICES, node_devices=8, clouds=["aws"], kinds=["spot"])
+    assert [(each.provider, each.kind) for each in offered] == [("AWS", "spot")]
     with pytest.raises(RecipeError, match="unknown cloud"):
         offers("h100-sxm", PRICES, node_devices=8, clouds=["nowhere"])
 
 
 def test_a_device_without_a_price_is_offered_at_none():
-    (found,) = offers("l4", PRICES, node_devices=8)
-    assert (found.provider, found.price, found.usd_per_device_hour) == ("", None, None)
+    (offered,) = offers("l4", PRICES, node_devices=8)
+    assert (offered.provider, offered.price, offered.usd_per_device_hour) == ("", None, None)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_names_of_instances_that_say_how_many_devices_they_have(instance, device
 
 
 def test_what_one_has_costs_what_one_says():
-    found = owned(cluster("4x8xa100-80gb"), 1.5)
-    assert (found.provider, found.devices, found.usd_per_device_hour) == (OWN, 32, 1.5)
+    offer = owned(cluster("4x8xa100-80gb"), 1.5)
+    assert (offer.provider, offer.devices, offer.usd_per_device_hour) == (OWN, 32, 1.5)
 
 
 def test_a_pool_names_unlike_clusters():

@@ -55,13 +55,13 @@ PRICES = checked(
 )
 
 
-def found(**options):
+def recommended(**options):
     return recommend(RUN, **{"devices": DEVICES, "prices": PRICES, "most_devices": 512, **options})
 
 
 @pytest.fixture(scope="module")
 def everything():
-    return found()
+    return recommended()
 
 
 def test_an_option_is_the_best_layout_of_its_cluster_at_its_price(everything):
@@ -103,14 +103,14 @@ def test_the_front_is_what_no_priced_option_betters(everything):
 
 def test_a_bigger_budget_never_gives_a_slower_best(everything):
     amounts = sorted(option.usd for option in everything.options if option.usd is not None)
-    best = [found(goals=Goals(budget_usd=usd)).options[0] for usd in amounts[:: len(amounts) // 8]]
+    best = [recommended(goals=Goals(budget_usd=usd)).options[0] for usd in amounts[:: len(amounts) // 8]]
     times = [option.seconds for option in best]
     assert times == sorted(times, reverse=True)
     assert times[-1] < times[0]
 
 
 def test_a_later_deadline_never_gives_a_dearer_best(everything):
-    best = [found(goals=Goals(deadline_s=days * 86400)).options[0] for days in (1, 2, 4, 8, 16, 32)]
+    best = [recommended(goals=Goals(deadline_s=days * 86400)).options[0] for days in (1, 2, 4, 8, 16, 32)]
     amounts = [option.usd for option in best]
     assert amounts == sorted(amounts, reverse=True)
     assert all(option.seconds <= days * 86400 for option, days in zip(best, (1, 2, 4, 8, 16, 32), strict=True))
@@ -135,14 +135,14 @@ def test_one_row_for_each_device_and_kind_of_price(everything):
 
 def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
     goals = Goals(budget_usd=10.0, deadline_s=3600.0)
-    answer = found(goals=goals)
+    answer = recommended(goals=goals)
     assert answer.options == ()
-    everything = found().options
+    everything = recommended().options
     priced = [option for option in everything if option.usd is not None]
     # Nothing is in time, nothing is within the budget: the fastest and the cheapest.
     assert answer.closest[0].seconds == min(option.seconds for option in priced)
     assert answer.closest[1].usd == min(
-        option.usd for option in found(goals=Goals(deadline_s=1e9)).options if option.usd
+        option.usd for option in recommended(goals=Goals(deadline_s=1e9)).options if option.usd
     )
     missed = {refusal.name: refusal for refusal in answer.refused if refusal.kind == "goal"}
     assert missed["too late"].count >= len(everything)
@@ -175,12 +175,12 @@ def test_spot_is_cheaper_slower_and_checkpoints_more_often(everything):
 
 
 def test_what_is_there_already_costs_what_it_is_said_to():
-    answer = found(have=[catalogue_cluster("4x8xa100-80gb")])
-    own = [option for option in answer.options if option.provider == OWN]
-    assert {option.devices for option in own} <= {1, 2, 4, 8, 16, 32}
-    assert answer.options[0] == min(own, key=lambda option: option.seconds)
-    assert all(option.usd == 0 for option in own)
-    paid = found(have=[catalogue_cluster("4x8xa100-80gb")], have_usd_per_device_hour=2.0)
+    answer = recommended(have=[catalogue_cluster("4x8xa100-80gb")])
+    owned_ways = [option for option in answer.options if option.provider == OWN]
+    assert {option.devices for option in owned_ways} <= {1, 2, 4, 8, 16, 32}
+    assert answer.options[0] == min(owned_ways, key=lambda option: option.seconds)
+    assert all(option.usd == 0 for option in owned_ways)
+    paid = recommended(have=[catalogue_cluster("4x8xa100-80gb")], have_usd_per_device_hour=2.0)
     for option in paid.options:
         if option.provider == OWN:
             assert option.usd == pytest.approx(option.seconds / 3600 * option.devices * 2.0)
@@ -192,7 +192,7 @@ def test_parts_of_a_node_are_rented_where_the_instance_is_that_small(everything)
 
 
 def test_what_is_left_out_has_its_reason():
-    answer = found(devices=("h100-sxm", "gtx-1080-ti", "t4"), most_devices=8, clouds=["nebius", "aws"])
+    answer = recommended(devices=("h100-sxm", "gtx-1080-ti", "t4"), most_devices=8, clouds=["nebius", "aws"])
     reasons = {refusal.name: refusal for refusal in answer.refused}
     assert reasons["t4"].reason == "no known price in these clouds"
     huge = recommend(
@@ -206,9 +206,9 @@ def test_what_is_left_out_has_its_reason():
 
 def test_unknown_names():
     with pytest.raises(RecipeError, match="unknown device"):
-        found(devices=["h1000"])
+        recommended(devices=["h1000"])
     with pytest.raises(RecipeError, match="unknown cloud"):
-        found(clouds=["cloudy"])
+        recommended(clouds=["cloudy"])
 
 
 def test_numbers_of_devices():
@@ -232,7 +232,7 @@ def test_time_and_dollars_have_ranges(everything):
 def test_a_price_that_doubles_doubles_the_cost_and_nothing_else():
     dear = checked([row("h100-sxm", 6.0)])
     cheap = checked([row("h100-sxm", 3.0)])
-    one, two = (found(devices=["h100-sxm"], prices=prices) for prices in (cheap, dear))
+    one, two = (recommended(devices=["h100-sxm"], prices=prices) for prices in (cheap, dear))
     assert np.allclose([2 * option.usd for option in one.options], [option.usd for option in two.options])
     assert [replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in one.options] == [
         replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in two.options

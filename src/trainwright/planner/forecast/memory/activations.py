@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainwright.planner.counts import saved_activations as own
+from trainwright.planner.counts import saved_activations as saved
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
@@ -184,7 +184,7 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
         # Casts of weights are saved with each block; FSDP casts what it gathers, and frees it again.
         casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
         gathered = casts * case.sharded if case.element_bytes < 4 else 0.0
-        return np.asarray(own_bytes(case).block - gathered / case.layouts.tp)
+        return np.asarray(our_bytes(case).block - gathered / case.layouts.tp)
     compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
     plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
     again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
@@ -192,7 +192,7 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Own:
+class OurBytes:
     """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss."""
 
     block: Numbers
@@ -200,14 +200,14 @@ class Own:
     loss: Numbers
 
 
-def own_bytes(case: MemoryCase) -> Own:
+def our_bytes(case: MemoryCase) -> OurBytes:
     """This trainer's modules, counted tensor by tensor (``counts.saved_activations``), once for each micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
     pairs = np.stack([layouts.micro_batch, layouts.compile])
     distinct, places = np.unique(pairs, axis=1, return_inverse=True)
     rows = []
     for sequences, compiled in distinct.T:
-        batch = own.MicroBatch(
+        batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
             dtype="fp32" if case.element_bytes == 4 else "bf16",
@@ -215,11 +215,11 @@ def own_bytes(case: MemoryCase) -> Own:
             document_masking=workload.document_masking,
             compiled=bool(compiled),
         )
-        block = own.block_bytes(model, batch)
-        beside = own.saved_bytes(model, batch) - model.layers * block
-        rows.append((block, beside, own.loss_bytes(model, batch)))
+        block = saved.block_bytes(model, batch)
+        beside = saved.saved_bytes(model, batch) - model.layers * block
+        rows.append((block, beside, saved.loss_bytes(model, batch)))
     block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
-    return Own(block=block_, beside=beside_, loss=loss_)
+    return OurBytes(block=block_, beside=beside_, loss=loss_)
 
 
 def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:

@@ -25,7 +25,7 @@ from trainwright.planner.forecast.memory.activations import (
     block_bytes,
     mask_bytes,
     micro_tokens,
-    own_bytes,
+    our_bytes,
     transient_bytes,
     wide_tokens,
 )
@@ -81,7 +81,7 @@ def pass_bytes(case: MemoryCase) -> Pass:
     inputs = stages.layers * input_bytes(case)
     # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
-    beside = own_bytes(case).beside if case.memory.kernels == "own" else mask
+    beside = our_bytes(case).beside if case.memory.kernels == "own" else mask
     layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
     beside = beside + sent
@@ -99,7 +99,7 @@ def pass_bytes(case: MemoryCase) -> Pass:
         block=np.where(full, block, 0.0),
         transient=transient,
         logits=logits_bytes(case),
-        kept_logits=held_bytes(case, micro_batches=2),
+        kept_logits=buffered_logit_bytes(case, micro_batches=2),
     )
 
 
@@ -129,14 +129,14 @@ def logits_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes at the loss: tokens x vocabulary x all copies / tp, and copies of the hidden states."""
     memory = case.memory
     if memory.kernels == "own":
-        return case.stages.has_head * own_bytes(case).loss
+        return case.stages.has_head * our_bytes(case).loss
     each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
     logits = each * (1 + case.model.further_layers) * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
     at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
-    return np.asarray(at_loss + held_bytes(case, micro_batches=1))
+    return np.asarray(at_loss + buffered_logit_bytes(case, micro_batches=1))
 
 
-def held_bytes(case: MemoryCase, *, micro_batches: int) -> Numbers:
+def buffered_logit_bytes(case: MemoryCase, *, micro_batches: int) -> Numbers:
     """fp32 logits that DeepSpeed's pipeline engine holds on its last stage [2, L].
 
     It has two buffers or more for outputs, and overwrites but never frees the last stage's (``runtime/pipe/engine.py``,

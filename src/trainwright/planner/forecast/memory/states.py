@@ -18,7 +18,7 @@ from trainwright.planner.counts.optimizer import MOMENT_BYTES, moments_per_param
 from trainwright.planner.counts.parameters import block_matrices, matrices, parameter_counts
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
-from trainwright.planner.counts.ranks import expert_tp, stages_held
+from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.stack import StackMemory
@@ -272,7 +272,7 @@ def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
     """
     layouts, stages = case.layouts, case.stages
     # The two ranks of a bidirectional pipeline that have the same stages update half of them each.
-    ranks = layouts.dp_shard * layouts.cp * (stages_held(layouts) if from_stage == 1 else 1.0)
+    ranks = layouts.dp_shard * layouts.cp * (stages_of_a_rank(layouts) if from_stage == 1 else 1.0)
     replicas = np.maximum(1.0, ranks * layouts.tp / (layouts.ep * expert_tp(case.model, layouts)))
     divides = layouts.zero_stage >= from_stage
     return stages.dense / np.where(divides, ranks, 1.0) + stages.experts / np.where(divides, replicas, 1.0)

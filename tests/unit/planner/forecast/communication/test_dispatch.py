@@ -102,17 +102,17 @@ def test_copies_are_those_of_drawn_tokens(hierarchical):
     routed = drawn(e, 20_000) // (e.count // n)
     inside = between = 0
     for token, ranks in enumerate(routed):
-        own = token % n
+        home = token % n
         if hierarchical:
             # The rank with the sender's place in each node takes the token in, and passes it on to the others.
-            landing = [domain * k + own % k for domain in range(n // k)]
-            between += len({rank // k for rank in ranks} - {own // k})
+            landing = [domain * k + home % k for domain in range(n // k)]
+            between += len({rank // k for rank in ranks} - {home // k})
             inside += len(set(ranks) - set(landing))
         else:
-            between += sum(rank // k != own // k for rank in ranks)
-            inside += sum(rank // k == own // k and rank != own for rank in ranks)
-    found = copies(e, group, hierarchical=hierarchical)
-    assert [float(each) for each in found] == pytest.approx([inside / len(routed), between / len(routed)], rel=0.02)
+            between += sum(rank // k != home // k for rank in ranks)
+            inside += sum(rank // k == home // k and rank != home for rank in ranks)
+    copied = copies(e, group, hierarchical=hierarchical)
+    assert [float(each) for each in copied] == pytest.approx([inside / len(routed), between / len(routed)], rel=0.02)
 
 
 def test_plain_sending_is_an_all_to_all():

@@ -63,15 +63,15 @@ def test_a_block_has_two_all_reduces_in_each_pass(meter):
 
 
 def test_one_device_sends_nothing():
-    found = sent(ParallelPlan(), on=cluster("h100-sxm"))
-    assert [float(getattr(found, field.name)[0]) for field in fields(Exchange)] == [0.0] * len(fields(Exchange))
+    exchanged = sent(ParallelPlan(), on=cluster("h100-sxm"))
+    assert [float(getattr(exchanged, field.name)[0]) for field in fields(Exchange)] == [0.0] * len(fields(Exchange))
 
 
 def test_an_axis_of_one_sends_nothing():
-    found = sent(ParallelPlan(tp=8, dp_replicate=64))
+    exchanged = sent(ParallelPlan(tp=8, dp_replicate=64))
     for name in ("context_s", "expert_s", "pipeline_s", "gather_s", "scatter_s"):
-        assert getattr(found, name)[0] == 0, name
-    assert found.tensor_s[0] > 0 < found.gradients_s[0]
+        assert getattr(exchanged, name)[0] == 0, name
+    assert exchanged.tensor_s[0] > 0 < exchanged.gradients_s[0]
 
 
 # -------------------------------------------------------------------------------------------------------- data parallel
@@ -82,21 +82,21 @@ def test_zero_moves_as_much_as_data_parallelism_and_stage_three_half_as_much_aga
     work = replace(WORK, states="pure")
     ranks = 64
     plans = [ParallelPlan(dp_shard=ranks, zero_stage=each) for each in (0, 1, 2, 3)]
-    found = sent(*plans, work=work)
-    once = found.gradients_s + 2 * found.gather_s + found.scatter_s
+    exchanged = sent(*plans, work=work)
+    once = exchanged.gradients_s + 2 * exchanged.gather_s + exchanged.scatter_s
     volume = 2 * PARAMETERS * (ranks - 1) / ranks
     assert once.tolist() == pytest.approx([2 * volume, 2 * volume, 2 * volume, 3 * volume])
-    assert found.gather_s.tolist() == pytest.approx([0, 0, 0, volume])
+    assert exchanged.gather_s.tolist() == pytest.approx([0, 0, 0, volume])
     # Stage 2 keeps no whole gradients: it scatters those of every micro batch (section 5.2).
-    assert found.scatter_s.tolist() == pytest.approx([0, 0, volume, volume])
-    assert found.gradients_s.tolist() == pytest.approx([2 * volume, 2 * volume, volume, 0])
+    assert exchanged.scatter_s.tolist() == pytest.approx([0, 0, volume, volume])
+    assert exchanged.gradients_s.tolist() == pytest.approx([2 * volume, 2 * volume, volume, 0])
 
 
 def test_pipelines_scatter_gradients_once_a_step(meter):
     one, two = (ParallelPlan(dp_shard=8, pp=8, zero_stage=stage) for stage in (1, 2))
-    found = sent(one, two)
-    assert found.scatter_s.tolist() == [0, 0]
-    assert found.gradients_s[0] == found.gradients_s[1] > 0
+    exchanged = sent(one, two)
+    assert exchanged.scatter_s.tolist() == [0, 0]
+    assert exchanged.gradients_s[0] == exchanged.gradients_s[1] > 0
 
 
 def test_gradients_in_fp32_are_twice_as_wide(meter):
@@ -116,9 +116,9 @@ def test_shards_alone_cross_the_replicas(meter):
 
 
 def test_context_ranks_alone_can_share_weights(meter):
-    found = sent(ParallelPlan(cp=8), ParallelPlan(dp_shard=8))
-    assert found.gather_s[0] == pytest.approx(found.gather_s[1])
-    assert found.gradients_s.tolist() == [0, 0]
+    exchanged = sent(ParallelPlan(cp=8), ParallelPlan(dp_shard=8))
+    assert exchanged.gather_s[0] == pytest.approx(exchanged.gather_s[1])
+    assert exchanged.gradients_s.tolist() == [0, 0]
 
 
 def test_divided_experts_are_gathered_by_the_ranks_that_hold_the_same(meter):
@@ -141,20 +141,20 @@ def test_replicas_of_divided_experts_reduce_all_that_a_rank_owns(meter):
 
 def test_adapters_exchange_their_own_gradients_and_gather_frozen_weights(meter):
     adapter = Adapter(rank=8)
-    found = sent(ParallelPlan(dp_replicate=8), ParallelPlan(dp_shard=8), work=replace(WORK, adapter=adapter))
-    own = 4 * adapter_parameters(LLAMA, adapter)
-    assert found.gradients_s[0] == pytest.approx(2 * (7 / 8) * own)
-    assert found.scatter_s[1] == pytest.approx(7 / 8 * own)
-    assert found.gather_s[1] == pytest.approx(2 * PARAMETERS * 7 / 8)
+    exchanged = sent(ParallelPlan(dp_replicate=8), ParallelPlan(dp_shard=8), work=replace(WORK, adapter=adapter))
+    gradient_bytes = 4 * adapter_parameters(LLAMA, adapter)
+    assert exchanged.gradients_s[0] == pytest.approx(2 * (7 / 8) * gradient_bytes)
+    assert exchanged.scatter_s[1] == pytest.approx(7 / 8 * gradient_bytes)
+    assert exchanged.gather_s[1] == pytest.approx(2 * PARAMETERS * 7 / 8)
 
 
 # ------------------------------------------------------------------------------------------- experts, context, pipeline
 def test_every_token_goes_to_its_experts_and_comes_back(monkeypatch):
     monkeypatch.setattr(dispatch_module, "all_to_all_s", Meter.share)
     work = replace(WORK, expert_imbalance=1.0)
-    found = sent(*(ParallelPlan(dp_shard=8, ep=each) for each in (1, 4, 8)), model=MIXTRAL, work=work).expert_s
+    exchanged = sent(*(ParallelPlan(dp_shard=8, ep=each) for each in (1, 4, 8)), model=MIXTRAL, work=work).expert_s
     tokens = 2 * 2048 * MIXTRAL.width * MIXTRAL.experts.active
-    assert found.tolist() == pytest.approx([MIXTRAL.layers * 2 * tokens * (ep - 1) / ep for ep in (1, 4, 8)])
+    assert exchanged.tolist() == pytest.approx([MIXTRAL.layers * 2 * tokens * (ep - 1) / ep for ep in (1, 4, 8)])
 
 
 def test_all_wait_for_the_fullest_rank_of_experts():
@@ -171,16 +171,16 @@ def test_deepseeks_software_sends_a_third_of_the_bytes():
     plan, on = ParallelPlan(pp=16, dp_shard=128, ep=64, zero_stage=1), cluster("256x8xh800-sxm")
     shape = Layouts.of([plan], ["none"], work)
     run = RunSpec(model=model, workload=work, cluster=on, stack=read_stack("hai-llm"))
-    plain, found = (exchange(replace(run, stack=read_stack(each)), shape) for each in ("default", "hai-llm"))
+    plain, exchanged = (exchange(replace(run, stack=read_stack(each)), shape) for each in ("default", "hai-llm"))
     bytes_ = (1 + 4 / 128 + 2) * 3.175 / (4 * 7)
-    assert found.expert_s[0] / plain.expert_s[0] == pytest.approx(bytes_, rel=0.2)
+    assert exchanged.expert_s[0] / plain.expert_s[0] == pytest.approx(bytes_, rel=0.2)
 
 
 def test_context_ranks_gather_keys_and_values(meter):
     """Llama 3 (arXiv 2407.21783, section 3.3.2): all-gathered, as grouped heads make them small."""
-    found = sent(ParallelPlan(cp=4)).context_s[0]
+    exchanged = sent(ParallelPlan(cp=4)).context_s[0]
     both = 2 * 2 * 2048 * LLAMA.kv_heads * LLAMA.head_size
-    assert found == pytest.approx(LLAMA.layers * both * 3 / 4)
+    assert exchanged == pytest.approx(LLAMA.layers * both * 3 / 4)
 
 
 def test_stages_send_the_hidden_states_once_for_each_chunk(meter):

@@ -11,7 +11,7 @@ from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.saved_activations import MicroBatch, loss_bytes, saved_bytes
 from trainwright.planner.counts.saved_activations import block_bytes as own_block_bytes
-from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, own_bytes, transient_bytes
+from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, our_bytes, transient_bytes
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -57,10 +57,10 @@ def test_a_layer_keeps_what_its_equation_says(plan, recompute, factor):
 def test_gated_feed_forwards_keep_three_tensors_fused_and_four_eager():
     fused, eager = StackMemory(kernels="fused"), StackMemory(kernels="eager")
     tokens = 2048 * 2 * LLAMA.ffn_width
-    found = [
+    kept = [
         layer_bytes(case(LLAMA, ParallelPlan(), memory), mixture=False)["feed_forward"][0] for memory in (fused, eager)
     ]
-    assert found == [3 * tokens, 4 * tokens]
+    assert kept == [3 * tokens, 4 * tokens]
 
 
 def test_compiled_layouts_keep_less():
@@ -121,16 +121,16 @@ def test_each_of_a_tokens_experts_keeps_its_copy():
 def test_this_trainer_is_counted_tensor_by_tensor(precision, compiled):
     work = replace(WORK, precision=precision, fused_attention=True)
     plans = [ParallelPlan(micro_batch_sequences=n, compile=compiled) for n in (1, 4, 1)]
-    found = case_of(LLAMA, work, Layouts.of(plans, ["none"] * 3, work), read_stack("trainwright").memory)
-    own = own_bytes(found)
+    asked = case_of(LLAMA, work, Layouts.of(plans, ["none"] * 3, work), read_stack("trainwright").memory)
+    saved = our_bytes(asked)
     for place, sequences in enumerate((1, 4, 1)):
         batch = MicroBatch(
             sequences=sequences, sequence_tokens=2048, dtype=precision, device_kind="cuda", compiled=compiled
         )
-        assert own.block[place] == own_block_bytes(LLAMA, batch)
-        assert own.loss[place] == loss_bytes(LLAMA, batch)
-        assert own.beside[place] + LLAMA.layers * own.block[place] == saved_bytes(LLAMA, batch)
-    assert (block_bytes(found, mixture=False) == own.block).all()
+        assert saved.block[place] == own_block_bytes(LLAMA, batch)
+        assert saved.loss[place] == loss_bytes(LLAMA, batch)
+        assert saved.beside[place] + LLAMA.layers * saved.block[place] == saved_bytes(LLAMA, batch)
+    assert (block_bytes(asked, mixture=False) == saved.block).all()
 
 
 def test_gradients_in_flight_are_divided_with_the_feed_forward():
@@ -149,8 +149,8 @@ def test_scores_go_backward_when_the_feed_forward_is_free():
     scores = 2 * GPT3.heads * 8192 / GPT3.width
     longer = replace(work, sequence_tokens=8192)
     for asked, expected in ((work, 2 * 2 * 4 + 2 * 2), (longer, scores - 19 - 2)):
-        found = transient_bytes(case(GPT3, ParallelPlan(), work=asked), mixture=False)[0]
-        assert found == pytest.approx(expected * GPT3.width * asked.sequence_tokens, rel=0.01)
+        transient = transient_bytes(case(GPT3, ParallelPlan(), work=asked), mixture=False)[0]
+        assert transient == pytest.approx(expected * GPT3.width * asked.sequence_tokens, rel=0.01)
     again = case(GPT3, ParallelPlan(), work=longer, recompute="selective")
-    more = transient_bytes(again, mixture=False)[0] - found
+    more = transient_bytes(again, mixture=False)[0] - transient
     assert more == pytest.approx(5 * GPT3.heads * 8192**2)

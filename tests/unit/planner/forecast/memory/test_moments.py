@@ -67,8 +67,8 @@ def test_the_first_stage_keeps_what_the_paper_says(layers, width, heads, pp, vir
 
 def test_pure_bf16_peaks_in_the_update_at_five_times_the_weights():
     asked = case(catalogue_model("mistral-7b"), ParallelPlan(), recompute="full")
-    states, found = kept(asked), moments(asked)
-    peak = found["update"].total + states.weights + states.optimizer
+    states, peaks = kept(asked), moments(asked)
+    peak = peaks["update"].total + states.weights + states.optimizer
     assert peak[0, 0] == pytest.approx(5 * 2 * total_parameters(asked.model))
     assert peak[0, 0] / GIB == pytest.approx(67.46, rel=0.001)  # fms-acceleration, A100, foreach AdamW
 
@@ -108,9 +108,9 @@ def test_gradients_are_there_at_the_loss_where_they_accumulate_or_stay():
         (WORK, FUSED, True),
         (alone, replace(FUSED, flat_gradients=True), True),
     ):
-        found = moments(case(LLAMA, ParallelPlan(), memory, work))
-        assert (found["loss"].gradients[0, 0] > 0) == there
-        assert (found["end"].gradients == found["update"].gradients).all()
+        peaks = moments(case(LLAMA, ParallelPlan(), memory, work))
+        assert (peaks["loss"].gradients[0, 0] > 0) == there
+        assert (peaks["end"].gradients == peaks["update"].gradients).all()
 
 
 def test_buckets_are_no_larger_than_what_is_in_them():
@@ -133,9 +133,9 @@ def test_autocast_keeps_cast_weights_until_the_backward_pass_is_over():
     for states, dp_shard, there in (("fp32", 1, True), ("fp32", 8, False), ("pure", 1, False)):
         work = replace(WORK, states=states)
         asked = case(LLAMA, ParallelPlan(dp_shard=dp_shard), StackMemory(kernels="eager"), work)
-        found = moments(asked)
+        peaks = moments(asked)
         expected = 2 * asked.stages.total[0, 0] if there else 0
-        assert found["loss"].workspace[0, 0] == found["end"].workspace[0, 0] == expected
+        assert peaks["loss"].workspace[0, 0] == peaks["end"].workspace[0, 0] == expected
 
 
 def test_a_pipeline_engine_that_frees_nothing_holds_logits_of_two_micro_batches_on_its_last_stage():

@@ -27,9 +27,9 @@ def layouts(*offloads, **degrees):
     return Layouts.of([ParallelPlan(offload=each, **degrees) for each in offloads], ["full"] * len(offloads), WORK)
 
 
-def added(cluster, found, step_s):
+def added(cluster, rows, step_s):
     return offload_s(
-        RunSpec(model=MODEL, workload=WORK, cluster=cluster, stack=STACK), found, step_s=np.full(len(found), step_s)
+        RunSpec(model=MODEL, workload=WORK, cluster=cluster, stack=STACK), rows, step_s=np.full(len(rows), step_s)
     )
 
 
@@ -51,10 +51,10 @@ def test_ranks_that_share_the_state_share_the_bus_but_not_the_host():
 
 def test_fetching_weights_hides_behind_work_that_is_long_enough():
     cluster = catalogue_cluster("a100-sxm-80gb")
-    found = layouts("optimizer", "all")
-    hidden, seen = added(cluster, found, 1e4), added(cluster, found, 1.0)
+    rows = layouts("optimizer", "all")
+    hidden, seen = added(cluster, rows, 1e4), added(cluster, rows, 1.0)
     assert hidden[0] == hidden[1]
-    fetches = 2 * found.micro_batches[1] * 2 * total_parameters(MODEL) / cluster.node.bus.bytes_per_s
+    fetches = 2 * rows.micro_batches[1] * 2 * total_parameters(MODEL) / cluster.node.bus.bytes_per_s
     assert seen[1] - seen[0] == pytest.approx(fetches - 1.0)
 
 
@@ -129,12 +129,12 @@ def test_a_trillion_parameters_are_tuned_on_one_dgx_2_and_32_trillion_on_32_with
         plans = [ParallelPlan(dp_shard=16 * nodes, offload=each) for each in ("all", "all-nvme", "optimizer-nvme")]
         stack = read_stack("deepspeed")
         run = RunSpec(model=plain(layers, width), workload=INFINITY, cluster=cluster, stack=stack)
-        found = predict_memory(run, Layouts.of(plans, ["full"] * 3, INFINITY))
-        assert found.fits_host(cluster.node).tolist() == [False, True, True]
-        assert 16e12 < found.nvme_bytes[1] < 28e12
-        assert found.nvme_bytes[2] == pytest.approx(0.8 * found.nvme_bytes[1], rel=0.001)
+        memory = predict_memory(run, Layouts.of(plans, ["full"] * 3, INFINITY))
+        assert memory.fits_host(cluster.node).tolist() == [False, True, True]
+        assert 16e12 < memory.nvme_bytes[1] < 28e12
+        assert memory.nvme_bytes[2] == pytest.approx(0.8 * memory.nvme_bytes[1], rel=0.001)
         without = replace(cluster.node, nvme_bytes=None)
-        assert found.fits_host(without).tolist() == [False, False, False]
+        assert memory.fits_host(without).tolist() == [False, False, False]
 
 
 def test_on_nvme_the_host_holds_buffers_alone_and_no_more_than_the_state():
@@ -162,10 +162,10 @@ def test_a_state_on_nvme_is_read_and_written_once_a_step():
     cluster, stack = dgx_2(1), read_stack("deepspeed")
     model = plain(80, 10240)
     for shard in (1, 16):
-        found = Layouts.of([ParallelPlan(dp_shard=shard, offload="optimizer-nvme")], ["full"], INFINITY)
+        rows = Layouts.of([ParallelPlan(dp_shard=shard, offload="optimizer-nvme")], ["full"], INFINITY)
         there = replace(cluster, node=replace(cluster.node, devices=shard))
         seconds = offload_s(
-            RunSpec(model=model, workload=INFINITY, cluster=there, stack=stack), found, step_s=np.ones(1)
+            RunSpec(model=model, workload=INFINITY, cluster=there, stack=stack), rows, step_s=np.ones(1)
         )[0]
         crossing = 2 * 2 * total_parameters(model) / shard / cluster.node.bus.bytes_per_s
         assert seconds - crossing == pytest.approx(2 * 16 * total_parameters(model) / 25.6e9, rel=1e-6)
@@ -174,21 +174,21 @@ def test_a_state_on_nvme_is_read_and_written_once_a_step():
 def test_faster_drives_leave_the_hosts_update_and_none_leave_no_way():
     cluster = catalogue_cluster("a100-sxm-80gb")
     fast = replace(cluster.node, nvme_read_bytes_per_s=1e15, nvme_write_bytes_per_s=1e15)
-    found = layouts("optimizer", "optimizer-nvme", "all", "all-nvme")
-    in_memory, on_drives, all_memory, all_drives = added(replace(cluster, node=fast), found, 1.0)
+    rows = layouts("optimizer", "optimizer-nvme", "all", "all-nvme")
+    in_memory, on_drives, all_memory, all_drives = added(replace(cluster, node=fast), rows, 1.0)
     assert (on_drives, all_drives) == pytest.approx((in_memory, all_memory))
-    slow = added(cluster, found, 1.0)
+    slow = added(cluster, rows, 1.0)
     assert slow[1] > slow[0] and slow[3] > slow[2]
     bare = replace(cluster, node=replace(cluster.node, nvme_bytes=None, nvme_read_bytes_per_s=None))
-    assert np.isinf(added(bare, found, 1.0)).tolist() == [False, True, False, True]
+    assert np.isinf(added(bare, rows, 1.0)).tolist() == [False, True, False, True]
 
 
 def test_weights_on_nvme_are_read_for_both_passes_of_each_micro_batch_behind_its_work():
     cluster = catalogue_cluster("a100-sxm-80gb")
-    found = layouts("optimizer-nvme", "all-nvme")
+    rows = layouts("optimizer-nvme", "all-nvme")
     step_s = 100.0
-    state, everything = added(cluster, found, step_s)
+    state, everything = added(cluster, rows, step_s)
     node, parameters = cluster.node, total_parameters(MODEL)
     each = 2 * 2 * parameters / node.nvme_read_bytes_per_s + 4 * parameters / node.nvme_write_bytes_per_s
-    assert everything - state == pytest.approx(found.micro_batches[1] * each - step_s)
-    assert added(cluster, found, 1e6)[1] == pytest.approx(added(cluster, found, 1e6)[0])
+    assert everything - state == pytest.approx(rows.micro_batches[1] * each - step_s)
+    assert added(cluster, rows, 1e6)[1] == pytest.approx(added(cluster, rows, 1e6)[0])

@@ -25,14 +25,14 @@ def layouts(*plans, work=WORK):
     return Layouts.of(plans, [work.recompute] * len(plans), work)
 
 
-def held(model, work, *plans, memory=PLAIN):
+def kept_bytes(model, work, *plans, memory=PLAIN):
     return kept(case_of(model, work, layouts(*plans, work=work), memory))
 
 
 def test_zero_shares_as_its_paper_says():
     """Rajbhandari et al., 2020, figure 1: 7.5B parameters on 64 devices, 2 + 2 + 12 bytes for each."""
     plans = [ParallelPlan(dp_replicate=64, zero_stage=0), *(ParallelPlan(dp_shard=64, zero_stage=n) for n in (1, 2, 3))]
-    states = held(LLAMA, WORK, *plans)
+    states = kept_bytes(LLAMA, WORK, *plans)
     each = (states.weights + states.gradients + states.optimizer)[0] / total_parameters(LLAMA)
     assert 7.5 * each == pytest.approx([120, 31.4, 16.6, 1.88], rel=0.01)
 
@@ -55,7 +55,7 @@ def test_gpt3_in_fp32_is_known_to_everybody():
         positions="learned",
         bias=True,
     )
-    states = held(gpt3, replace(WORK, precision="fp32", states="fp32"), ParallelPlan())
+    states = kept_bytes(gpt3, replace(WORK, precision="fp32", states="fp32"), ParallelPlan())
     assert states.weights[0, 0] == pytest.approx(700e9, rel=0.01)
     assert (states.weights + states.optimizer)[0, 0] == pytest.approx(2100e9, rel=0.01)
 
@@ -76,8 +76,8 @@ def test_gpt3_in_fp32_is_known_to_everybody():
 )
 def test_bytes_of_a_parameter(states, precision, memory, expected):
     work = replace(WORK, states=states, precision=precision)
-    found = state_bytes(case_of(LLAMA, work, layouts(ParallelPlan()), memory))
-    assert (found.weight, found.gradient, found.optimizer) == expected
+    each = state_bytes(case_of(LLAMA, work, layouts(ParallelPlan()), memory))
+    assert (each.weight, each.gradient, each.optimizer) == expected
 
 
 @pytest.mark.parametrize(("optimizer", "moments"), [("adamw", 8), ("sgd", 4), ("adafactor", 0)])
@@ -103,12 +103,12 @@ def test_stages_hold_every_parameter_once_but_a_tied_head_twice():
 
 def test_experts_are_divided_by_expert_parallelism_alone():
     model = catalogue_model("mixtral-8x7b")
-    found = stages_of(model, layouts(ParallelPlan(dp_shard=8), ParallelPlan(dp_shard=8, ep=8)))
-    assert found.experts[0] == pytest.approx([parameter_counts(model)["experts"] / n for n in (1, 8)])
-    assert found.dense[0, 0] == found.dense[0, 1]
+    stages = stages_of(model, layouts(ParallelPlan(dp_shard=8), ParallelPlan(dp_shard=8, ep=8)))
+    assert stages.experts[0] == pytest.approx([parameter_counts(model)["experts"] / n for n in (1, 8)])
+    assert stages.dense[0, 0] == stages.dense[0, 1]
     case = case_of(model, WORK, layouts(ParallelPlan(dp_shard=8, ep=8, zero_stage=1)), PLAIN)
     # Each expert has one owner: its optimizer's state is not shared any more.
-    assert shared(case, from_stage=1)[0, 0] == pytest.approx(found.dense[0, 0] / 8 + found.experts[0, 1])
+    assert shared(case, from_stage=1)[0, 0] == pytest.approx(stages.dense[0, 0] / 8 + stages.experts[0, 1])
 
 
 def test_narrow_experts_are_not_divided_by_tensor_parallelism():
@@ -135,11 +135,11 @@ def one_forward_one_backward(warm, total):
 def test_micro_batches_in_flight_are_those_of_the_schedule_run_step_by_step(p, m):
     work = replace(WORK, batch_tokens=1024 * m)
     plans = [ParallelPlan(pp=p, schedule=name) for name in ("1f1b", "gpipe", "zero_bubble")]
-    found = passes_in_flight(layouts(*plans, work=work))
+    passes = passes_in_flight(layouts(*plans, work=work))
     for place, rank in ((0, 0), (1, p - 1)):
-        assert found[place, 0] == most_alive(one_forward_one_backward(p - rank - 1, m))
-    assert (found[:, 1] == m).all()
-    assert (found[:, 2] == min(p, m)).all()
+        assert passes[place, 0] == most_alive(one_forward_one_backward(p - rank - 1, m))
+    assert (passes[:, 1] == m).all()
+    assert (passes[:, 2] == min(p, m)).all()
 
 
 def test_both_directions_hold_two_stages_and_the_papers_micro_batches():
@@ -160,16 +160,16 @@ def test_both_directions_hold_two_stages_and_the_papers_micro_batches():
 def test_interleaved_chunks_in_flight(p, v):
     m = 4 * p
     work = replace(WORK, batch_tokens=1024 * m)
-    found = passes_in_flight(layouts(ParallelPlan(pp=p, schedule="interleaved", virtual_stages=v), work=work))
+    passes = passes_in_flight(layouts(ParallelPlan(pp=p, schedule="interleaved", virtual_stages=v), work=work))
     for place, rank in ((0, 0), (1, p - 1)):
         warm = 2 * (p - rank - 1) + (v - 1) * p
-        assert found[place, 0] * v == most_alive(one_forward_one_backward(warm, m * v))
+        assert passes[place, 0] * v == most_alive(one_forward_one_backward(warm, m * v))
 
 
 def test_adapters_leave_the_rest_frozen():
     adapter = Adapter(rank=16, targets=("query", "key", "value", "output"), frozen="nf4")
     model = catalogue_model("mistral-7b")
-    states = held(model, replace(WORK, adapter=adapter, precision="bf16"), ParallelPlan())
+    states = kept_bytes(model, replace(WORK, adapter=adapter, precision="bf16"), ParallelPlan())
     trained = 13_631_488  # printed by peft for r = 16 on q, k, v, o of Mistral-7B
     assert states.gradients[0, 0] == pytest.approx(4 * trained)
     frozen = states.weights[0, 0] - 4 * trained
@@ -179,5 +179,5 @@ def test_adapters_leave_the_rest_frozen():
 
 def test_every_stack_in_the_catalogue_has_states():
     for name in ("megatron-bridge", "hf-trainer", "torchtitan", "trainwright"):
-        states = held(LLAMA, WORK, ParallelPlan(), memory=read_stack(name).memory)
+        states = kept_bytes(LLAMA, WORK, ParallelPlan(), memory=read_stack(name).memory)
         assert (states.weights > 0).all()

@@ -45,14 +45,14 @@ def test_many_layouts_are_each_predicted_as_if_alone():
 
 
 def test_classes_sum_to_what_torch_and_the_driver_report():
-    found = table(LLAMA, [ParallelPlan(dp_shard=8)])
-    use = found.use(0)
+    memory = table(LLAMA, [ParallelPlan(dp_shard=8)])
+    use = memory.use(0)
     assert set(use.as_dict()) == set(MemoryUse.names())
-    assert use.total_bytes == pytest.approx(found.device_bytes[0])
-    assert found.allocated_bytes < found.reserved_bytes < found.device_bytes
+    assert use.total_bytes == pytest.approx(memory.device_bytes[0])
+    assert memory.allocated_bytes < memory.reserved_bytes < memory.device_bytes
     for kind in ("allocated", "reserved", "device"):
-        low, high = found.interval(kind)
-        assert low < found.reported(kind) < high
+        low, high = memory.interval(kind)
+        assert low < memory.reported(kind) < high
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_the_stage_asked_for_is_no_worse_than_the_worst():
 
 def test_verdicts_grow_uncertain_towards_the_edge():
     model = catalogue_model("llama3-8b")
-    found = table(model, [ParallelPlan(dp_shard=8)])
-    needed = found.needed_bytes[0]
+    memory = table(model, [ParallelPlan(dp_shard=8)])
+    needed = memory.needed_bytes[0]
     for factor, fits, uncertain in ((2.0, True, False), (1.01, True, True), (0.99, False, True), (0.5, False, False)):
         usable = needed * factor
         board = replace(ONE.device, memory_bytes=int(usable / usable_bytes(ONE.device) * ONE.device.memory_bytes))
-        assert (bool(found.fits(board)[0]), bool(found.uncertain(board)[0])) == (fits, uncertain), factor
+        assert (bool(memory.fits(board)[0]), bool(memory.uncertain(board)[0])) == (fits, uncertain), factor
 
 
 def test_fragments_of_an_allocator_are_needed_too_and_idle_blocks_are_not():
@@ -116,9 +116,9 @@ def test_boards_have_about_what_torch_sees_of_them():
 def test_offloaded_bytes_are_the_nodes():
     eight = cluster("8xa100-sxm-80gb")
     plans = [ParallelPlan(dp_shard=8, offload=where) for where in ("none", "optimizer")]
-    found = table(catalogue_model("llama3-8b"), plans, on=eight)
-    assert found.host_bytes[0] == 0
-    assert found.host_bytes[1] == pytest.approx(8 * found.optimizer[0])
+    memory = table(catalogue_model("llama3-8b"), plans, on=eight)
+    assert memory.host_bytes[0] == 0
+    assert memory.host_bytes[1] == pytest.approx(8 * memory.optimizer[0])
 
 
 def test_workspaces_follow_the_architecture():
@@ -133,8 +133,8 @@ def test_a_405b_model_fits_where_it_was_trained():
     model = catalogue_model("llama3.1-405b")
     work = replace(WORK, sequence_tokens=8192, batch_tokens=8192 * 2048, states="mixed")
     plan = ParallelPlan(tp=8, pp=16, dp_shard=64, zero_stage=2)
-    found = table(model, [plan], "megatron-core", work, on=cluster("1024x8xh100-sxm"))
-    assert 50 < found.needed_bytes[0] / GIB < 90
+    memory = table(model, [plan], "megatron-core", work, on=cluster("1024x8xh100-sxm"))
+    assert 50 < memory.needed_bytes[0] / GIB < 90
     alone = table(model, [ParallelPlan(tp=8, dp_shard=64, zero_stage=2)], "megatron-core", work)
     assert not alone.fits(ONE.device)[0]
     assert not alone.uncertain(ONE.device)[0]
@@ -142,9 +142,9 @@ def test_a_405b_model_fits_where_it_was_trained():
 
 def test_thousands_of_layouts_share_one_formula():
     plans = [ParallelPlan(dp_shard=n, micro_batch_sequences=1 + n % 3) for n in range(1, 1001)]
-    found = table(catalogue_model("llama3-8b"), plans)
-    assert found.device_bytes.shape == (1000,)
-    assert np.isfinite(found.device_bytes).all()
+    memory = table(catalogue_model("llama3-8b"), plans)
+    assert memory.device_bytes.shape == (1000,)
+    assert np.isfinite(memory.device_bytes).all()
 
 
 def test_every_model_of_the_catalogue_is_predicted_by_every_stack():
@@ -160,9 +160,9 @@ def test_every_model_of_the_catalogue_is_predicted_by_every_stack():
             for adapter in (None, Adapter(rank=8, frozen="nf4", targets=adaptable(model))):
                 work = replace(WORK, sequence_tokens=512, states=read_stack(stack).states, adapter=adapter)
                 layouts = Layouts.of(plans, ["none", "full", "selective", "none"], work)
-                found = predict_memory(
+                memory = predict_memory(
                     RunSpec(model=model, workload=work, cluster=ONE, stack=read_stack(stack)), layouts
                 )
                 for part in MemoryUse.names():
-                    assert (getattr(found, part) >= 0).all(), (name, stack, part)
-                assert np.isfinite(found.device_bytes).all()
+                    assert (getattr(memory, part) >= 0).all(), (name, stack, part)
+                assert np.isfinite(memory.device_bytes).all()

@@ -41,8 +41,8 @@ def test_optimizer_state_is_what_torch_holds(shape, name, workload):
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizers.step(1.0)
-    held = sum(tensor.numel() * 4 for key, tensor in optimizers.tensors() if not key.endswith("step"))
-    assert predicted(replace(workload, optimizer=name), model=shape).optimizer[0] == pytest.approx(held)
+    state_bytes = sum(tensor.numel() * 4 for key, tensor in optimizers.tensors() if not key.endswith("step"))
+    assert predicted(replace(workload, optimizer=name), model=shape).optimizer[0] == pytest.approx(state_bytes)
 
 
 def test_the_peak_is_at_the_loss_and_its_parts_sum_to_it(workload):

@@ -57,12 +57,12 @@ def test_chunks_follow_one_another_over_the_stages():
 
 @given(st.integers(1, 130), st.integers(1, 16), st.integers(1, 4))
 def test_stages_hold_all_layers_and_none_more_than_the_slowest(layers, stages, chunks):
-    held = layers_of_chunks(layers, stages, chunks)
-    assert held.shape == (stages, chunks)
-    assert held.sum() == layers and held.min() >= 0
+    layers_of = layers_of_chunks(layers, stages, chunks)
+    assert layers_of.shape == (stages, chunks)
+    assert layers_of.sum() == layers and layers_of.min() >= 0
     model = replace(LLAMA, layers=layers)
     plan = ParallelPlan(pp=stages, virtual_stages=chunks)
-    assert held.sum(axis=1).max() <= slowest_layers(model, Layouts.of([plan], ["none"], WORK))[0]
+    assert layers_of.sum(axis=1).max() <= slowest_layers(model, Layouts.of([plan], ["none"], WORK))[0]
 
 
 # ----------------------------------------------------------------------------------------------------------- idle time
@@ -154,5 +154,5 @@ def test_rounds_that_repeat_need_not_be_played(schedule):
         whole = simulate(
             schedule, forward_s=forward, backward_s=backward, weight_s=weight, micro_batches=micro_batches, hop_s=hop_s
         )
-        found = Pipeline(schedule=schedule, forward_s=forward, backward_s=backward, weight_s=weight, hop_s=hop_s)
-        assert found.seconds(micro_batches) == pytest.approx(whole.seconds, rel=0.005)
+        pipeline = Pipeline(schedule=schedule, forward_s=forward, backward_s=backward, weight_s=weight, hop_s=hop_s)
+        assert pipeline.seconds(micro_batches) == pytest.approx(whole.seconds, rel=0.005)

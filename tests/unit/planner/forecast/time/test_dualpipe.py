@@ -25,10 +25,10 @@ def times(stages, forward=1.0, backward=1.0, weight=1.0, together=None):
 def test_bubble_and_memory_are_the_papers(stages, micro_batches):
     """arXiv 2412.19437, table 2: (PP/2 - 1)(F&B + B - 3W) idle, B the whole backward pass, and PP + 1 micro batches."""
     for weight in (1.0, 0.5):
-        ends, busy, held = play(times(stages, weight=weight), micro_batches)
+        ends, busy, alive = play(times(stages, weight=weight), micro_batches)
         assert max(ends) - busy[0] == pytest.approx((stages / 2 - 1) * ((2 + weight) + (1 + weight) - 3 * weight))
         assert set(busy) == {micro_batches * (2 + weight)}
-        assert held == [stages + 1] * stages
+        assert alive == [stages + 1] * stages
 
 
 def test_of_unequal_passes_the_bubble_is_near_to_the_papers():

@@ -57,6 +57,6 @@ def test_the_rank_with_the_head_is_the_slowest_only_if_its_fewer_layers_leave_it
 
 @given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3))
 def test_longer_is_the_longer_one_and_a_little(one, other):
-    found = float(longer(one, other))
-    assert max(one, other) * (1 - 1e-12) <= found <= 2**0.25 * max(one, other) * (1 + 1e-12)
-    assert found == float(longer(other, one))
+    mean = float(longer(one, other))
+    assert max(one, other) * (1 - 1e-12) <= mean <= 2**0.25 * max(one, other) * (1 + 1e-12)
+    assert mean == float(longer(other, one))

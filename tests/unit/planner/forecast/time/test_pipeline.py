@@ -39,8 +39,8 @@ def worked_out_by_rule(stages, micro_batches):
         for s, stage in enumerate(state):
             if stage["busy"] > now:
                 continue
-            held = stage["f"] - stage["b"]
-            may_forward = stage["f"] < micro_batches and held < stages - s
+            alive = stage["f"] - stage["b"]
+            may_forward = stage["f"] < micro_batches and alive < stages - s
             may_forward &= s == 0 or forward.get((s - 1, stage["f"]), 1e9) <= now
             ready = forward if s == stages - 1 else backward
             may_backward = ready.get((min(s + 1, stages - 1), stage["b"]), 1e9) <= now
@@ -88,9 +88,9 @@ def test_equal_stages_take_what_the_papers_say(schedule):
     for (p, m), v in itertools.product(SHAPES, (1, 2, 3) if schedule == "interleaved" else (1,)):
         if not fits(schedule, p, m):
             continue
-        own = F + B + W
-        waits = {"interleaved": (p - 1) * own / v, "zero_bubble": (p - 1) * (F + B) - min(m - 1, p - 1) * W}
-        expected = m * own + waits.get(schedule, (p - 1) * own)
+        work_s = F + B + W
+        waits = {"interleaved": (p - 1) * work_s / v, "zero_bubble": (p - 1) * (F + B) - min(m - 1, p - 1) * W}
+        expected = m * work_s + waits.get(schedule, (p - 1) * work_s)
         assert play(schedule, p, m, chunks=v).seconds == pytest.approx(expected), (p, m, v)
 
 
@@ -119,9 +119,9 @@ def test_memory_counts_the_micro_batches_that_are_in_flight(schedule):
             continue
         work = Workload(sequence_tokens=8, batch_tokens=8 * m, steps=1, precision="bf16", optimizer="adamw")
         plan = ParallelPlan(pp=p, virtual_stages=v, schedule=schedule)
-        held = play(schedule, p, m, chunks=v).in_flight
-        found = passes_in_flight(Layouts.of([plan], ["none"], work))[:, 0]
-        assert found.tolist() == [held[0], held[-1]], (p, m, v)
+        alive = play(schedule, p, m, chunks=v).in_flight
+        passes = passes_in_flight(Layouts.of([plan], ["none"], work))[:, 0]
+        assert passes.tolist() == [alive[0], alive[-1]], (p, m, v)
 
 
 def test_interleaving_holds_more_on_the_first_stage_as_published():

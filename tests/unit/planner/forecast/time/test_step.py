@@ -57,31 +57,31 @@ def shape(plan=None, recompute="none"):
     ],
 )
 def test_one_kind_of_work_takes_its_passes(seconds, forward, backward):
-    found = combine(work(**seconds), silence(), shape(), IDEAL)
-    assert (found.forward[0], found.backward[0]) == pytest.approx((forward, backward))
-    assert found.total_s[0] == pytest.approx(forward + backward)
+    step = combine(work(**seconds), silence(), shape(), IDEAL)
+    assert (step.forward[0], step.backward[0]) == pytest.approx((forward, backward))
+    assert step.total_s[0] == pytest.approx(forward + backward)
 
 
 def test_phases_partition_the_step():
-    found = StepTable(**{field.name: np.array([10.0**place]) for place, field in enumerate(fields(StepTable))})
-    assert found.total_s[0] == 111111.0
+    step = StepTable(**{field.name: np.array([10.0**place]) for place, field in enumerate(fields(StepTable))})
+    assert step.total_s[0] == 111111.0
 
 
 def test_products_of_the_update_run_at_the_products_rate():
     each = replace(work(update_s=0.25), orthogonal_s=np.array([0.5]))
-    found = combine(each, silence(), shape(), replace(IDEAL, update=2.0, head=0.8))
-    assert found.update[0] == found.total_s[0] == pytest.approx(2 * 0.25 + 0.5 / 0.8)
+    step = combine(each, silence(), shape(), replace(IDEAL, update=2.0, head=0.8))
+    assert step.update[0] == step.total_s[0] == pytest.approx(2 * 0.25 + 0.5 / 0.8)
 
 
 def test_micro_batches_repeat_all_but_the_update_and_the_exchange_of_gradients():
     each = work(products_s=1.0, update_s=0.25)
     sent = silence(tensor_s=0.125, gradients_s=0.5)
     for micro in (1, 2, 4):
-        found = combine(each, sent, shape(ParallelPlan(dp_replicate=16, micro_batch_sequences=micro)), IDEAL)
+        step = combine(each, sent, shape(ParallelPlan(dp_replicate=16, micro_batch_sequences=micro)), IDEAL)
         count = 4 / micro
-        assert found.forward[0] == pytest.approx(count)
-        assert found.communicate[0] == pytest.approx(count * 2 * 0.125 + 0.5)
-        assert found.update[0] == pytest.approx(0.25)
+        assert step.forward[0] == pytest.approx(count)
+        assert step.communicate[0] == pytest.approx(count * 2 * 0.125 + 0.5)
+        assert step.update[0] == pytest.approx(0.25)
 
 
 def test_half_of_the_rate_takes_twice_the_time():
@@ -101,9 +101,9 @@ def test_a_bubble_is_what_narayanan_counts():
     """(p - 1) / (v m) of the useful time (arXiv 2104.04473, sections 2.2.1 and 2.2.2)."""
     for pp, virtual in ((1, 1), (4, 1), (8, 1), (4, 2), (8, 4)):
         plan = ParallelPlan(pp=pp, dp_replicate=4, virtual_stages=virtual, schedule="interleaved")
-        found = combine(work(products_s=1.0), silence(), shape(plan), IDEAL)
-        useful = found.forward[0] + found.backward[0]
-        assert found.idle[0] / useful == pytest.approx((pp - 1) / (virtual * 16))
+        step = combine(work(products_s=1.0), silence(), shape(plan), IDEAL)
+        useful = step.forward[0] + step.backward[0]
+        assert step.idle[0] / useful == pytest.approx((pp - 1) / (virtual * 16))
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero_bubble"])
@@ -112,15 +112,15 @@ def test_a_step_takes_what_its_schedule_takes_event_by_event(schedule, pp, micro
     ones = np.ones(pp)
     played = simulate(schedule, forward_s=ones, backward_s=ones, weight_s=ones, micro_batches=micro).seconds
     plan = ParallelPlan(pp=pp, dp_replicate=64 // micro, schedule=schedule)
-    found = combine(work(products_s=1.0), silence(), shape(plan), IDEAL).total_s[0]
-    assert found == pytest.approx(played)
+    step = combine(work(products_s=1.0), silence(), shape(plan), IDEAL).total_s[0]
+    assert step == pytest.approx(played)
 
 
 def test_a_host_that_is_slower_than_the_device_is_waited_for():
     rate = replace(IDEAL, launch_s=1e-3)
-    found = combine(work(products_s=0.001, kernels=1000.0), silence(), shape(), rate)
-    assert found.total_s[0] == pytest.approx(3.0, rel=1e-6)
-    assert found.host[0] == pytest.approx(3.0 - 0.003, rel=1e-3)
+    step = combine(work(products_s=0.001, kernels=1000.0), silence(), shape(), rate)
+    assert step.total_s[0] == pytest.approx(3.0, rel=1e-6)
+    assert step.host[0] == pytest.approx(3.0 - 0.003, rel=1e-3)
     quick = combine(work(products_s=10.0, kernels=1000.0), silence(), shape(), rate)
     assert quick.host[0] < 0.01 * quick.total_s[0]
 
@@ -192,9 +192,9 @@ def test_layouts_are_each_combined_as_if_alone():
         RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack("default")), read_efficiency()
     )
 
-    def found(chosen, recomputes):
+    def step_of(chosen, recomputes):
         each = work(products_s=1.0, attention_s=0.2)
         return combine(each, silence(tensor_s=0.1, gather_s=0.5), Layouts.of(chosen, recomputes, WORK), rate).total_s
 
-    together = found(plans, ways)
-    assert together.tolist() == [found([plan], [way])[0] for plan, way in zip(plans, ways, strict=True)]
+    together = step_of(plans, ways)
+    assert together.tolist() == [step_of([plan], [way])[0] for plan, way in zip(plans, ways, strict=True)]
