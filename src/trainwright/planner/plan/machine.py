@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from trainwright.core.errors import MachineError
 from trainwright.hardware.catalogue.devices import find_device
@@ -19,6 +20,7 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.plan.threads import OnThreads
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.probed import COMPILED_REST, Probed
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
@@ -43,7 +45,8 @@ ONE_MACHINE = "docs/lab/log.md: one machine"
 class Here:
     """One device of this machine, how fast it is, and what that rests on.
 
-    ``threads`` are those of a CPU's process; ``can_compile``: a compiler and Python's headers are there.
+    ``threads`` are those of a CPU's process, None: as many as torch takes; ``can_compile``: a compiler and Python's
+    headers are there. ``probes`` are what the rates were measured in, None where they are assumed.
     """
 
     facts: MachineFacts
@@ -52,22 +55,29 @@ class Here:
     can_compile: bool
     threads: int | None
     rates: tuple[Assumption, ...]
+    probes: Probes | None = None
 
     def assumptions(self, run: RunSpec, *, compiled: bool) -> tuple[Assumption, ...]:
         """Returns every number of the machine that a plan of the run rests on."""
-        return (*self.rates, *_of_process(self.source.process(run), self.source), *(_OF_COMPILER if compiled else ()))
+        return (*self.rates, *_of_process(self.source.process(run), self.probes), *(_OF_COMPILER if compiled else ()))
 
 
-def this_machine(machine: Machine, *, wanted: str = "auto") -> Here:
+def this_machine(machine: Machine, *, wanted: str = "auto", threads: int | Literal["auto"] = "auto") -> Here:
     """Returns the device that training will use here.
 
     Args:
         machine: the doctor's record.
         wanted: ``auto``, ``cpu`` or ``cuda``.
+        threads: of the process; ``auto``: one for each core where a CPU computes.
 
     Raises:
         MachineError: CUDA is wanted and the machine has none that torch can use.
     """
+    here = _all_of(machine, wanted=wanted)
+    return here if threads == "auto" else _on_threads(here, threads)
+
+
+def _all_of(machine: Machine, *, wanted: str) -> Here:
     facts, probes = machine.facts, machine.probes
     if wanted == "cuda" and (probes is None or probes.device_kind != "cuda") and not facts.gpus:
         raise MachineError("no CUDA device here", where="train.exec.device", fix="set train.exec.device=cpu, or auto")
@@ -76,6 +86,16 @@ def this_machine(machine: Machine, *, wanted: str = "auto") -> Here:
     gpu = facts.gpus[0] if facts.gpus and wanted != "cpu" else None
     known = find_device(gpu.name) if gpu else None
     return _unprobed_processor(facts) if gpu is None or known is None else _unprobed_gpu(facts, gpu, known)
+
+
+def _on_threads(here: Here, threads: int) -> Here:
+    """The machine with a process of so many threads: nobody measured how much slower fewer of them are."""
+    if here.threads in (None, threads):
+        return replace(here, threads=threads)
+    text = "all rates in proportion, no faster with more than there are cores; the range holds no loss at all"
+    note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text)
+    source = OnThreads(source=here.source, slower=max(1.0, here.facts.cores / threads))
+    return replace(here, threads=threads, source=source, rates=(*here.rates, note))
 
 
 def settings_here(*, checkpoint_every_s: float) -> RunSettings:
@@ -129,6 +149,7 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         can_compile=_can_compile(facts),
         threads=None if cuda else facts.cores,
         rates=tuple(assumptions),
+        probes=probes,
     )
 
 
@@ -189,10 +210,10 @@ def _deviation(span: tuple[float, float]) -> float:
     return math.log(span[1] / span[0]) / 2 / INTERVAL
 
 
-def _of_process(process: Process | None, source: RateSource) -> tuple[Assumption, ...]:
+def _of_process(process: Process | None, probes: Probes | None) -> tuple[Assumption, ...]:
     if process is None:
         return ()
-    origin: Origin = "probed" if isinstance(source, Probed) else "default"
+    origin: Origin = "default" if probes is None else "probed"
     text = DOCTOR if origin == "probed" else "a process with torch loaded"
     return (
         _assume("process before the model", process.baseline_bytes, "bytes", origin, text),

@@ -34,7 +34,6 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import assumptions as dataset_assumptions
 from trainwright.planner.plan.workload import deviation, resolve
 from trainwright.planner.rates.learnt import machine_priors
-from trainwright.planner.rates.probed import Probed
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
 from trainwright.spec.recipe import Recipe
@@ -60,15 +59,14 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
-    here = this_machine(machine, wanted=recipe.train.exec.device)
+    here = this_machine(machine, wanted=recipe.train.exec.device, threads=recipe.train.exec.threads)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, model, here))
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
-    threads = here.threads if recipe.train.exec.threads == "auto" else recipe.train.exec.threads
     compiled = _compiles(recipe, run, here)
-    own = own_runs(ledger or Ledger(), run, here.source, torch=machine.facts.torch, threads=threads)
+    own = own_runs(ledger or Ledger(), run, here.source, torch=machine.facts.torch, threads=here.threads)
     scenario = Scenario(
         run=run,
         layout={},
@@ -90,7 +88,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     length = deviation(recipe, facts)
     return replace(
         plan,
-        parallel=replace(plan.parallel, threads=threads),
+        parallel=replace(plan.parallel, threads=here.threads),
         estimate=_with_range(plan.estimate, learnt=bool(own.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
@@ -123,7 +121,7 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     layouts = _layouts(run.workload, micro_batches(recipe, run.workload), compiled=False)
     every = forecast(run, layouts, here.source)
     # A machine that was busy when it was measured counts at its fast end: a moment decides nothing for good.
-    doubtful = isinstance(here.source, Probed) and here.source.probes.doubtful
+    doubtful = here.probes is not None and here.probes.doubtful
     seconds = every.low_s if doubtful else every.step_s
     step = np.min(np.where(every.fits, seconds, np.inf)) if every.fits.any() else seconds[-1]
     return bool(run.workload.steps * step > COMPILE_WORTH_S)
