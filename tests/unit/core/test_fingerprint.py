@@ -106,6 +106,54 @@ def test_a_module_that_stands_alone_is_its_file(tmp_path, monkeypatch):
     assert source_digest("my_module:x") != before
 
 
+BESIDE = {
+    "my_module.py": "import json, helper\n\n\ndef keep(text):\n    from words.lists import WORDS\n",
+    "helper.py": "from deeper import x\n",
+    "deeper.py": "import helper\n",
+    "words/__init__.py": "",
+    "words/lists.py": "WORDS = ()\n",
+    "unused.py": "x = 1\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A module with helpers beside it; one of them imports another in a circle."""
+    place = tmp_path / "project"
+    (place / "words").mkdir(parents=True)
+    for name, text in BESIDE.items():
+        (place / name).write_text(text)
+    monkeypatch.syspath_prepend(str(place))
+    return place
+
+
+@pytest.mark.parametrize("changed", ["helper.py", "deeper.py", "words/lists.py", "words/new.py"])
+def test_what_a_module_imports_from_its_folder_changes_its_digest(folder, changed):
+    before = source_digest("my_module:keep")
+    (folder / "unused.py").write_text("x = 2\n")
+    assert source_digest("my_module:keep") == before
+    (folder / changed).write_text("import nothing_that_is_here\nthis is no Python\n")
+    assert source_digest("my_module:keep") != before
+
+
+def test_a_package_s_neighbours_count_too(folder):
+    (folder / "words" / "lists.py").write_text("import helper\n")
+    before = source_digest("words.lists:WORDS")
+    (folder / "deeper.py").write_text("x = 3\n")
+    assert source_digest("words.lists:WORDS") != before
+
+
+def test_installed_packages_are_no_neighbours(tmp_path, monkeypatch):
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(str(place))
+    for name in ("installed", "neighbour"):
+        (place / f"{name}.py").write_text("import neighbour\n")
+    before = source_digest("installed:x")
+    (place / "neighbour.py").write_text("x = 2\n")
+    assert source_digest("installed:x") == before
+
+
 def test_a_module_without_a_file_has_a_digest():
     assert source_digest("math:sqrt") != source_digest("itertools:chain")
 

@@ -101,3 +101,9 @@ def test_another_filter_makes_another_dataset(package, tmp_path):
     assert documents() == [2, 4]
     (package / "__init__.py").write_text(FILTER.format(limit=5))
     assert documents() == [2, 4]
+    neighbour = package.parent / "neighbour.py"
+    (package / "words.py").write_text("from neighbour import BAD\n")
+    neighbour.write_text("BAD = 'gh'\n")
+    assert documents() == [1, 2, 4]
+    neighbour.write_text("BAD = 'xxx'\n")
+    assert documents() == [1, 2, 2, 4]
