@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices, total_parameters
+from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.forecast.memory.states import FROZEN_BYTES
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
@@ -111,9 +111,7 @@ def cache_bytes(model: ModelSpec, serving: Serving, *, tokens: float) -> float:
 
 def weight_bytes(model: ModelSpec, weights: WeightFormat) -> float:
     """Returns the bytes of all weights: blocks' matrices in ``weights``, all else in 16 bits at least."""
-    blocks = sum(
-        matrix.layers * matrix.copies * matrix.elements for matrix in matrices(model) if matrix.part in BLOCK_PARTS
-    )
+    blocks = block_matrix_parameters(model)
     return WEIGHT_BYTES[weights] * blocks + max(2.0, WEIGHT_BYTES[weights]) * (total_parameters(model) - blocks)
 
 

@@ -40,11 +40,7 @@ def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
 
 
 def adapter_parameters(model: ModelSpec, adapter: Adapter) -> int:
-    """Returns the trained parameters: two factors of ``rank`` beside each target, for experts beside every copy.
-
-    Raises:
-        RecipeError: see ``adapted``.
-    """
+    """Returns the trained parameters: two factors of ``rank`` beside every target's copy; raises as ``adapted``."""
     if adapter.parameters is not None:
         return adapter.parameters
     return sum(

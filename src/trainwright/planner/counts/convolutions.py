@@ -11,7 +11,7 @@ from trainwright.spec.convnet import ConvNetSpec
 STEM_KERNEL = 7
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """``outputs`` x ``inputs`` channels, a square ``kernel``, a square result of ``size``; a batch norm behind it."""
 
@@ -42,18 +42,14 @@ def convolutions(model: ConvNetSpec) -> tuple[Convolution, ...]:
 
 def _convolutions(model: ConvNetSpec) -> Iterator[Convolution]:
     size = _halved(model.image_size)
-    yield Convolution(
-        name="stem", outputs=model.stem_width, inputs=model.channels, kernel=STEM_KERNEL, stride=2, size=size
-    )
+    yield Convolution("stem", model.stem_width, model.channels, STEM_KERNEL, 2, size)
     size = _halved(size)  # the stem's pooling
     inputs = model.stem_width
     for stage, (depth, width) in enumerate(zip(model.depths, model.widths, strict=True)):
         stride = 1 if stage == 0 else 2
         before, size = size, size if stage == 0 else _halved(size)
         if inputs != width or stride != 1:
-            yield Convolution(
-                name=f"stage{stage}.shortcut", outputs=width, inputs=inputs, kernel=1, stride=stride, size=size
-            )
+            yield Convolution(f"stage{stage}.shortcut", width, inputs, 1, stride, size)
         yield from _block(model, f"stage{stage}.first", inputs, width, before=before, size=size, layers=1)
         if depth > 1:
             yield from _block(model, f"stage{stage}.rest", width, width, before=size, size=size, layers=depth - 1)
@@ -71,13 +67,7 @@ def _block(
         shapes = [(width, inputs, 3, before, size), (width, width, 3, size, size)]
     for number, (outputs, channels, kernel, entering, leaving) in enumerate(shapes):
         yield Convolution(
-            name=f"{name}.{number}",
-            outputs=outputs,
-            inputs=channels,
-            kernel=kernel,
-            stride=1 if entering == leaving else 2,
-            size=leaving,
-            layers=layers,
+            f"{name}.{number}", outputs, channels, kernel, 1 if entering == leaving else 2, leaving, layers=layers
         )
 
 

@@ -70,11 +70,6 @@ def inputs_of(convolution: Convolution) -> int:
     return convolution.inputs * (convolution.size * convolution.stride) ** 2
 
 
-def is_shortcut(convolution: Convolution) -> bool:
-    """Returns True where no ReLU of its own stands behind it."""
-    return convolution.name.endswith(".shortcut")
-
-
 def pooled_elements(model: ConvNetSpec) -> int:
     """Returns the elements of one image behind the stem's pooling."""
     stem = convolutions(model)[0]
@@ -90,7 +85,8 @@ def saved_bytes(model: ConvNetSpec, workload: Workload, images: Numbers) -> Numb
     ResNet.
     """
     size, layers = workload.element_bytes, convolutions(model)
-    wide = sum(c.layers * outputs_of(c) * (1 if is_shortcut(c) else 2) for c in layers)
+    # No ReLU stands behind a shortcut.
+    wide = sum(c.layers * outputs_of(c) * (1 if c.name.endswith(".shortcut") else 2) for c in layers)
     image = model.channels * model.image_size**2
     each = size * (image + wide + pooled_elements(model) + model.widths[-1]) + INDEX_BYTES * pooled_elements(model)
     fixed = sum(c.layers * c.outputs for c in layers) * STATISTICS_BYTES
@@ -122,7 +118,11 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
     flops, busy, exposed = zero, zero, zero
     turned = TRANSPOSITION if workload.precision == "tf32" else 0.0
     for c in convolutions(model):
-        flops_of_one = images * c.forward_flops / (WINOGRAD if workload.precision == "fp32" and _tiled(c) else 1)
+        flops_of_one = (
+            images
+            * c.forward_flops
+            / (WINOGRAD if workload.precision == "fp32" and (c.kernel, c.stride) == (3, 1) else 1)
+        )
         flops = flops + flops_of_one
         busy = busy + flops_of_one / tile_share(images * c.size**2, c.outputs, device.sm_count or 1)
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
@@ -150,10 +150,6 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         update_s=_update_bytes(workload) * shared_parameters(model, layouts, from_stage=1) / rate,
         busy=flops / busy,
     )
-
-
-def _tiled(convolution: Convolution) -> bool:
-    return convolution.kernel == 3 and convolution.stride == 1
 
 
 def _sums(model: ConvNetSpec) -> int:

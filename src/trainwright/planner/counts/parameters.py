@@ -20,7 +20,7 @@ BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared
 """Parts that repeat with the layers."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Matrix:
     """A weight of ``outputs`` x ``inputs`` in each of ``layers`` layers, ``copies`` of it in each (experts).
 
@@ -64,15 +64,7 @@ def _stem(model: ModelSpec) -> Iterator[Matrix]:
     """Vision: each patch of three colours becomes one token."""
     if model.kind == "vision":
         patches = (model.image_size // model.patch_size) ** 2
-        yield Matrix(
-            name="patch",
-            outputs=model.width,
-            inputs=3 * model.patch_size**2,
-            part="stem",
-            rows=patches,
-            bias=True,
-            per_sequence=True,
-        )
+        yield Matrix("patch", model.width, 3 * model.patch_size**2, "stem", rows=patches, bias=True, per_sequence=True)
 
 
 def _attention(model: ModelSpec) -> Iterator[Matrix]:
@@ -80,19 +72,11 @@ def _attention(model: ModelSpec) -> Iterator[Matrix]:
     if model.latent is None:
         keys = model.kv_heads * model.head_size
         for name, outputs in (("query", model.heads * model.head_size), ("key", keys), ("value", keys)):
-            yield Matrix(
-                name=name, outputs=outputs, inputs=model.width, part="attention", layers=model.blocks, bias=bias
-            )
+            yield Matrix(name, outputs, model.width, "attention", layers=model.blocks, bias=bias)
     else:
         yield from _latent(model, model.latent, bias=bias)
-    yield Matrix(
-        name="output",
-        outputs=model.width,
-        inputs=model.heads * model.value_size,
-        part="attention",
-        layers=model.blocks,
-        bias=model.bias if model.output_bias is None else model.output_bias,
-    )
+    bias = model.bias if model.output_bias is None else model.output_bias
+    yield Matrix("output", model.width, model.heads * model.value_size, "attention", layers=model.blocks, bias=bias)
 
 
 def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterator[Matrix]:
@@ -106,7 +90,7 @@ def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterato
         ("kv_up", model.heads * (model.head_size + latent.value_size), latent.kv_rank, False),
     ]
     for name, outputs, inputs, biased in sizes:
-        yield Matrix(name=name, outputs=outputs, inputs=inputs, part="attention", layers=model.blocks, bias=biased)
+        yield Matrix(name, outputs, inputs, "attention", layers=model.blocks, bias=biased)
 
 
 def _feed_forward(model: ModelSpec) -> Iterator[Matrix]:
@@ -116,21 +100,14 @@ def _feed_forward(model: ModelSpec) -> Iterator[Matrix]:
     experts = model.experts
     if experts is None:
         return
-    yield Matrix(
-        name="router",
-        outputs=experts.count,
-        inputs=model.width,
-        part="router",
-        layers=model.moe_layers,
-        bias=experts.router_bias,
-    )
+    yield Matrix("router", experts.count, model.width, "router", layers=model.moe_layers, bias=experts.router_bias)
     yield from _network(
         model, experts.ffn_width, part="experts", layers=model.moe_layers, bias=experts.bias, experts=experts
     )
     if experts.shared_ffn_width:
         yield from _network(model, experts.shared_ffn_width, part="shared", layers=model.moe_layers, bias=experts.bias)
     if experts.shared_gate:
-        yield Matrix(name="shared_gate", outputs=1, inputs=model.width, part="shared", layers=model.moe_layers)
+        yield Matrix("shared_gate", 1, model.width, "shared", layers=model.moe_layers)
 
 
 def _network(
@@ -139,9 +116,7 @@ def _network(
     rows, copies = (1, 1) if experts is None else (experts.active, experts.count)
     up = [("gate", inner, model.width), ("up", inner, model.width)] if model.gated else [("up", inner, model.width)]
     for name, outputs, inputs in (*up, ("down", model.width, inner)):
-        yield Matrix(
-            name=name, outputs=outputs, inputs=inputs, part=part, layers=layers, rows=rows, copies=copies, bias=bias
-        )
+        yield Matrix(name, outputs, inputs, part, layers=layers, rows=rows, copies=copies, bias=bias)
 
 
 def _heads(model: ModelSpec) -> Iterator[Matrix]:
@@ -152,28 +127,19 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
     """
     width = model.width
     if model.further_layers:
-        yield Matrix(name="further", outputs=width, inputs=2 * width, part="further", layers=model.further_layers)
+        yield Matrix("further", width, 2 * width, "further", layers=model.further_layers)
     if model.makes_logits:
         if model.kind == "encoder":
-            yield Matrix(name="transform", outputs=width, inputs=width, part="head", bias=True)
-        yield Matrix(
-            name="vocabulary",
-            outputs=model.vocabulary,
-            inputs=width,
-            part="head",
-            bias=model.head_bias,
-            tied=model.tied,
-            rows=1 + model.further_layers,
-        )
+            yield Matrix("transform", width, width, "head", bias=True)
+        rows, bias = 1 + model.further_layers, model.head_bias
+        yield Matrix("vocabulary", model.vocabulary, width, "head", rows=rows, bias=bias, tied=model.tied)
     if model.pooler:
-        yield Matrix(name="pooler", outputs=width, inputs=width, part="head", bias=True, per_sequence=True)
+        yield Matrix("pooler", width, width, "head", bias=True, per_sequence=True)
     if model.classes:
         # A decoder's classes read its last token and have no bias, as Hugging Face's have.
         decoder = model.kind == "decoder"
         whole = model.pooler or model.kind == "vision" or decoder
-        yield Matrix(
-            name="classes", outputs=model.classes, inputs=width, part="head", bias=not decoder, per_sequence=whole
-        )
+        yield Matrix("classes", model.classes, width, "head", bias=not decoder, per_sequence=whole)
 
 
 @lru_cache(maxsize=4096)
@@ -181,11 +147,10 @@ def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
     if isinstance(model, ConvNetSpec):
         filters = sum(convolution.parameters for convolution in convolutions(model))
         return ("convolutions", filters), ("head", classifier_parameters(model))
+    positions = model.context_tokens + model.extra_positions if model.positions == "learned" else 0
     tables = {
         "embedding": model.vocabulary * model.width if model.kind != "vision" else model.width,
-        "positions": (model.context_tokens + model.extra_positions) * model.width
-        if model.positions == "learned"
-        else 0,
+        "positions": positions * model.width,
         "attention": model.blocks * model.heads * model.sinks,
         "feed_forward": 0,
         "norms": _norm_parameters(model),
@@ -202,11 +167,10 @@ def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
 def parameter_counts(model: AnyModel) -> dict[str, int]:
     """Returns the parameters of each component, over all layers.
 
-    Returns:
-        ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has none
-        but its bias. Where the model has them also ``segments``, ``router``, ``experts``, ``shared`` and ``further``
-        (projections of blocks that predict further tokens; the blocks count with the others). A ResNet:
-        ``convolutions`` (with their batch norms) and ``head``.
+    These are ``embedding``, ``positions``, ``attention``, ``feed_forward``, ``norms`` and ``head``; a tied head has
+    none but its bias. Where the model has them also ``segments``, ``router``, ``experts``, ``shared`` and ``further``
+    (projections of blocks that predict further tokens; the blocks count with the others). A ResNet: ``convolutions``
+    (with their batch norms) and ``head``.
     """
     return dict(_counts(model))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,11 @@ class _Place:
         array = np.asarray(values, dtype=np.float64)
         return float(array[self.stage, 0] if array.ndim == 2 else array.reshape(-1)[0])
 
+    def explained(self, name: str, about: str, formula: str, terms: Iterable[Term], **more: Any) -> Explanation:
+        """Returns the formula of one class of the table; ``more`` are its source and details."""
+        value = float(getattr(self.table, name)[0])
+        return Explanation(f"memory.{name}", about, formula, tuple(terms), value, "bytes", **more)
+
     @property
     def when(self) -> str:
         """``at the loss on the first stage``."""
@@ -54,20 +60,6 @@ class _Place:
         return moment + (f", on the {'last' if self.stage else 'first'} stage" if piped else "")
 
 
-def _explanation(
-    planned: Planned,
-    name: str,
-    about: str,
-    formula: str,
-    terms: list[Term],
-    *,
-    source: str = "",
-    details: tuple[Term, ...] = (),
-) -> Explanation:
-    value = float(getattr(planned.choice.forecast.memory, name)[0])
-    return Explanation(f"memory.{name}", about, formula, tuple(terms), value, "bytes", source=source, details=details)
-
-
 def _state(name: str) -> Callable[[Planned], Explanation]:
     """Weights, gradients or the optimizer's state: bytes of an element times the elements that a rank keeps."""
 
@@ -76,7 +68,7 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
         value = float(getattr(place.table, name)[0])
         about = f"{name} of one rank, {place.when}"
         if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0:
-            return _kept_otherwise(planned, place, name, value)
+            return _kept_otherwise(place, name, value)
         each = getattr(state_bytes(place.case), {"weights": "weight", "gradients": "gradient"}.get(name, name))
         stage = SHARED_FROM[name]
         count = place.at(shared(place.case, from_stage=stage))
@@ -94,19 +86,19 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
             ),
         ]
         if abs(share - 1) < 1e-9:
-            return _explanation(planned, name, about, "b × n", terms, source="Rajbhandari et al., 2020, section 3")
+            return place.explained(name, about, "b × n", terms, source="Rajbhandari et al., 2020, section 3")
         terms.append(Term("s", share, "", f"share of them that is there {place.when}"))
-        return _explanation(planned, name, about, "b × n × s", terms, source="Rajbhandari et al., 2020, section 3")
+        return place.explained(name, about, "b × n × s", terms, source="Rajbhandari et al., 2020, section 3")
 
     return explained
 
 
-def _kept_otherwise(planned: Planned, place: _Place, name: str, value: float) -> Explanation:
+def _kept_otherwise(place: _Place, name: str, value: float) -> Explanation:
     whole = place.at(getattr(place.states, name))
     terms = [Term("k", whole, "bytes", f"{name} that stay on the device, frozen ones as kept")]
     there = value / whole if whole else 0.0
     terms.append(Term("s", there, "", f"share of them that is there {place.when}"))
-    return _explanation(planned, name, f"{name} of one rank with adapters or offload", "k × s", terms)
+    return place.explained(name, f"{name} of one rank with adapters or offload", "k × s", terms)
 
 
 def _bytes_of(planned: Planned, name: str) -> str:
@@ -124,7 +116,7 @@ def _activations(planned: Planned) -> Explanation:
     about = f"what the forward pass keeps for the backward pass, {place.when}"
     if place.moment not in ("loss", "backward"):
         terms = [Term("r", value, "bytes", "what the first block still holds")]
-        return _explanation(planned, "activations", about, "r", terms)
+        return place.explained("activations", about, "r", terms)
     step = pass_bytes(case)
     full = planned.plan.workload.recompute == "full"
     dense, mixed = (
@@ -147,8 +139,7 @@ def _activations(planned: Planned) -> Explanation:
         if next(term for term in terms if term.symbol == symbol).value == 0:
             formula = formula.replace(pattern, "")
             terms = [term for term in terms if term.symbol not in ({"M", "m"} if symbol == "M" else {symbol})]
-    return _explanation(
-        planned,
+    return place.explained(
         "activations",
         about,
         formula,
@@ -191,7 +182,7 @@ def _logits(planned: Planned) -> Explanation:
     ]
     each = value * planned.plan.parallel.tp / (tokens * vocabulary) if vocabulary else 0.0
     terms.append(Term("c", each, "bytes", "of all copies of a logit, hidden states included"))
-    return _explanation(planned, "logits", about, "T × V × c / t", terms)
+    return place.explained("logits", about, "T × V × c / t", terms)
 
 
 def _communication(planned: Planned) -> Explanation:
@@ -206,7 +197,7 @@ def _communication(planned: Planned) -> Explanation:
         ),
         Term("b", place.at(bucket_bytes(place.case, place.states)), "bytes", "buffers in which gradients are reduced"),
     ]
-    return _explanation(planned, "communication", "buffers of collectives", "g + b", terms)
+    return place.explained("communication", "buffers of collectives", "g + b", terms)
 
 
 def _workspace(planned: Planned) -> Explanation:
@@ -219,7 +210,7 @@ def _workspace(planned: Planned) -> Explanation:
             "l", library_bytes(place.model, planned.plan.cluster.device), "bytes", "of the library of matrix products"
         ),
     ]
-    return _explanation(planned, "workspace", "temporaries and libraries", "u + w + l", terms)
+    return place.explained("workspace", "temporaries and libraries", "u + w + l", terms)
 
 
 def _host(planned: Planned) -> Explanation:

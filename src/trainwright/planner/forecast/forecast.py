@@ -139,11 +139,7 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource) -> Forecast:
 
 
 def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
-    """Returns the seconds [L] of a step: a forecast without memory.
-
-    Raises:
-        RecipeError: see ``forecast``.
-    """
+    """Returns the seconds [L] of a step: a forecast without memory; raises as ``forecast``."""
     sent = counted(run.model).exchange(run, layouts)
     return step_table(run, source.kernels(run, layouts), sent, layouts, source.exposure(run)).total_s
 

@@ -21,7 +21,7 @@ from trainwright.planner.rates.learnt import Correction, correction
 from trainwright.planner.search.changes import changes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
-from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import Recompute, Workload
 
 DOUBTED = 2.0
@@ -56,7 +56,8 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
     choice = choice or choose(scenario)
     asked = replace(scenario.run, workload=replace(scenario.run.workload, recompute=choice.recompute))
     choice, piped = _played(scenario, choice)
-    learnt = _learnt(scenario, asked, choice)
+    placed = PlacedRun(run=asked, parallel=choice.parallel)
+    learnt = correction(placed, scenario.references, scenario.priors)
     if learnt != Correction():
         choice = replace(choice, forecast=corrected(choice.forecast, **asdict(learnt)))
     forecast = choice.forecast
@@ -99,11 +100,6 @@ def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumptio
     return replace(choice, forecast=played), (note,)
 
 
-def _learnt(scenario: Scenario, asked: RunSpec, choice: Choice) -> Correction:
-    """Returns what measured runs say about the chosen layout; nothing without any."""
-    return correction(PlacedRun(run=asked, parallel=choice.parallel), scenario.references, scenario.priors)
-
-
 def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     known = scenario.references
     origin = scenario.references_from or f"{len(known)} given"
@@ -125,11 +121,7 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
 
 
 def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
-    """Returns changes that make the run fit, least slowdown first; another layout before all else.
-
-    Raises:
-        RecipeError: see ``planned``.
-    """
+    """Returns changes that make the run fit, another layout before the least slowdown; raises as ``planned``."""
     scenario = made.scenario
     ways = []
     if scenario.layout or scenario.recompute is not None:

@@ -46,12 +46,9 @@ def work_shares(forecast: Forecast) -> tuple[Share, ...]:
     ]
     shares.append(Share(name="exposed communication", seconds=float(forecast.step.communicate[0])))
     shares.append(Share(name="the pipeline's idle time", seconds=float(forecast.step.idle[0])))
-    shares.append(Share(name=_offload_to(forecast), seconds=float(forecast.step.update[0] - pace * whole.update[0])))
+    place = "offload to NVMe" if forecast.layouts.offloads_to_nvme[0] else "offload to the host"
+    shares.append(Share(name=place, seconds=float(forecast.step.update[0] - pace * whole.update[0])))
     return tuple(sorted(_real(shares, float(forecast.step_s[0])), key=lambda share: -share.seconds))
-
-
-def _offload_to(forecast: Forecast) -> str:
-    return "offload to NVMe" if forecast.layouts.offloads_to_nvme[0] else "offload to the host"
 
 
 def _pace(forecast: Forecast) -> float:

@@ -17,7 +17,7 @@ from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import resolve
 from trainwright.spec.device import PriceKind
-from trainwright.spec.plan import Interval, Plan
+from trainwright.spec.plan import Interval
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
 
 FIELDS: Mapping[str, str] = {
@@ -215,10 +215,6 @@ def _point(value: str, question: Question, series: Series | None = None) -> Poin
         plan = plan_run(resolve(question))
     except RecipeError as error:
         return Point(value=value, series=series, reason=f"{error.what} ({error.seen})" if error.seen else error.what)
-    return _described(value, plan, series)
-
-
-def _described(value: str, plan: Plan, series: Series | None) -> Point:
     estimate = plan.estimate
     return Point(
         value=value,

@@ -177,10 +177,7 @@ def best_layouts(
 ) -> list[Ranked]:
     """Returns the ``count`` best layouts on the whole cluster: those that fit, fastest first, else the nearest ones.
 
-    Empty where no layout divides model and batch over the devices; ``why_not`` says why.
-
-    Raises:
-        RecipeError: see ``compare``.
+    Empty where no layout divides model and batch over the devices; raises as ``compare``.
     """
     compared = compare(run, [run.cluster.devices], offload=offload, source=source)
     places = compared.order()[:count]
@@ -212,12 +209,3 @@ def ranked(forecast: Forecast, device: DeviceSpec) -> list[Ranked]:
             )
         )
     return rows
-
-
-def why_not(run: RunSpec, *, offload: Offload = "none", source: RateSource = CATALOGUE) -> tuple[Pruned, ...]:
-    """Returns the classes of layouts on the cluster that were left out, each with its reason and their number.
-
-    Raises:
-        RecipeError: see ``compare``.
-    """
-    return compare(run, [run.cluster.devices], offload=offload, source=source).pruned

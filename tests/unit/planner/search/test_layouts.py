@@ -15,7 +15,7 @@ from trainwright.planner.forecast.memory.table import predict_memory, usable_byt
 from trainwright.planner.forecast.networks import TRANSFORMERS
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
-from trainwright.planner.search.layouts import UNSURE, best_layouts, compare, why_not
+from trainwright.planner.search.layouts import UNSURE, best_layouts, compare
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -24,6 +24,10 @@ WORK = Workload(
     sequence_tokens=8192, batch_tokens=64 * 8192, steps=1, precision="bf16", optimizer="adamw", states="mixed"
 )
 CLUSTER = catalogue_cluster("2x8xa100-sxm-80gb")
+
+
+def left_out(run):
+    return compare(run, [run.cluster.devices]).pruned
 
 
 def test_the_best_are_the_fastest_of_all_that_fit():
@@ -74,7 +78,7 @@ def test_where_nothing_fits_the_nearest_comes_first_and_is_said_not_to():
     sizes = [each.memory_bytes for each in ranked]
     assert sizes == sorted(sizes)
     reasons = {
-        each.rule: each.reason for each in why_not(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK))
+        each.rule: each.reason for each in left_out(RunSpec(model=MODEL, workload=WORK, cluster=small, stack=STACK))
     }
     assert "weights, gradients and optimizer state alone are" in reasons["states"]
 
@@ -94,7 +98,7 @@ def test_the_reason_for_states_names_the_least_and_the_most():
     model, small = catalogue_model("llama3-70b"), catalogue_cluster("8xa100-sxm-80gb")
     (reason,) = [
         each.reason
-        for each in why_not(RunSpec(model=model, workload=WORK, cluster=small, stack=STACK))
+        for each in left_out(RunSpec(model=model, workload=WORK, cluster=small, stack=STACK))
         if each.rule == "states"
     ]
     # All that is trained shared by eight, and by none.
@@ -134,7 +138,7 @@ def test_a_memo_changes_nothing_but_the_time():
 
 
 def test_reasons_for_what_needs_too_much_when_it_works():
-    reasons = {each.rule: each for each in why_not(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK))}
+    reasons = {each.rule: each for each in left_out(RunSpec(model=MODEL, workload=WORK, cluster=CLUSTER, stack=STACK))}
     assert reasons["activations"].reason.startswith("states fit, but the peak is 1.0x")
     assert all(each.layouts > 0 for each in reasons.values())
 
