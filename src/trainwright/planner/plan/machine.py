@@ -138,7 +138,7 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         _assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", f"{DOCTOR}: x + y into fresh memory")
     )
     if probes.doubtful:
-        text = f"rates may be too low, and the range is wide: {DOCTOR} anew on a quiet machine"
+        text = f"rates may be too low, and the range is wide; measure again on a quiet machine: {DOCTOR}"
         assumptions.append(
             _assume("other programs while measuring", f"{probes.cpu_busy:.0%}", "of the processors", "probed", text)
         )
