@@ -135,6 +135,7 @@ class _Wiring:
                 )
         if "dataset" in chosen and section.data is not None:
             raise RecipeError("a dataset is named, so its section has no effect", where=f"{key}.data", fix="drop one")
+        self._check_tokenizer(key, section, chosen)
         steps_before = {role: self.done[source] for role, source in chosen.items() if isinstance(source, str)}
         recipe = next((step.recipe for step in steps_before.values()), self.recipe)
         if "dataset" in steps_before:
@@ -146,6 +147,18 @@ class _Wiring:
                 )
             recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"init_from": None})})
         return laid_over(recipe, section.overrides, at=key) if section.overrides else recipe
+
+    def _check_tokenizer(self, key: str, section: StepSection, chosen: Mapping[str, Source]) -> None:
+        """Refuses keys of a tokenizer where the tokens are those of the checkpoint that the step goes on from."""
+        needs = STAGES[section.stage].needs
+        keys = (section.data or {}).get("tokenizer")
+        if not isinstance(keys, Mapping) or not any(needs[role].kind == "checkpoint" for role in chosen):
+            return
+        for name in keys:
+            if name != "end_of_text":
+                raise RecipeError(
+                    "the tokenizer is that of the step before", where=f"{key}.data.tokenizer.{name}", fix="drop it"
+                )
 
     def _inputs(self, step: Step, chosen: Mapping[str, Source], changed: frozenset[str]) -> dict[str, Source]:
         """A source for each role that the stage cannot do without, and for those others that there is one for."""

@@ -189,6 +189,10 @@ def test_weights_of_an_earlier_step_take_the_place_of_init_from(tmp_path) -> Non
             "  - {stage: export, train: {duration: 5 steps}}\n",
             "line.yaml:6:21: stages.0.train: export does not read this section (expected export)",
         ),
+        (
+            "  - {stage: train}\n  - {name: b, stage: train, from: train, data: {tokenizer: {vocabulary: 9000}}}\n",
+            "line.yaml:7:61: stages.1.data.tokenizer.vocabulary: the tokenizer is that of the step before; drop it",
+        ),
         ("  - {stage: train, from: ./nowhere}\n", "line.yaml:6:20: stages.0.from: no complete artefact here"),
     ],
 )
