@@ -8,6 +8,9 @@ from typing import Any
 
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 
+RECENT_UPDATES = 20
+"""Updates that ``TrainSummary.train_loss`` is a mean over: enough to even out batches, few enough to be of the end."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainExecution:
@@ -27,9 +30,11 @@ class TrainSummary:
     Attributes:
         steps: optimizer updates.
         tokens: tokens computed on, padding included.
+        passes: how many times the train split was read; None in summaries of older versions.
         parameters: of the network.
         precision: of matrix products.
-        train_loss: mean loss since the last report but one, in nats per unit of the task.
+        train_loss: mean loss of the last ``RECENT_UPDATES`` updates, or of all where there are fewer, in nats per unit
+            of the task; whatever was reported when, and wherever the run was interrupted.
         validation: what the task measured on the validation split at the end; None where there is none.
         phases: seconds of the whole run by phase, over all interruptions.
         step_phases: seconds of a training step by phase.
@@ -57,6 +62,7 @@ class TrainSummary:
     mfu: float | None
     execution: TrainExecution
     process_bytes: int | None = None
+    passes: float | None = None
 
     @property
     def seconds(self) -> float:

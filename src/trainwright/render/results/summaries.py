@@ -75,6 +75,7 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
     "train": (
         ("parameters", _counted("parameter")),
         ("tokens", _counted("token")),
+        ("passes", _form("{} passes over the data", "{:.3g}".format)),
         ("train_loss", _form("loss {}", "{:.3f}".format)),
         ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
         ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),

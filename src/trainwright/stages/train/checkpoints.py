@@ -37,6 +37,8 @@ class Progress:
     step: int = 0
     resumes: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
+    recent: tuple[tuple[float, int], ...] = ()
+    """Summed loss and targets of the last updates, for the summary."""
 
     def spent(self, times: PhaseTimes) -> Progress:
         """The same place with more time spent on getting there."""

@@ -12,7 +12,16 @@ from typing import Protocol
 from trainwright.artifact.events import Events
 from trainwright.planner.counts.utilisation import utilisation
 from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.stages.train.step import Update
+
+Losses = tuple[tuple[float, int], ...]
+"""Of each update the summed loss in nats, and over how many targets."""
+
+
+def mean_loss(losses: Losses) -> float:
+    """Returns the mean in nats per target; NaN of no update."""
+    return sum(nats for nats, _ in losses) / sum(targets for _, targets in losses) if losses else math.nan
 
 
 class Board(Protocol):
@@ -38,6 +47,7 @@ class Metrics:
         batch_tokens: int,
         flops_per_token: float,
         peak_flops_per_s: float | None,
+        recent: Losses = (),
     ) -> None:
         """Report to these.
 
@@ -49,11 +59,13 @@ class Metrics:
             batch_tokens: tokens of one update.
             flops_per_token: model FLOPs of training on one token, forward and backward.
             peak_flops_per_s: dense matmul rate of the device in the run's dtype; None where unknown: no MFU then.
+            recent: losses of the last updates before these.
         """
         self._events, self._board = events, board
         self._steps, self._batch_tokens = steps, batch_tokens
         self._flops_per_token, self._peak = flops_per_token, peak_flops_per_s
         self._unit = unit
+        self.recent: Losses = tuple(recent)
         self._updates: list[Update] = []
         self._warned_of_peak = peak_flops_per_s is None
 
@@ -73,8 +85,9 @@ class Metrics:
             The mean loss in nats per unit; NaN or infinity where an update or its gradient was.
         """
         count = len(self._updates)
-        targets = sum(int(update.targets) for update in self._updates)
-        loss = sum(float(update.loss_sum) for update in self._updates) / targets
+        losses = tuple((float(update.loss_sum), int(update.targets)) for update in self._updates)
+        self.recent = (*self.recent, *losses)[-RECENT_UPDATES:]
+        loss = mean_loss(losses)
         norm = max(float(update.grad_norm) for update in self._updates)
         self._updates.clear()
         train_s = times.total_s - times.evaluate - times.checkpoint

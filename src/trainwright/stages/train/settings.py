@@ -16,11 +16,12 @@ from trainwright.spec.model import ModelSpec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """A run with no ``auto`` left in it; sequences and tokens are those of one optimizer update."""
+    """A run with no ``auto`` left in it; sequences are those of one update, an epoch is one of the train split."""
 
     model: ModelSpec
     steps: int
-    warmup_steps: int
+    asked_warmup_steps: int
+    epoch_tokens: int
     sequence_tokens: int
     batch_sequences: int
     micro_batch: int
@@ -31,6 +32,26 @@ class Settings:
     deterministic: bool
     device: torch.device
     peak_flops_per_s: float | None
+
+    @property
+    def warmup_steps(self) -> int:
+        """Updates of the warm-up, no more than the run has."""
+        return min(self.steps, self.asked_warmup_steps)
+
+    @property
+    def passes(self) -> float:
+        """How many times the run reads the train split."""
+        return self.steps * self.batch_tokens / self.epoch_tokens
+
+    def notes(self) -> list[str]:
+        """Returns what a user should know of the run before it begins, a line each."""
+        notes = [f"{self.steps:,} updates of {self.batch_tokens:,} tokens read the train split {self.passes:.3g} times"]
+        if self.asked_warmup_steps > self.steps:
+            notes.append(
+                f"the warm-up ({self.asked_warmup_steps:,} updates) is longer than the run ({self.steps:,}): it is cut "
+                "to the run, and the schedule behind it is never reached"
+            )
+        return notes
 
     @property
     def batch_tokens(self) -> int:

@@ -67,7 +67,8 @@ def run(context: Context) -> StageResult:
                 if interrupted:
                     recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
                 else:
-                    for note in (*([f"a new head for {new_head}"] if new_head else ()), *task.notes(dataset.splits)):
+                    head = [f"a new head for {new_head}"] if new_head else []
+                    for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
                         recorded.message(note)
                 summary = trainer.run(recorded)
     write_bundle(out, network, dataset.tokenizer_path)
@@ -104,7 +105,8 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     return Settings(
         model=recipe.model_spec(vocabulary=dataset.vocabulary),
         steps=workload.steps,
-        warmup_steps=min(workload.steps, steps_in(recipe, section.schedule.warmup, facts)),
+        asked_warmup_steps=steps_in(recipe, section.schedule.warmup, facts),
+        epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
         batch_sequences=workload.batch_sequences,
         micro_batch=plan.parallel.micro_batch_sequences,
@@ -194,6 +196,7 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
     return {
         "steps": summary.steps,
         "tokens": summary.tokens,
+        "passes": summary.passes,
         "parameters": summary.parameters,
         "precision": summary.precision,
         "train_loss": summary.train_loss,

@@ -23,7 +23,7 @@ from trainwright.spec.summary import TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, Progress, State
 from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
-from trainwright.stages.train.metrics import Metrics, open_board
+from trainwright.stages.train.metrics import Metrics, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
@@ -104,24 +104,25 @@ class Trainer:
             batch_tokens=settings.batch_tokens,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
+            recent=self.progress.recent,
         )
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
         logits_bytes, activation_bytes = self._dry_run()
         with StopRequest() as stop:
-            loss, validation = self._loop(metrics, stop, events)
+            validation = self._loop(metrics, stop, events)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
-        return self._summary(loss, validation, memory, flops_per_token)
+        return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: Metrics, stop: StopRequest, events: Events) -> tuple[float, Evaluation | None]:
+    def _loop(self, metrics: Metrics, stop: StopRequest, events: Events) -> Evaluation | None:
         settings, train = self.settings, self.recipe.train
         section = train.schedule
-        schedule, loss, validation = load_schedule(section), math.nan, None
+        schedule, validation = load_schedule(section), None
         saved_s, first = time.monotonic(), self.progress.step
         batches = prefetched(self.batches, first, settings.steps)
         for step in range(first, settings.steps):
@@ -136,9 +137,9 @@ class Trainer:
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
             if decided.report:
                 times = self.clock.stop()
-                self.progress = self.progress.spent(times)
                 rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
                 loss = metrics.report(done, rates, times)
+                self.progress = replace(self.progress.spent(times), recent=metrics.recent)
                 if not math.isfinite(loss):
                     raise self._not_finite(done, loss)
             if decided.validate:
@@ -160,7 +161,7 @@ class Trainer:
                         checkpoint=pending.wait().name,
                     )
         self.progress = self.progress.spent(self.clock.stop())
-        return loss, validation
+        return validation
 
     def _state(self) -> State:
         return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
@@ -226,9 +227,7 @@ class Trainer:
             logits=logits_bytes,
         )
 
-    def _summary(
-        self, loss: float, validation: Evaluation | None, memory: MemoryUse, flops_per_token: float
-    ) -> TrainSummary:
+    def _summary(self, validation: Evaluation | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
         steps_s = phases.total_s - phases.evaluate - phases.checkpoint
@@ -236,9 +235,10 @@ class Trainer:
         return TrainSummary(
             steps=settings.steps,
             tokens=settings.steps * settings.batch_tokens,
+            passes=settings.passes,
             parameters=total_parameters(settings.model),
             precision=settings.precision,
-            train_loss=loss,
+            train_loss=mean_loss(self.progress.recent),
             validation=None if validation is None else validation.record,
             phases=phases,
             step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),

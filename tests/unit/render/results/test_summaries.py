@@ -35,8 +35,8 @@ MATMUL = {"matmul_fp32_flops_per_s": 3.337e11, "matmul_bf16_flops_per_s": 3.015e
         ),
         (
             "train",
-            {"parameters": 3344064, "tokens": 3276800, "train_loss": 2.61407, "bits_per_byte": None},
-            "3.344M parameters, 3.277M tokens, loss 2.614",
+            {"parameters": 3344064, "tokens": 3276800, "passes": 2.5, "train_loss": 2.61407, "bits_per_byte": None},
+            "3.344M parameters, 3.277M tokens, 2.5 passes over the data, loss 2.614",
         ),
         (
             "audit",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from trainwright.artifact.events import Events
+import pytest
+
+from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
+from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.stages.train import run
 
 
@@ -22,3 +25,34 @@ def test_memory_by_class_is_what_the_tensors_take(make_recipe, inputs_for, tmp_p
     assert memory["activations"] > 0
     assert memory["workspace"] > 50e6, "the process itself, Python and torch"
     assert summary["process_bytes"] > 50e6
+
+
+def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(
+    make_recipe, inputs_for, train, tmp_path
+) -> None:
+    def ended(name: str, *listeners, log_every: int) -> float:
+        recipe = make_recipe(duration="30 steps", exec_checkpoint_every=1e-9, exec_log_every_steps=log_every)
+        train(recipe, inputs_for(recipe), tmp_path / name, listeners)
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        assert summary["passes"] == 30 * 64 / (16 * (train_tokens // 16 - 1))
+        loss: float = summary["train_loss"]
+        return loss
+
+    def killing(step: int):
+        def kill(event) -> None:
+            if event.kind == "progress" and event.name == "train" and event.value == step:
+                raise SystemExit(137)
+
+        return kill
+
+    entry = json.loads(inputs_for(make_recipe())["dataset"].file("dataset.json").read_text())["splits"]
+    train_tokens = entry["train"]["tokens"]
+    exact = ended("each", log_every=1)
+    logged = [event.value for event in read_events(tmp_path / "each" / "events.jsonl") if event.name == "train/loss"]
+    assert len(logged) == 30
+    assert exact == pytest.approx(sum(logged[-RECENT_UPDATES:]) / RECENT_UPDATES, rel=1e-12)
+    assert ended("seldom", log_every=7) == exact
+    for step in (4, 21):
+        with pytest.raises(SystemExit):
+            ended("killed", killing(step), log_every=11)
+    assert ended("killed", log_every=11) == exact
