@@ -29,9 +29,10 @@ BUILT = frozenset(
         "rope_theta",
         "bias",
         "classes",
+        "labels",
     }
 )
-"""Fields that the decoder computes whatever their value is."""
+"""Fields that the decoder computes whatever their value is; labels are names of the classes that it computes."""
 REFUSED = {
     "kind": "encoder",
     "positions": "alibi",
