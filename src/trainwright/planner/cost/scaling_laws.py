@@ -29,7 +29,7 @@ class Law(Protocol):
 
     @property
     def source(self) -> str:
-        """Paper and table."""
+        """Returns the paper and its table."""
 
     @property
     def assumes(self) -> str:
@@ -200,7 +200,7 @@ def find_law(name: str) -> Law:
 
 
 def training_flops(parameters: Values, tokens: Values) -> Numbers:
-    """``6 N D`` (Kaplan et al., 2020, section 2.1): products with weights, forward and backward, without attention."""
+    """Returns ``6 N D`` (Kaplan et al., 2020, section 2.1): products with weights, without attention."""
     return np.asarray(FLOPS_PER_PARAMETER_TOKEN * np.asarray(parameters) * tokens, dtype=np.float64)
 
 

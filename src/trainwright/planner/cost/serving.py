@@ -257,7 +257,7 @@ def _launch_s(model: ModelSpec, workload: Workload) -> float:
 
 
 def _reduce_s(model: ModelSpec, serving: Serving, cluster: ClusterSpec, *, rows: int) -> float:
-    """Two all-reduces a block of ``rows`` hidden states in 16 bits (Shoeybi et al., 2019)."""
+    """Returns the seconds of two all-reduces a block of ``rows`` 16-bit hidden states (Shoeybi et al., 2019)."""
     if serving.tp == 1:
         return 0.0
     fabric = Fabric.of(cluster)

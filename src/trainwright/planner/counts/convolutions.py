@@ -59,7 +59,7 @@ def _convolutions(model: ConvNetSpec) -> Iterator[Convolution]:
 def _block(
     model: ConvNetSpec, name: str, inputs: int, width: int, *, before: int, size: int, layers: int
 ) -> Iterator[Convolution]:
-    """One residual block whose input is ``before`` wide and high, its result ``size``."""
+    """Yields the convolutions of a residual block whose input is ``before`` wide and high, its result ``size``."""
     inner = width // 4 if model.bottleneck else width
     first = size if model.stride_first or not model.bottleneck else before
     shapes = [(inner, inputs, 1, before, first), (inner, inner, 3, first, size), (width, inner, 1, size, size)]

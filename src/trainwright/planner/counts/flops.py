@@ -35,17 +35,17 @@ class Flops:
 
     @property
     def forward(self) -> int:
-        """Forward pass, attention in full."""
+        """Returns the operations of the forward pass, attention in full."""
         return self.stem + self.linear + self.attention + self.head
 
     @property
     def backward(self) -> int:
-        """Backward pass: gradients of both factors of each product; the stem's input has none."""
+        """Returns those of the backward pass: gradients of both factors of each product, but of the stem's input."""
         return 2 * (self.linear + self.attention + self.head) + self.stem
 
     @property
     def training(self) -> int:
-        """Forward and backward, attention in full."""
+        """Returns the operations of forward and backward pass, attention in full."""
         return self.forward + self.backward
 
 

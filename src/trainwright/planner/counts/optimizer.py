@@ -11,7 +11,7 @@ MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 
 
 def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
-    """AdamW: two. SGD with momentum: one. Adafactor: a row and a column for each matrix, next to nothing.
+    """Returns AdamW's two; SGD's one; 0 for Adafactor's row and column of each matrix, next to nothing.
 
     Muon: one for the blocks' matrices, AdamW's two for the rest.
     """

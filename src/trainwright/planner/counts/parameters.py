@@ -61,7 +61,7 @@ def matrices(model: ModelSpec) -> tuple[Matrix, ...]:
 
 
 def _stem(model: ModelSpec) -> Iterator[Matrix]:
-    """Vision: each patch of three colours becomes one token."""
+    """Yields vision's product, which makes one token of each patch of three colours."""
     if model.kind == "vision":
         patches = (model.image_size // model.patch_size) ** 2
         yield Matrix("patch", model.width, 3 * model.patch_size**2, "stem", rows=patches, bias=True, per_sequence=True)
@@ -80,7 +80,7 @@ def _attention(model: ModelSpec) -> Iterator[Matrix]:
 
 
 def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterator[Matrix]:
-    """DeepSeek-V2's: what is narrow has the bias; the rotated key, one for all heads, is made with the latent."""
+    """Yields DeepSeek-V2's: narrow matrices have the bias; the latent's makes the one rotated key too."""
     queries = model.heads * model.score_size
     sizes = [("query", queries, model.width, False)]
     if latent.query_rank is not None:
@@ -205,7 +205,7 @@ def active_parameters(model: AnyModel) -> int:
 
 
 def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:
-    """(outputs, inputs) of each matrix in one block, every expert's too: what Muon updates.
+    """Returns (outputs, inputs) of each matrix in one block, every expert's too: what Muon updates.
 
     Where the first layers are dense and the others are not, it is one of the others.
     """

@@ -64,7 +64,7 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """RMSNorm: input and normalised input in fp32 and one statistic. LayerNorm: input and two statistics.
+    """Returns RMSNorm's input, also normalised, in fp32 with a statistic, or LayerNorm's with two statistics.
 
     The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
     """
@@ -78,7 +78,7 @@ def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Queries, keys, values and the mixed values.
+    """Returns the bytes of queries, keys, values and the mixed values.
 
     The probabilities too where scores are made whole, else one statistic for each row.
     """

@@ -172,7 +172,7 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
 
 
 def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> dict[str, Numbers]:
-    """Operations, operations over tile share, and operand bytes of all products of a micro batch."""
+    """Returns operations, also over tile share, and operand bytes of all products of a micro batch."""
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     share = slowest_layers(model, layouts) / model.blocks
     zero = np.zeros(len(layouts))
@@ -199,7 +199,7 @@ def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: De
 def product_shape(
     matrix: Matrix, model: ModelSpec, layouts: Layouts, tokens: Numbers, load: Numbers
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Rows, outputs and inputs of one product on a rank, and how many there are in all layers.
+    """Returns rows, outputs and inputs of one product on a rank, and its number in all layers.
 
     An expert sees its share of all tokens of the ranks that experts are divided over, on the fullest of these ``load``
     times as many. Where tensor parallelism does not divide it, those are ranks with parts of a sequence.

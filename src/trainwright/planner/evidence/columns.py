@@ -359,7 +359,7 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
 
 
 def _offload(record: Record, axes: Axes) -> Offload:
-    """FSDP moves weights, gradients and the optimizer's state at once; others the state alone, unless it goes to NVMe.
+    """Returns what leaves the device: with FSDP all, else the optimizer's state alone, unless it goes to NVMe.
 
     ZeRO-3 to NVMe moves all (Rajbhandari et al., 2021, arXiv 2104.07857, table 2).
     """

@@ -134,7 +134,7 @@ def placed_run(run: FinishedRun) -> PlacedRun:
 
 
 def runs_as_text(runs: Iterable[FinishedRun]) -> str:
-    """``3 runs of the ledger, newest 2026-11-22``."""
+    """Returns ``3 runs of the ledger, newest 2026-11-22``."""
     known = list(runs)
     if not known:
         return "no run of the ledger"

@@ -98,5 +98,5 @@ def _foreign(run: FinishedRun, here: ClusterSpec, *, torch: str | None, threads:
 
 
 def _release(version: str | None) -> str | None:
-    """``2.9`` of ``2.9.1+cpu``: what a version's speed follows."""
+    """Returns ``2.9`` of ``2.9.1+cpu``: speed differs from release to release."""
     return None if version is None else ".".join(version.split("+")[0].split(".")[:2])

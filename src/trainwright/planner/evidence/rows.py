@@ -235,7 +235,7 @@ def number(name: str, text: str) -> float:
 
 
 def take_apart(notes: str) -> dict[str, str]:
-    """``a=b;c`` as a mapping; of two with one name the first holds."""
+    """Returns ``a=b;c`` as a mapping; of two with one name the first holds."""
     parts: dict[str, str] = {}
     for part in notes.split(";"):
         name, _, value = part.strip().partition("=")
@@ -282,7 +282,7 @@ def memory_stage(record: Record) -> Literal["worst", "first", "last"]:
 
 
 def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:
-    """By which definition the row's memory was taken, from what its notes say."""
+    """Returns the definition of the row's memory, from its notes."""
     text = record.text("notes").lower()
     if "nvidia-smi" in text or "incl. context" in text:
         return "device"

@@ -108,7 +108,7 @@ def replay(records: Iterable[Record]) -> tuple[list[Total], list[Skipped]]:
 
 
 def total(record: Record) -> Total:
-    """One training.
+    """Returns one training, reported and predicted.
 
     Raises:
         ValueError: the row lacks tokens, size or hours, is no pretraining, or cannot be true.
@@ -165,7 +165,7 @@ def _one_network(record: Record) -> None:
 
 
 def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision: Precision) -> int:
-    """Whole nodes, a power of two of them, that take about three weeks."""
+    """Returns the devices of whole nodes, a power of two of them, that take about three weeks."""
     flops, whole = 6 * active_parameters(model) * tokens, node_size(spec.name)
     wanted = flops / (USUAL_MFU * peak_flops_per_s(spec, precision) * USUAL_WEEKS * WEEK_S)
     return int(whole * 2 ** max(0, round(math.log2(max(1.0, wanted / whole)))))
@@ -192,7 +192,7 @@ def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) 
 
 
 def precision_of(record: Record, spec: DeviceSpec) -> Precision:
-    """FP8 where the row or the catalogue's note on the model says so, else the device's 16 bits."""
+    """Returns FP8 where the row or the catalogue's note on the model says so, else the device's 16 bits."""
     known = find_model(_plain_name(record))
     words = f"{_words(record)} {known.note if known else ''}".lower()
     return "fp8" if "fp8" in words else "bf16" if "bf16" in spec.flops_per_s else "fp16"
@@ -211,7 +211,7 @@ def stack_of(record: Record, model: ModelSpec) -> str:
 
 
 def reported_hours(record: Record, devices: int) -> float:
-    """Device-hours: printed, or days times devices, or dollars over the printed price.
+    """Returns the device-hours: printed, or days times devices, or dollars over the printed price.
 
     Raises:
         ValueError: none of them is there.

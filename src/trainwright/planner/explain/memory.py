@@ -41,7 +41,7 @@ class _Place:
         self.moment = MOMENTS[int(self.table.moment[0])]
 
     def at(self, values: Numbers | float) -> float:
-        """Of [2, L] or [L] the stage's number."""
+        """Returns the stage's number of [2, L] or [L]."""
         array = np.asarray(values, dtype=np.float64)
         return float(array[self.stage, 0] if array.ndim == 2 else array.reshape(-1)[0])
 
@@ -52,7 +52,7 @@ class _Place:
 
     @property
     def when(self) -> str:
-        """``at the loss on the first stage``."""
+        """Returns ``at the loss, on the first stage``."""
         piped = self.planned.plan.parallel.pp > 1
         moment = {"end": "at the end of the backward pass", "backward": "in the backward pass"}.get(
             self.moment, f"at the {self.moment}"
@@ -61,7 +61,7 @@ class _Place:
 
 
 def _state(name: str) -> Callable[[Planned], Explanation]:
-    """Weights, gradients or the optimizer's state: bytes of an element times the elements that a rank keeps."""
+    """Returns the explainer of weights, gradients or states: bytes of an element times a rank's elements."""
 
     def explained(planned: Planned) -> Explanation:
         place = _Place(planned)

@@ -70,7 +70,7 @@ _SYMBOLS = {
 
 
 def _kernels(phase: str) -> Callable[[Planned], Explanation]:
-    """Forward or backward: the sum of its kinds of kernels, over all micro batches."""
+    """Returns the explainer of a pass: the sum of its kinds of kernels, over all micro batches."""
 
     def explained(planned: Planned) -> Explanation:
         forecast = bound_by(planned.choice.forecast, lambda step: step.forward if phase == "forward" else step.backward)

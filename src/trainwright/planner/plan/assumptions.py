@@ -67,7 +67,7 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
 
 
 def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
-    """Of a device of the catalogue; this machine says its rates itself."""
+    """Returns the peak of a catalogue's device; this machine's rates are assumptions of its own."""
     peak = peak_flops_per_s(device, precision)
     return Assumption(f"dense {precision} peak", peak / 1e12, "TFLOP/s", "catalog", device.source)
 

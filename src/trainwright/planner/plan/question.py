@@ -242,7 +242,7 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
 
 
 def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumption]) -> int:
-    """``4M`` tokens are no whole number of sequences; of those near it one that divides over many ranks is meant."""
+    """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks."""
     if batch % sequence == 0:
         return batch
     near = max(1, round(batch / sequence))

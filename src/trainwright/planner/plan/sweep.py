@@ -91,7 +91,7 @@ class Sweep:
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """``nodes=1,2,4,...,64`` as its name and its values; dots go on as the values before them do.
+    """Returns ``nodes=1,2,4,...,64`` as its name and its values; dots go on as the values before them do.
 
     Raises:
         RecipeError: an unknown name, no values, or a series that does not reach its end.
@@ -122,7 +122,7 @@ def _count(value: str) -> int:
 
 
 def _continued(values: list[str], text: str) -> list[str]:
-    """Two values before the dots give a ratio, or else a difference; one doubles."""
+    """Returns the series: two values before the dots give a ratio, or else a difference; one doubles."""
     place = values.index("...")
     if place == 0 or len(values) != place + 2:
         raise RecipeError("dots stand before the last value", field="sweep", seen=repr(text), expected="1,2,4,...,64")

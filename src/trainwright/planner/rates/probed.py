@@ -77,7 +77,7 @@ class Shapes:
         return float(slowest_layers(self.model, self.layouts)[0])
 
     def product(self, matrix: Matrix) -> tuple[float, float, float, float]:
-        """Rows, outputs and inputs of a product on a rank, and how many of them a micro batch takes there."""
+        """Returns rows, outputs and inputs of a product on a rank, and its number in a micro batch there."""
         load = fullest(self.model, self.workload, self.layouts)
         tokens = np.asarray([self.tokens])
         rows, outputs, inputs, count = (
@@ -179,7 +179,7 @@ class Probed:
         }
 
     def _products(self, shapes: Shapes) -> dict[MatmulPass, float]:
-        """Linear layers of the rank's blocks, by direction."""
+        """Returns the seconds of linear layers of the rank's blocks, by direction."""
         dtype, sums = shapes.workload.precision, dict.fromkeys(DIRECTIONS, 0.0)
         for matrix in matrices(shapes.model):
             if matrix.part in BLOCK_PARTS:
@@ -190,7 +190,7 @@ class Probed:
         return sums
 
     def _attention(self, shapes: Shapes) -> tuple[float, float]:
-        """Forward and backward pass of all layers; ranks of context parallelism share the pairs."""
+        """Returns the seconds of both passes of all layers; ranks of context parallelism share the pairs."""
         model, work, layouts = shapes.model, shapes.workload, shapes.layouts
         sequences = shapes.layers * float((layouts.micro_batch / layouts.tp / layouts.cp)[0])
         forward, backward = (
@@ -235,7 +235,7 @@ class Probed:
         return self.stream_s((4 + size) * elements, pieces=_pieces(shapes))
 
     def _head(self, shapes: Shapes) -> tuple[float, float, float]:
-        """Head and loss: forward, where the loss takes its gradient; backward; and without gradients.
+        """Returns head and loss: forward, where the loss takes its gradient; backward; and without gradients.
 
         The embedding's and the head's gradients are dense.
         """
@@ -253,7 +253,7 @@ class Probed:
         return sum(sums.values()) + rest, self.stream_s(3 * 4.0 * elements), sums["forward"] + EVALUATED_LOSS * rest
 
     def _update(self, shapes: Shapes) -> float:
-        """One update with clipping: a pass for the norm (one read) and one to scale (read, write)."""
+        """Returns the seconds of an update with clipping: a pass for the norm (a read), one to scale (read, write)."""
         model, layouts = shapes.model, shapes.layouts
         owned = float(owned_parameters(model, layouts)[0])
         if shapes.workload.optimizer == "adamw":

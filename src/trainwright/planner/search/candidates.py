@@ -97,19 +97,19 @@ class _Table:
         return len(next(iter(self.columns.values())))
 
     def cross(self, name: str, values: Iterable[float]) -> None:
-        """Each row once with each value of a new column."""
+        """Repeats each row with each value of a new column."""
         column = np.asarray(tuple(values), dtype=np.float64)
         rows = len(self)
         self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
         self.columns[name] = np.tile(column, rows)
 
     def prefer(self, mask: Mask, rule: str, reason: str | Callable[[Mask], str]) -> None:
-        """Strike out the other rows unless wasteful ones are wanted."""
+        """Strikes out the other rows unless wasteful ones are wanted."""
         if not self.wasteful:
             self.keep(mask, rule, reason)
 
     def keep(self, mask: Mask, rule: str = "", reason: str | Callable[[Mask], str] = "") -> None:
-        """Strike out the other rows; without a rule they were never layouts, and are not counted."""
+        """Strikes out the other rows; without a rule they were never layouts, and are not counted."""
         struck = int(len(mask) - mask.sum())
         if struck and rule:
             text = reason if isinstance(reason, str) else reason(~mask)
@@ -139,7 +139,7 @@ def candidates(
 
 
 def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
-    """Least first. Selective recomputation spares attention's scores alone (Korthikanti et al., 2022)."""
+    """Returns recomputations, least first; selective spares attention's scores alone (Korthikanti et al., 2022)."""
     if not model.is_divisible:
         return ("none",)
     if not workload.fused_attention:
@@ -151,7 +151,7 @@ def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Rec
 
 
 def _meshes(table: _Table, run: RunSpec) -> None:
-    """Columns tp, pp, cp and data (ranks that see different sequences)."""
+    """Adds columns tp, pp, cp and data (ranks that see different sequences)."""
     model, workload = run.model, run.workload
     domain, batch = float(Fabric.of(run.cluster).domain), workload.batch_sequences
     joined = "one device" if domain == 1 else f"{domain:,.0f} devices"
@@ -192,7 +192,7 @@ def _meshes(table: _Table, run: RunSpec) -> None:
 
 
 def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
-    """Columns dp_shard, dp_replicate, zero_stage and ep.
+    """Adds columns dp_shard, dp_replicate, zero_stage and ep.
 
     Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all.
     """
@@ -222,7 +222,7 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
 
 
 def _zero_stages(table: _Table) -> None:
-    """Column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
+    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
     table.cross("zero_stage", ZERO_STAGES)
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
     # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
@@ -235,7 +235,7 @@ def _zero_stages(table: _Table) -> None:
 
 
 def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
-    """Columns micro_batch and virtual_stages."""
+    """Adds columns micro_batch and virtual_stages."""
     per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
     table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
     table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
@@ -263,7 +263,7 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
 
 
 def _schedules(table: _Table, stack: Stack) -> None:
-    """Column schedule: interleaved where there are several chunks, else 1F1B; others too where the stack has them.
+    """Adds column schedule: interleaved for several chunks, else 1F1B; others too where the stack has them.
 
     GPipe holds more than 1F1B, and waits as long.
     """
@@ -314,7 +314,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
 
 
 def _listed(values: Numbers) -> str:
-    """``16, 32 and 64``; the ends of a long list."""
+    """Returns ``16, 32 and 64``; the ends of a long list."""
     texts = [f"{value:,.0f}" for value in np.unique(values)]
     if len(texts) > 4:
         return f"{texts[0]} to {texts[-1]}"
@@ -322,6 +322,6 @@ def _listed(values: Numbers) -> str:
 
 
 def spread(ratios: Numbers) -> str:
-    """``1.2x to 18x``."""
+    """Returns ``1.2x to 18x``."""
     low, high = (f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x" for value in (ratios.min(), ratios.max()))
     return low if low == high else f"{low} to {high}"

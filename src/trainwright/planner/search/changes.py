@@ -80,7 +80,7 @@ def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int =
 
 
 def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSource, unit: float) -> list[Change]:
-    """Longest sequences come first: shorter ones are not tried once some fit. Nor are drives where host memory does."""
+    """Returns changes that fit; shorter sequences are not tried once longer fit, nor drives where memory does."""
     fitting: list[Change] = []
     shortened: set[str] = set()
     in_memory: list[tuple[str, Workload]] = []
@@ -144,7 +144,7 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
 
 
 def _both(one: _Variant, other: _Variant) -> _Variant | None:
-    """Offload ``one`` and a change ``other`` of the workload together."""
+    """Returns offload ``one`` and a change ``other`` of the workload together."""
     if other.offload != "none" or other.trains_less:
         return None
     return replace(other, name=f"{one.name}, {other.name}", offload=one.offload)

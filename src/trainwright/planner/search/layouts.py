@@ -71,7 +71,7 @@ class Compared:
 
     @property
     def rank_s(self) -> Numbers:
-        """``step_s``, longer where memory is unsure: what surely fits comes first unless it is that much slower."""
+        """Returns ``step_s``, longer where memory is unsure: what surely fits comes first unless much slower."""
         return self.step_s * np.where(self.unsure, UNSURE, 1.0)
 
     def order(self) -> NDArray[np.intp]:

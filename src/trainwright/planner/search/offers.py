@@ -90,7 +90,7 @@ def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
 
 
 def read_pool(text: str, *, where: str | None = None) -> tuple[ClusterSpec, ...]:
-    """``8xa100-80gb+8xh100-sxm``: clusters of unlike devices; ``4x8xa100-80gb`` is one.
+    """Returns the clusters of ``8xa100-80gb+8xh100-sxm``, of unlike devices; ``4x8xa100-80gb`` is one.
 
     Raises:
         RecipeError: see ``hardware.catalogue.nodes.cluster``; or one kind of device twice.

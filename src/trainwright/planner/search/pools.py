@@ -48,7 +48,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """``8 h100-sxm alone``, ``batch 34 % on 8 a100-sxm-80gb, 66 % on 8 h100-sxm``."""
+        """Returns ``8 h100-sxm alone`` or ``batch 34 % on 8 a100-sxm-80gb, 66 % on 8 h100-sxm``."""
         parts = [f"{each.cluster.devices:,} {each.cluster.device.name}" for each in self.sides]
         if self.kind == "alone":
             return f"{parts[0]} alone"

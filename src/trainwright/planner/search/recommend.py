@@ -113,7 +113,7 @@ class Goals:
         return in_time and within
 
     def order(self, option: Option) -> tuple[float, ...]:
-        """Best first: the cheapest in time, else the fastest within the budget, else the least seconds times dollars.
+        """Returns the key of the best first: cheapest in time, else fastest in budget, else least seconds x dollars.
 
         What has a doubtful price comes after all that has another, what has none last, by time.
         """
@@ -166,7 +166,7 @@ class _Search:
         return replace(self.run, cluster=machines)
 
     def count(self, pruned: Iterable[Pruned]) -> None:
-        """Add one device's classes of layouts to those of the others."""
+        """Adds one device's classes of layouts to those of the others."""
         for each in pruned:
             known = self.rules.get(each.rule)
             if known is None:
@@ -235,7 +235,7 @@ def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int) 
 
 
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
-    """Parts of a node, and whole nodes, in powers of two; the whole cluster where it is smaller than ``most_devices``.
+    """Returns parts of a node and whole nodes in powers of two, and a whole cluster below ``most_devices``.
 
     ``finer`` adds three halves of each whole number of nodes, where a deadline lies between two powers of two.
     """
@@ -249,7 +249,7 @@ def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = Fal
 
 
 def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals: Goals, *, most_devices: int) -> None:
-    """All options on one kind of device."""
+    """Adds all options on one kind of device."""
     counts = device_counts(machines, most_devices, finer=goals.deadline_s is not None)
     try:
         compared = compare(search.on(machines), counts, thorough=False, memo=search.memo)

@@ -59,7 +59,7 @@ def _hypergeometric(count: int, marked: int, drawn: int, hits: int) -> float:
 
 
 def _hits(experts: Experts, parts: Values) -> Numbers:
-    """``hit_share`` of each of ``parts`` equal parts of all experts."""
+    """Returns ``hit_share`` of each of ``parts`` equal parts of all experts."""
     places = np.asarray(parts, dtype=np.float64)
     distinct, back = np.unique(places, return_inverse=True)
     shares = np.array([hit_share(experts, experts.count / each) for each in distinct])
@@ -72,7 +72,7 @@ def expected_ranks(experts: Experts, parts: Values) -> Numbers:
 
 
 def copies(experts: Experts, group: Group, *, hierarchical: bool) -> tuple[Numbers, Numbers]:
-    """Copies of each token of a rank that go over its links inside the domain, and out of it; its own stays.
+    """Returns the copies of a rank's token that go over its links inside the domain, and out of it.
 
     Plain: one copy for each expert, wherever it is. Hierarchical: one for each other domain, which is passed on there
     to each rank that the token goes to; what a rank passes on for others equals what others pass on for it.

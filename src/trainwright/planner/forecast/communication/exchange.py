@@ -103,7 +103,7 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 def _experts_s(
     model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, dispatch: Dispatch
 ) -> Numbers | float:
-    """One layer's tokens to their experts and back; the fullest rank's, for which all others wait."""
+    """Returns the seconds of a layer's tokens to their experts and back, on the fullest rank."""
     if model.experts is None:
         return 0.0
     # Tensor-parallel neighbours that do not divide an expert's matrices have other experts.
@@ -117,7 +117,7 @@ def _experts_s(
 def _weights(
     model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, groups: Placement
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Gathering of weights for one pass, scattering of gradients of one micro batch, exchange once a step.
+    """Returns the seconds of gathering for a pass, scattering for a micro batch, and exchange once a step.
 
     Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights once a step,
     which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over

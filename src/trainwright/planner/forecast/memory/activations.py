@@ -88,7 +88,7 @@ def norm_part(case: MemoryCase) -> Part:
 
 
 def attention_part(case: MemoryCase) -> Part:
-    """Queries, keys, values, mixed values; a statistic for each row, or whole scores; a mask of dropout."""
+    """Returns queries, keys, values, mixed values; a statistic a row, or whole scores; a mask of dropout."""
     model, size = case.model, case.element_bytes
     queries, mixed = model.heads * model.score_size, model.heads * model.value_size
     wide = mask_bytes(case) * model.width
@@ -135,7 +135,7 @@ def network_part(case: MemoryCase, width: float) -> Part:
 
 
 def mixture_part(case: MemoryCase) -> Part:
-    """Experts: each token's copies before and behind them, and their networks; the router's two fp32 rows.
+    """Returns the experts' part: tokens' copies before and behind them, their networks, the router's fp32 rows.
 
     Experts are divided over ranks with their tokens, so that a rank works on as many copies as it sends.
     """
@@ -201,7 +201,7 @@ class OurBytes:
 
 
 def our_bytes(case: MemoryCase) -> OurBytes:
-    """This trainer's modules, counted tensor by tensor (``counts.saved_activations``), once for each micro batch."""
+    """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
     pairs = np.stack([layouts.micro_batch, layouts.compile])
     distinct, places = np.unique(pairs, axis=1, return_inverse=True)

@@ -137,7 +137,7 @@ def logits_bytes(case: MemoryCase) -> Numbers:
 
 
 def buffered_logit_bytes(case: MemoryCase, *, micro_batches: int) -> Numbers:
-    """fp32 logits that DeepSpeed's pipeline engine holds on its last stage [2, L].
+    """Returns the bytes [2, L] of fp32 logits that DeepSpeed's pipeline engine keeps on its last stage.
 
     It has two buffers or more for outputs, and overwrites but never frees the last stage's (``runtime/pipe/engine.py``,
     ``_exec_backward_pass``; ``schedule.py``, ``num_pipe_buffers``): of the micro batch before at the loss, and of both

@@ -114,7 +114,7 @@ class MemoryCase:
 
     @property
     def adapter(self) -> Adapter | None:
-        """Adapters on frozen weights."""
+        """Returns the adapters on frozen weights."""
         return self.workload.adapter
 
     @property
@@ -289,7 +289,7 @@ class Kept:
 
 
 def kept(case: MemoryCase) -> Kept:
-    """Weights, gradients and optimizer's state of one rank.
+    """Returns weights, gradients and optimizer's state of one rank.
 
     With offload the optimizer's state lives in host memory or on NVMe, with ``all`` and ``all-nvme`` weights and
     gradients too, but for what is gathered.
@@ -319,7 +319,7 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
 
 
 def stack_bytes(case: MemoryCase) -> float:
-    """Our own Muon orthogonalises a stack of equal shapes at a time: fp32 directions, and three stacks in bf16."""
+    """Returns the bytes of one stack of equal shapes that our Muon works on: fp32, and three in bf16."""
     if case.memory.kernels != "own" or case.workload.optimizer != "muon":
         return 0.0
     counts = Counter(rows * columns for rows, columns in block_matrices(case.model))
@@ -335,7 +335,7 @@ def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
 
 
 def _kept_with_adapter(case: MemoryCase, adapter: Adapter) -> Kept:
-    """Frozen weights, tables in the compute dtype; the adapters' own weights with AdamW's two moments."""
+    """Returns frozen weights, tables in the compute dtype, and adapters with AdamW's two moments."""
     stages, whole = case.stages, shared(case, from_stage=3)
     tables = stages.tables * whole / stages.total
     adapters = case.memory.adapter_bytes * rank_adapters(case, adapter) * np.ones_like(whole)
