@@ -173,6 +173,33 @@ def test_a_model_family_is_a_file_and_a_line(copy):
     assert " passed" in copy.module("pytest", "-q", "test_newcomer.py")
 
 
+SOURCE = Path(__file__).parent / "additions" / "sources.py"
+KEYS = """
+class CsvSection(PathsSection):
+    reader = "trainwright.stages.data.sources.csv:Csv"
+    kind: Literal["csv"] = Field(description="one document per row")
+    column: str = Field("text", description="column that holds the text")
+
+
+"""
+
+
+def test_a_source_is_a_file_and_its_keys(copy):
+    reader = SOURCE.read_text(encoding="utf-8")
+    start, stop = reader.index("class CsvSection"), reader.index("class Csv(")
+    reader = (reader[:start] + reader[stop:]).replace("import PathsSection", "import CsvSection")
+    copy.add("stages/data/sources/csv.py", reader)
+    copy.insert("spec/sections/data.py", KEYS, after='text_column: str = Field("text"')
+    copy.insert("spec/sections/data.py", "    CsvSection |\n", after="Source = Annotated[")
+    (copy.root / "corpus.csv").write_text(
+        "body\n" + "".join(f"row {number}\n" for number in range(9)), encoding="utf-8"
+    )
+    (copy.root / "recipe.yaml").write_text(RECIPE.replace("family: newcomer, ", ""), encoding="utf-8")
+    keys = "data.sources=[{kind: csv, paths: [corpus.csv], column: body}]"
+    shares = "data.split={train: 1, validation: 0, test: 0}"
+    assert copy.json("data", "recipe.yaml", keys, shares)["total"]["kept"]["documents"] == 9
+
+
 COMMAND = '''"""Greet, and say how."""
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,7 +22,12 @@ FILTER = Extension("filter", FILTERS, Called(arguments=("text",)))
 
 
 class SourceSection(Section):
-    """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``."""
+    """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``.
+
+    ``reader`` is the class that reads one of ours, as ``package.module:name``; a plug-in's ``kind`` says it itself.
+    """
+
+    reader: ClassVar[str] = ""
 
     kind: str = Field(description="one of the kinds, or 'package.module:Class' of a plug-in")
 
@@ -41,12 +46,14 @@ class PathsSection(SourceSection):
 class PythonStdlibSource(SourceSection):
     """The Python standard library's own source, which every machine with Python has."""
 
+    reader = "trainwright.stages.data.sources.files:PythonStdlib"
     kind: Literal["python-stdlib"] = Field(description="the running Python's own library")
 
 
 class FilesSource(PathsSection):
     """Whole files, one document each; gz and zst are opened by their name."""
 
+    reader = "trainwright.stages.data.sources.files:Files"
     kind: Literal["files"] = Field(description="one document per file")
     include: tuple[str, ...] = Field(("*",), description="name patterns taken from directories")
 
@@ -54,6 +61,7 @@ class FilesSource(PathsSection):
 class TextSource(PathsSection):
     """Text files that hold many documents with a separator between them."""
 
+    reader = "trainwright.stages.data.sources.text:Text"
     kind: Literal["text"] = Field(description="many documents per file")
     separator: str = Field("\n\n", min_length=1, description="what stands between two documents")
 
@@ -61,6 +69,7 @@ class TextSource(PathsSection):
 class JsonlSource(PathsSection):
     """One JSON object per line."""
 
+    reader = "trainwright.stages.data.sources.jsonl:Jsonl"
     kind: Literal["jsonl"] = Field(description="one JSON object per line")
     text_key: str = Field("text", min_length=1, description="key that holds the text")
     label_key: str | None = Field(None, min_length=1, description="key that holds the document's label, for tasks")
@@ -74,6 +83,7 @@ class JsonlSource(PathsSection):
 class ParquetSource(PathsSection):
     """Rows of Parquet files."""
 
+    reader = "trainwright.stages.data.sources.parquet:Parquet"
     kind: Literal["parquet"] = Field(description="one document per row")
     text_column: str = Field("text", min_length=1, description="column that holds the text")
 
@@ -83,6 +93,7 @@ Source = Annotated[
     Field(discriminator="kind"),
     PlugInSection("kind", "source", SourceSection),
 ]
+"""The sources of the project, each by its keys, which name what reads it; and those from outside."""
 
 
 class CleanSection(Section):
