@@ -63,7 +63,7 @@ class Defect(TrainwrightError):
 
 
 class CommandModule(Protocol):
-    """What each command's module offers."""
+    """The functions that each command's module has."""
 
     def configure(self, parser: CommandParser) -> None:
         """Add the command's own arguments; common ones are there already."""
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unforeseen(error: Exception) -> TrainwrightError:
-    """What no layer below has put into words: the machine's refusals by their number, anything else is our mistake."""
+    """Returns what no layer below has put into words: a refusal of the machine by its number, else our mistake."""
     if isinstance(error, MemoryError):
         return MachineError("the memory is full", fix="end other programs, or ask for less")
     if isinstance(error, OSError) and error.errno in MACHINE_ERRNOS:

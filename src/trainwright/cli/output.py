@@ -1,4 +1,4 @@
-"""What commands print: text for people, or with ``--json`` one document for programs.
+"""The output of commands: text for people, or with ``--json`` one document for programs.
 
 Results go to stdout; notes, progress and errors to stderr. With ``--json`` stdout holds exactly one JSON document,
 ``{"schema": "trainwright.<command>/<version>", ...}``, and after a failure that document is an error::
@@ -37,7 +37,7 @@ _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Output:
-    """Where and how one command prints.
+    """The streams and the form in which one command prints.
 
     Attributes:
         command: the command's words, ``plan`` or ``config show``; names the JSON schema.
@@ -133,7 +133,7 @@ class Output:
         return Progress(self)
 
     def colored(self, stream: TextIO) -> bool:
-        """Whether ``stream`` is a terminal that wants colours."""
+        """Returns whether ``stream`` is a terminal that wants colours."""
         wanted = not self.no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return wanted and stream.isatty()
 
@@ -183,5 +183,5 @@ def _code(error: TrainwrightError) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a cell is a quantity; ``8xh100-sxm`` is a name."""
+    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name."""
     return not text or text[:1] in "-+$~<>≈" or (text[:1].isdigit() and not re.match(r"\d+x\w", text))

@@ -21,7 +21,7 @@ RATE_WINDOW_S = 30.0
 
 @dataclass(kw_only=True)
 class Task:
-    """What is known about one running task, from its events alone.
+    """The state of one running task, from its events alone.
 
     ``metrics`` holds the latest values of the metrics ``<task>/<metric>``.
     """
@@ -94,7 +94,7 @@ class Task:
 
 
 class Screen(Protocol):
-    """What progress needs of ``cli.output.Output``."""
+    """The part of ``cli.output.Output`` that progress needs."""
 
     @property
     def quiet(self) -> bool:
@@ -106,10 +106,10 @@ class Screen(Protocol):
 
     @property
     def stderr(self) -> TextIO:
-        """Where to show it."""
+        """The stream to show it on."""
 
     def colored(self, stream: TextIO) -> bool:
-        """Whether ``stream`` is a terminal."""
+        """Returns whether ``stream`` is a terminal that wants colours."""
 
     def note(self, text: str) -> None:
         """A line on stderr."""

@@ -36,7 +36,7 @@ SIMILAR = {
     "\u00b7": ".",
     "\u2022": "*",
 }
-"""What stands for a character that an encoding lacks; anything else becomes ``?``."""
+"""Substitutes of characters that an encoding lacks; any other becomes ``?``."""
 ERRORS = "trainwright.similar"
 """The name of the handler for such characters (``codecs.register_error``)."""
 

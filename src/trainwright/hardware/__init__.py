@@ -1,1 +1,1 @@
-"""What hardware is: the catalogue of devices, their prices, this machine's facts and its probes. No torch."""
+"""Hardware: the catalogue of devices, their prices, this machine's facts and its probes. No torch."""

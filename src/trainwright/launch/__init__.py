@@ -1,1 +1,1 @@
-"""Where jobs run: one file for each launcher. A launcher knows jobs and no stage."""
+"""Launchers of jobs: one file for each launcher. A launcher knows jobs and no stage."""

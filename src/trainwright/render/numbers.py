@@ -14,7 +14,7 @@ def number(value: float) -> str:
 
 
 def expected(count: float) -> str:
-    """How often something is to be expected; what is nearly never says so."""
+    """Returns how often something is to be expected; what is nearly never says so."""
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 0.01 else "hardly any"
 
 

@@ -1,4 +1,4 @@
-"""Where rendered text goes: a terminal, a file, or a page of a web console."""
+"""The receiver of rendered text: a terminal, a file, or a page of a web console."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Page(Protocol):
 
     @property
     def verbose(self) -> bool:
-        """Whether the reader asked for everything, however long."""
+        """Returns whether the reader asked for everything, however long."""
 
     def heading(self, text: str) -> None:
         """Adds a line that begins a part."""

@@ -1,4 +1,4 @@
-"""Which device to compute on, and what torch knows about it."""
+"""The device to compute on, and what torch knows about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Device:
 
     @property
     def torch_device(self) -> torch.device:
-        """What tensors are made on."""
+        """Returns the device that tensors are made on."""
         return torch.device(self.kind)
 
 
@@ -74,5 +74,5 @@ def synchronise(device: torch.device) -> None:
 
 
 def _cpu_bf16() -> bool:
-    """Whether this CPU has instructions for bf16 products: AVX-512 BF16, AMX or Arm's BF16."""
+    """Returns whether this CPU has instructions for bf16 products: AVX-512 BF16, AMX or Arm's BF16."""
     return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(cpu_features())

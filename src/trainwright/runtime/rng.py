@@ -25,7 +25,7 @@ def _mix(value: int) -> int:
 
 
 def permute(indices: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:
-    """Where a keyed pseudo-random permutation of ``range(size)`` sends ``indices``.
+    """Returns the images of ``indices`` under a keyed pseudo-random permutation of ``range(size)``.
 
     A balanced Feistel network over the next even power of two, walked until the result falls into the range (Black
     and Rogaway, 2002). Any element is found without making the others, whatever the size.

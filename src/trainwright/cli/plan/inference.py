@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: Price | None) -> tuple[Assumption, ...]:
-    """What the estimate rests on, with the device's own numbers and where its price is from."""
+    """Returns what the estimate rests on, with the device's own numbers and where its price is from."""
     from trainwright.spec.plan import Assumption
 
     device = machines.device
@@ -92,7 +92,7 @@ def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: P
 
 
 def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: Stack) -> tuple[str, ...]:
-    """What would make it fit, the smallest change first: fewer bits of a weight, more devices for a replica."""
+    """Returns changes that would make it fit, smallest first: fewer bits of a weight, more devices for a replica."""
     from trainwright.planner.cost.serving_memory import serving_memory
     from trainwright.planner.forecast.memory.table import usable_bytes
 
@@ -108,7 +108,7 @@ def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: S
 
 
 def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) -> Serving:
-    """What is served: half of the context is prompt; weights are shared by as few devices as hold them."""
+    """Returns the workload: half of the context is prompt; weights are shared by as few devices as hold them."""
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
     from trainwright.planner.cost.serving_memory import Serving, WeightFormat, serving_memory
     from trainwright.planner.forecast.memory.table import usable_bytes

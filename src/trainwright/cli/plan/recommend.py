@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
-    """Whether to use two kinds of devices together: of several kinds, the pair whose best way is the fastest."""
+    """Returns the comparison of two kinds of devices; of several kinds, of the pair whose best way is the fastest."""
     from trainwright.planner.search.pools import compare_pool
 
     pools = [compare_pool(replace(scenario.run, cluster=one), other) for one, other in combinations(pool, 2)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainwright.render.plans.scaling import Scaling
 
 DEFAULT_ON = "8xh100-sxm"
-"""Where a budget of dollars is spent, unless the user says."""
+"""The cluster that a budget of dollars is spent on, unless the user names one."""
 
 
 def run(args: argparse.Namespace) -> int:

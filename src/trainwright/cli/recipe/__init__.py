@@ -1,1 +1,1 @@
-"""What is done with a recipe: all of it (``run``), one stage of it, a look at its keys (``config``)."""
+"""Commands about a recipe: all of it (``run``), one stage of it, a look at its keys (``config``)."""

@@ -33,7 +33,7 @@ def configure(parser: CommandParser) -> None:
 
 
 def asked(args: argparse.Namespace) -> bool:
-    """Whether a table is to be judged, and not a recipe.
+    """Returns whether a table is to be judged, and not a recipe.
 
     Raises:
         RecipeError: arguments of both forms at once.

@@ -26,7 +26,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surface:
-    """What may follow ``trainwright <words>``."""
+    """The arguments that may follow ``trainwright <words>``."""
 
     words: tuple[str, ...]
     help: str

@@ -19,7 +19,7 @@ BTU_PER_HOUR_PER_W = 3.412142
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Energy:
-    """What a run draws. The machines turn all of their power into heat, which cooling has to carry away."""
+    """Power and energy of a run. The machines turn all of their power into heat, which cooling has to carry away."""
 
     machine_power_w: float
     machine_kwh: float

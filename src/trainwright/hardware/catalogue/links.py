@@ -39,13 +39,13 @@ def link(name: str, *, where: str | None = None) -> LinkSpec:
 
 
 def link_reach(name: str) -> int | None:
-    """How many devices such a link joins at most (2 for a bridge, 72 for NVL72), or None: all of a node."""
+    """Returns the most devices that such a link joins (2 for a bridge, 72 for NVL72), or None: all of a node."""
     reach: int | None = _table(_slug(name), None).get("devices")
     return reach
 
 
 def is_rate(text: str) -> bool:
-    """Whether ``text`` begins as a rate does: with a digit."""
+    """Returns whether ``text`` begins as a rate does: with a digit."""
     return text.strip()[:1].isdigit()
 
 

@@ -34,13 +34,13 @@ DEFAULTS = {
     "nvme_bytes_per_s": "default: a drive reads 3.2 GB/s, as a DGX-2's (arXiv 2104.07857, recall), and writes 2 GB/s",
     "bus": "default: PCIe 4",
 }
-"""What stands in where no file knows better, in words for an assumption's source."""
+"""Stand-ins for what no file says, in words for an assumption's source."""
 
 _NODES = files("trainwright") / "catalog" / "nodes"
 _COUNT = re.compile(r"\s*(?P<count>[+-]?[\d_.,]+)\s*[x×*]\s*", re.IGNORECASE)
 _COUNT_LAST = re.compile(r"(?P<name>.+?)\s*[x×*]\s*(?P<count>\d+)", re.IGNORECASE)
 _COUNT_APART = re.compile(r"(?P<count>\d+)\s+(?P<name>.+)")
-"""How else people write it: ``h100x8``, ``8 h100``."""
+"""Other ways to write it: ``h100x8``, ``8 h100``."""
 _FORM = "NODES x DEVICES x NAME, for example 64x8xh100-sxm, 8xh100-sxm or h100-sxm"
 
 
@@ -100,7 +100,7 @@ def node_size(name: str, *, where: str | None = None) -> int:
 
 
 def names_here(text: str, *, where: str | None = None) -> bool:
-    """Whether the device that a cluster's text names is this machine's: ``here``, ``2x2xhere``."""
+    """Returns whether the device that a cluster's text names is this machine's: ``here``, ``2x2xhere``."""
     return _split(text, where)[1].lower() == HERE
 
 

@@ -1,4 +1,4 @@
-"""What a container may use: memory and CPU limits of control groups, version 1 and 2 (Linux)."""
+"""Limits of a container: memory and CPU limits of control groups, version 1 and 2 (Linux)."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from trainwright.hardware.machine.nvidia import Gpu, gpus
 from trainwright.hardware.machine.processor import cpu_clock_hz, cpu_features, cpu_model, is_virtual
 
 BUSY_INTERVAL_S = 0.25
-"""How long the processors are watched to see what others use of them."""
+"""Time for which the processors are watched to see what other programs use of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineFacts:
-    """What a machine is, as its operating system says; sizes in bytes, no measurement in it.
+    """Facts of a machine, as its operating system says; sizes in bytes, no measurement in it.
 
     ``cores`` are the physical cores that this process may use: affinity and container limits are respected.
     ``clock_hz`` is the nominal clock of a core, ``clock_max_hz`` its highest; None where the system does not tell.

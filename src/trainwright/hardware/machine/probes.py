@@ -1,4 +1,4 @@
-"""What was measured on a machine: records that ``runtime.probes`` fills and the planner reads.
+"""Measurements of a machine: records that ``runtime.probes`` fills and the planner reads.
 
 Each measurement keeps its median, its quartiles and its fastest repetition: the planner takes medians for the estimate
 and quartiles for its range, the peak is taken from the fastest.
@@ -219,7 +219,7 @@ class Probes:
 
     @property
     def doubtful(self) -> bool:
-        """Whether other programs used so much of the processors that rates are too low."""
+        """Returns whether other programs used so much of the processors that rates are too low."""
         return self.cpu_busy > BUSY
 
     def dtypes(self) -> tuple[str, ...]:

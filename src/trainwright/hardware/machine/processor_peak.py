@@ -1,4 +1,4 @@
-"""What a processor can do at most, computed from its facts: peaks of matrix products and memory bandwidth.
+"""The peak rates of a processor, computed from its facts: peaks of matrix products and memory bandwidth.
 
 peak = cores x clock x floating point operations of one core in one cycle. Each factor has bounds where the facts leave
 it open; the bounds of a product are the products of bounds, its middle is their geometric mean. Other programs' share
@@ -53,10 +53,10 @@ CLOCK_OF_NOMINAL: Bounds = (0.9, 1.5)
 Platinum 8480+ is sold with 2.0 GHz nominal and 3.0 on all cores, EPYC 9654 with 2.4 and 3.55; AMX on all cores may fall
 below nominal."""
 UNKNOWN_CLOCK_HZ: Bounds = (2.0e9, 4.0e9)
-"""Where the system does not say: server base to desktop boost."""
+"""Bounds where the system does not say: server base to desktop boost."""
 
 CORE_BYTES_PER_S: Bounds = (6e9, 25e9)
-"""What one core streams: limited by its outstanding misses on large servers, more on Zen and desktops
+"""Bandwidth of one core: limited by its outstanding misses on large servers, more on Zen and desktops
 (sites.utexas.edu/jdm4372, "Single-core memory bandwidth")."""
 SOCKET_BYTES_PER_S = 400e9
 """Twelve channels of DDR5-4800 deliver no more than this (460.8 GB/s on paper)."""

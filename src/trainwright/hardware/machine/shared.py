@@ -46,7 +46,7 @@ class SharedProbes:
 
     @property
     def path(self) -> Path:
-        """Where they are or will be."""
+        """The file that they are or will be in."""
         return self.folder / FILE
 
     def read(self) -> Probes | None:

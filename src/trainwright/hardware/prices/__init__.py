@@ -1,1 +1,1 @@
-"""What devices cost to rent, and where that stands."""
+"""Prices of rented devices, and their sources."""

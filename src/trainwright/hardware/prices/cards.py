@@ -15,7 +15,7 @@ from trainwright.spec.device import DeviceKind, DeviceSpec, Price, PriceKind
 
 Order = Literal["name", "year", "memory", "bandwidth", "flops", "power", "price", "flops-per-dollar", "flops-per-watt"]
 HALF = ("bf16", "fp16")
-"""What large models train in: the first of these that a device has is its rate."""
+"""Precisions that large models train in: a device is ranked by its rate in the first that it has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

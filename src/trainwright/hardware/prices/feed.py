@@ -29,7 +29,7 @@ class _NoAnswer(MachineError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Updated:
-    """What became of one cloud's list: rows kept, rows refused by reason, or the error in its stead."""
+    """The result of updating one cloud's list: rows kept, rows refused by reason, or the error in its stead."""
 
     cloud: str
     source: str

@@ -1,4 +1,4 @@
-"""What a device costs for an hour: the packaged price list, and newer ones that the user has fetched.
+"""Prices of a device for an hour: the packaged price list, and newer ones that the user has fetched.
 
 Rows are checked; one that cannot be true is left out, and counted with its reason. A price that no list has is unknown:
 ``unpriced`` names instance types that carry a device all the same.
@@ -135,7 +135,7 @@ def checked(rows: Iterable[Row]) -> PriceList:
 
 
 def _refusal(row: Row) -> str | None:
-    """What is wrong with a row by itself."""
+    """Returns what is wrong with a row by itself."""
     usd = _usd(row)
     if not row.get("usd_per_device_hour"):
         return "no price printed"
@@ -154,7 +154,7 @@ def _refusal(row: Row) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Reference:
-    """What a row is held against: its device's median; on-demand prices of its instance, by region and anywhere."""
+    """Prices that a row is held against: its device's median; its instance's on demand, by region and anywhere."""
 
     median: Mapping[str, float]
     on_demand: Mapping[tuple[str, ...], float]
@@ -178,7 +178,7 @@ class _Reference:
         return cls(median=median, on_demand=on_demand)
 
     def refusal(self, row: Row) -> str | None:
-        """What is wrong with a row beside others."""
+        """Returns what is wrong with a row beside others."""
         usd = _usd(row)
         if usd > _OUTLIER * self.median[row["device"]]:
             return f"more than {_OUTLIER} times the device's median"

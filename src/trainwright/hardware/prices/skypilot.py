@@ -21,7 +21,7 @@ from trainwright.hardware.prices.clouds import Cloud
 COLUMNS = ("device", "provider", "instance", "kind", "usd_per_device_hour", "region", "source", "as_of", "note")
 """Columns of a file in ``catalog/prices``."""
 PLACEHOLDER_USD = 700.0
-"""What the catalogue prints where a price is unknown."""
+"""The number that the catalogue prints where a price is unknown."""
 
 _NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
 _TPU = re.compile(r"tpu-(?P<generation>v\d+[a-z]*)-(?P<size>\d+)")

@@ -1,4 +1,4 @@
-"""Where price lists lie: the packaged one, and those that ``trainwright catalog update`` has fetched for this user.
+"""Files of price lists: the packaged one, and those that ``trainwright catalog update`` has fetched for this user.
 
 Fetched lists live under the user's data folder (``XDG_DATA_HOME``, else ``~/.local/share``), one CSV per cloud; a cloud
 that has one there is not read from the packaged list.

@@ -1,1 +1,1 @@
-"""What the catalogue holds: devices, models, software, prices."""
+"""Entries of the catalogue: devices, models, software, prices."""

@@ -27,7 +27,7 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 
 
 def card_document(card: Card) -> dict[str, Any]:
-    """What ``--json`` says of a device."""
+    """Returns the JSON document of a device."""
     fields = {field.name: getattr(card.device, field.name) for field in dataclasses.fields(card.device)}
     return fields | {
         "platform": card.device.platform,
@@ -39,7 +39,7 @@ def card_document(card: Card) -> dict[str, Any]:
 
 
 def device_document(card: Card, pair: ClusterSpec, prices: PriceList) -> dict[str, Any]:
-    """What ``--json`` says of one device in a cluster of two of its nodes, with all offers."""
+    """Returns the JSON document of one device in a cluster of two of its nodes, with all offers."""
     name = card.device.name
     return card_document(card) | {
         "node": pair.node,
@@ -102,7 +102,7 @@ def _row(card: Card) -> tuple[str, ...]:
 
 
 def _facts(spec: DeviceSpec) -> list[Fact]:
-    """What its datasheet says, each with where it was printed and the day it was written down."""
+    """Returns what its datasheet says, each with its source and the day it was written down."""
 
     def fact(name: str, value: str, field: str) -> Fact:
         return name, value, f"{spec.sources.get(field, spec.source)}; {spec.recorded}"

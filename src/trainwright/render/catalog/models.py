@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def model_document(model: PublishedModel) -> dict[str, Any]:
-    """What ``--json`` says of a model."""
+    """Returns the JSON document of a model."""
     return {
         "name": model.name,
         "title": model.title,
@@ -52,7 +52,7 @@ def _active(model: PublishedModel) -> int:
 
 
 def stack_document(stack: Stack) -> dict[str, Any]:
-    """What ``--json`` says of a training software."""
+    """Returns the JSON document of a training software."""
     return {
         "name": stack.name,
         "title": stack.title,

@@ -52,7 +52,7 @@ class Stock:
 
 
 def stock_document(stock: Stock) -> dict[str, Any]:
-    """What ``--json`` says of the price lists."""
+    """Returns the JSON document of the price lists."""
     lists = [
         {"name": each.name, "recorded": each.recorded, "rows": len(each.rows), "path": each.path}
         for each in stock.lists
@@ -85,7 +85,7 @@ def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
 
 
 def update_document(each: Updated) -> dict[str, Any]:
-    """What ``--json`` says of an updated list."""
+    """Returns the JSON document of an updated list."""
     return {
         "cloud": each.cloud,
         "source": each.source,

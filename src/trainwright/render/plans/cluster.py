@@ -133,7 +133,7 @@ def _show_time(plan: Plan, planned: Planned, page: Page) -> None:
 
 
 def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, str]]:
-    """What the run needs beside its devices."""
+    """Returns rows of what the run needs beside its devices."""
     host = needs.host_memory_available_bytes
     little = "" if host is None or needs.host_memory_bytes <= host else ": too little"
     rate = f"{format_bytes(needs.checkpoint_write_bytes_per_s)}/s"

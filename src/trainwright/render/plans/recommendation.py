@@ -1,4 +1,4 @@
-"""What to train on: the answer, the tables that it was chosen from, time against dollars as a picture."""
+"""A recommendation: the answer, the tables that it was chosen from, time against dollars as a picture."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _dollars(option: Option) -> float:
 
 
 def _show_doubtful(page: Page, rows: Sequence[Option]) -> None:
-    """What would be cheaper at prices that may not be had, with what speaks against them."""
+    """Shows what would be cheaper at prices that may not be had, with what speaks against them."""
     if not rows:
         return
     page.line()
@@ -161,7 +161,7 @@ def _show_doubtful(page: Page, rows: Sequence[Option]) -> None:
 
 
 def _show_spot(page: Page, rows: Sequence[Option]) -> None:
-    """How often nodes are taken back, and the checkpoints that suit it."""
+    """Shows how often nodes are taken back, and the checkpoints that suit it."""
     if not rows:
         return
     page.line()
@@ -231,7 +231,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
 
 
 def assumptions(scenario: Scenario) -> list[Assumption]:
-    """What the run's defaults and the ways to buy rest on."""
+    """Returns what the run's defaults and the ways to buy rest on."""
     named = {"sequence", "tokens", "batch", "adapters", "tokens of an image", "images", "software"}
     shown = [each for each in scenario.assumptions if each.name in named]
     lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]

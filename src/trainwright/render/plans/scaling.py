@@ -1,4 +1,4 @@
-"""What a budget is best spent on: each scaling law's answer, the critical batch, and the run that it comes to."""
+"""The best use of a budget: each scaling law's answer, the critical batch, and the run that it comes to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FITTED = (44e6, 16e9)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Best:
-    """What one scaling law says; ``loss`` is in nats per token of the law's own data."""
+    """The answer of one scaling law; ``loss`` is in nats per token of the law's own data."""
 
     law: str
     flops: float
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scaling:
-    """What a budget is best spent on.
+    """The best use of a budget.
 
     Attributes:
         title: the budget in words.
@@ -74,7 +74,7 @@ class Scaling:
 
 
 def scaling_document(scaling: Scaling) -> dict[str, Any]:
-    """What ``--json`` says of a budget."""
+    """Returns the JSON document of a budget."""
     return {
         "laws": scaling.laws,
         "law": DEFAULT_LAW,
@@ -157,7 +157,7 @@ def critical_batches(tokens: float, loss: float | None) -> list[Batch]:
 
 
 def over_training_document(parameters: float, tokens: float) -> dict[str, Any]:
-    """What it costs to train a model on that many tokens, beside the best model of the same loss."""
+    """Returns what it costs to train a model on that many tokens, beside the best model of the same loss."""
     excess = over_training(parameters, tokens)
     ratio, size = float(excess.flops_ratio), float(excess.parameters_ratio)
     even = float(excess.break_even_tokens)

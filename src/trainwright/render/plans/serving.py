@@ -1,4 +1,4 @@
-"""What serving a model takes and gives: verdict, memory, latency, limits."""
+"""An estimate of serving a model: verdict, memory, latency, limits."""
 
 from __future__ import annotations
 

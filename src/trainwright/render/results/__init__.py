@@ -1,1 +1,1 @@
-"""What stages made and measured: artefacts, datasets, machines, evaluations, audits."""
+"""Results of stages: artefacts, datasets, machines, evaluations, audits."""

@@ -1,4 +1,4 @@
-"""What the stages of a recipe made: a row for each artefact, and its place in the JSON document."""
+"""The artefacts of a recipe: a row for each artefact, and its place in the JSON document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def documents(made: Mapping[str, Artifact]) -> dict[str, Any]:
-    """What ``--json`` says of each artefact."""
+    """Returns the JSON document of each artefact."""
     return {
         name: {
             "path": artifact.path,

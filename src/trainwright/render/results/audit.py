@@ -11,7 +11,7 @@ from trainwright.planner.evidence.audit import SMALL, Audit, AuditRow
 from trainwright.render.page import Page
 
 AIMS = {"s": 0.15, "tokens/s": 0.15, "": 0.15, "bytes": 0.10}
-"""How far a measured value may lie from its prediction and still be called right, by unit."""
+"""The largest difference of a measurement from its prediction that is still called right, by unit."""
 
 RUN, STEP, WHOLE_RUN = "run", "step", "whole run"
 TITLES = {RUN: "the run", STEP: "one step", WHOLE_RUN: "beside the steps", "memory": "memory at the peak"}

@@ -1,4 +1,4 @@
-"""What became of a corpus: the funnel of each source, the splits, the tokenizer."""
+"""The report of a dataset: the funnel of each source, the splits, the tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trained model can do: splits, baselines, completions."""
+"""The evaluation of a trained model: splits, baselines, completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor saw and measured: facts, rates, what to mend."""
+"""The doctor's record: facts, rates, what to mend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show(machine: Machine, page: Page, *, now_unix_s: float) -> None:
 
 
 def fact_rows(facts: MachineFacts) -> list[tuple[str, str]]:
-    """What the machine is, a row per fact."""
+    """Returns a row for each fact."""
     rows = [
         ("system", f"{facts.system} {facts.release}, {facts.architecture}, {facts.bits} bits"),
         ("Python", facts.python),
@@ -71,7 +71,7 @@ def _show_probes(probes: Probes, page: Page, *, now_unix_s: float) -> None:
 
 
 def age_text(probes: Probes, *, now_unix_s: float) -> str:
-    """How long ago, and how thoroughly."""
+    """Returns the age of the measurement, and how thorough it was."""
     effort = "thoroughly" if probes.thorough else "quickly (--thorough measures more)"
     return f"{format_seconds(max(0.0, now_unix_s - probes.measured_unix_s))} ago, {effort}"
 

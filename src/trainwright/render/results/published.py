@@ -1,4 +1,4 @@
-"""How far predictions of published runs are off: totals, verdicts, groups, the worst rows, pictures."""
+"""Errors of predictions of published runs: totals, verdicts, groups, the worst rows, pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def totals_document(totals: list[Total], skipped: list[Skipped], errors: Errors | None) -> dict[str, Any]:
-    """What ``--json`` says of whole trainings."""
+    """Returns the JSON document of whole trainings."""
     return {
         "device_hours": _plain(errors),
         "trainings": [asdict(total) | {"ratio": total.ratio} for total in totals],

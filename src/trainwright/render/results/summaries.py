@@ -11,7 +11,7 @@ from trainwright.render.results.audit import difference
 Phrase = Callable[[Any], str]
 
 LONGEST_TEXT, MOST_VALUES = 24, 6
-"""What the line of a stage that has no phrases of its own shows at most."""
+"""Most values that the line of a stage without phrases shows."""
 
 
 def summary_line(stage: str, summary: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How much is measured: the shapes of each kind of probe, and the seconds that may be spent on them.
+"""The effort of a measurement: the shapes of each kind of probe, and the seconds that may be spent on them.
 
 The quick effort is bound by time: of each kind the first ``least`` entries are always measured, further ones while the
 kind's share of the time lasts; entries stand in the order in which a plan needs them. The thorough effort measures all.
@@ -206,7 +206,7 @@ QUICK_CUDA = replace(
 
 
 def effort(device_kind: str, *, thorough: bool) -> Effort:
-    """What is measured on such a device."""
+    """Returns what is measured on such a device."""
     if device_kind == "cuda":
         return THOROUGH_CUDA if thorough else QUICK_CUDA
     return THOROUGH_CPU if thorough else QUICK_CPU

@@ -1,4 +1,4 @@
-"""What on this machine will hurt, each with the line that mends it. Pure: facts and probes in, findings out."""
+"""Facts of a machine that will hurt, each with the line that mends it. Pure: facts and probes in, findings out."""
 
 from __future__ import annotations
 

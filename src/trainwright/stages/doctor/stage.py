@@ -88,7 +88,7 @@ def _shared(
 
 
 def _will_do(probes: Probes | None, facts: MachineFacts, *, thorough: bool) -> TypeGuard[Probes]:
-    """Whether kept probes are enough: thorough ones where those are asked for, and not of a machine busier than now."""
+    """Returns whether kept probes are enough: thorough where that is asked for, not of a machine busier than now."""
     if probes is None or (thorough and not probes.thorough):
         return False
     return not probes.doubtful or facts.cpu_busy > BUSY

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of blocks, as plain data that the template lays out."""
+"""The parts of a page: sections of blocks, as plain data that the template lays out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Table:
 
     @property
     def is_list_on_a_phone(self) -> bool:
-        """Whether its columns do not fit beside each other there; the first one may wrap."""
+        """Returns whether its columns do not fit beside each other there; the first one may wrap."""
         texts = [[cell.text for cell, _, _ in row] for row in self.cells()]
         widths = [max(map(len, column)) for column in zip(self.columns, *texts, strict=True)]
         return min(widths[0], WRAPPED_CHARACTERS) + sum(widths[1:]) > PHONE_CHARACTERS
@@ -118,7 +118,7 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Missing:
-    """What is not there, and the command that makes it."""
+    """A part that is not there, and the command that makes it."""
 
     text: str
     command: str

@@ -16,7 +16,7 @@ TRAIN, VALIDATION, MODEL, PLAIN = 0, 1, 0, 7
 """Tones: blue, vermilion, blue, grey."""
 
 LANGUAGE_METRICS = {"validation/loss", "validation/bits_per_byte", "validation/perplexity"}
-"""What the loss curve shows already: the loss itself, and functions of it."""
+"""Metrics that the loss curve shows already: the loss itself, and functions of it."""
 
 RATES = {
     "train/lr": "AdamW",

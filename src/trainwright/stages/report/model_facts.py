@@ -104,7 +104,7 @@ def _biases(model: ModelSpec) -> str:
 
 
 def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:
-    """What goes in and comes out: text, images, classes."""
+    """Returns what goes in and comes out: text, images, classes."""
     if model.kind == "vision":
         yield "image", f"{model.image_size} × {model.image_size} pixels, patches of {model.patch_size}"
     else:

@@ -25,7 +25,7 @@ KEPT, LOST, READ = 2, 1, 0
 
 
 def data(run: RunRecord) -> Section:
-    """What went in, what was dropped, what came out."""
+    """Returns the section of the data: what went in, what was dropped, what came out."""
     if run.data is None:
         missing = Missing(text="No data was prepared yet.", command="trainwright data RECIPE")
         return Section(key="data", title="Data", lead="", blocks=(missing,))
@@ -77,7 +77,7 @@ def _data(report: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def machine(run: RunRecord) -> Section:
-    """What ran it, and how fast that is."""
+    """Returns the section of the machine: its facts, and how fast it is."""
     if run.machine is None:
         missing = Missing(text="This machine was not looked at yet.", command="trainwright doctor")
         return Section(key="machine", title="Machine", lead="", blocks=(missing,))

@@ -13,7 +13,7 @@ from trainwright.stages.report.charts import Bar, Bars, Lines, Segment, Series
 from trainwright.stages.report.run_record import RunRecord
 
 BITS = "bits_per_byte"
-"""What only a language model's evaluation has."""
+"""The key that only a language model's evaluation has."""
 
 MODEL, PLAIN = 0, 7
 """Tones: blue, grey."""

@@ -59,7 +59,7 @@ class RunRecord:
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
-        """What was measured on held-out text."""
+        """Returns what was measured on held-out text."""
         return self.read("evaluate", "evaluation.json")
 
     @cached_property

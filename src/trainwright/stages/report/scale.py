@@ -83,7 +83,7 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """What a whole axis is measured in; called with a value, it writes it."""
+    """The unit of a whole axis; called with a value, it writes it."""
 
     name: str
     size: float

@@ -1,4 +1,4 @@
-"""Who may call: hosts, origins and keys.
+"""Callers that are let in: hosts, origins and keys.
 
 A server without a key, on a loopback address, is still reached by any web page that its user opens: a page may send
 simple requests across origins, and may give its own name the server's address (DNS rebinding). Browsers cannot forge

@@ -1,4 +1,4 @@
-"""What is wrong with the server's question and can be known before anything runs; no torch."""
+"""Problems of the server's question that can be known before anything runs; no torch."""
 
 from __future__ import annotations
 

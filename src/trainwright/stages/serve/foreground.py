@@ -54,7 +54,7 @@ def verify_bundle(directory: Path) -> None:
 
 
 def _is_manifest(path: Path) -> bool:
-    """Whether a file is a manifest of ours, or one that is damaged: other programs write files of this name too."""
+    """Returns whether a file is a manifest of ours, or a damaged one: other programs write files of this name too."""
     if not path.is_file():
         return False
     try:

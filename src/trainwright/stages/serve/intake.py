@@ -1,4 +1,4 @@
-"""How requests come in: limits on their size, their form and the time that they take to arrive."""
+"""The intake of requests: limits on their size, their form and the time that they take to arrive."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class _Request(BaseModel):
 
     @property
     def with_usage(self) -> bool:
-        """Whether a stream ends with the token counts."""
+        """Returns whether a stream ends with the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 

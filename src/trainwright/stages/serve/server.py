@@ -19,7 +19,7 @@ from trainwright.stages.serve.intake import TimedProtocol
 from trainwright.stages.serve.service import Service
 
 GRACE_S = 10.0
-"""How long unfinished answers may go on when the server is told to stop; then they are ended with an error."""
+"""Time that unfinished answers may take when the server is told to stop; then they are ended with an error."""
 
 
 class _Uvicorn(uvicorn.Server):
