@@ -29,6 +29,7 @@ from trainwright.testing.contract_family import FamilyContract
 from trainwright.testing.contract_filter import FilterContract
 from trainwright.testing.contract_launcher import PATIENCE_S, LauncherContract, script
 from trainwright.testing.contract_optimizer import OptimizerContract
+from trainwright.testing.contract_schedule import ScheduleContract
 from trainwright.testing.contract_source import SourceContract
 from trainwright.testing.contract_task import TaskContract
 from trainwright.testing.machine import fake_probes
@@ -104,6 +105,10 @@ class TestInformed(TaskContract):
 class TestMomentum(OptimizerContract):
     optimizer = "contract.additions.optimizers:momentum"
     keys: ClassVar[dict[str, Any]] = {"lr": 0.3, "betas": (0.5, 0.9)}
+
+
+class TestSquareRoot(ScheduleContract):
+    schedule = "contract.additions.schedules:square_root"
 
 
 class TestNarrow(FamilyContract):

@@ -1,7 +1,8 @@
 """Learning rate as a share of its peak: a pure function of the step.
 
 A schedule is a function of how much of the run behind the warm-up is done, in [0, 1), and of the recipe's section; it
-gives the share of the peak rate. From outside the project it is ``package.module:function`` in the recipe.
+gives the share of the peak rate. From outside the project it is ``package.module:function`` in the recipe;
+``testing.contract_schedule`` says what it keeps.
 """
 
 from __future__ import annotations
