@@ -110,15 +110,9 @@ def _by_batch(one: RunSpec, other: RunSpec) -> Iterator[Way]:
         sides = [_fastest(replace(one, workload=first)), _fastest(replace(other, workload=second))]
         if sides[0] is not None and sides[1] is not None:
             share = first.batch_tokens / workload.batch_tokens
-            yield Way(
-                kind="batch",
-                sides=(
-                    Side(cluster=one.cluster, share=share, best=sides[0]),
-                    Side(cluster=other.cluster, share=1 - share, best=sides[1]),
-                ),
-                step_s=max(sides[0].step_s, sides[1].step_s) + exchange_s,
-                exchange_s=exchange_s,
-            )
+            parts_taken = _sides(share, (one, sides[0]), (other, sides[1]))
+            step_s = max(sides[0].step_s, sides[1].step_s) + exchange_s
+            yield Way(kind="batch", sides=parts_taken, step_s=step_s, exchange_s=exchange_s)
 
 
 def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
@@ -149,16 +143,14 @@ def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
             2 * workload.element_bytes * workload.batch_tokens * model.width, one.cluster, other.cluster
         )
         slow, fast = max(first.step_s, second.step_s), min(first.step_s, second.step_s)
-        share = layers / model.layers
-        yield Way(
-            kind="layers",
-            sides=(
-                Side(cluster=one.cluster, share=share, best=first),
-                Side(cluster=other.cluster, share=1 - share, best=second),
-            ),
-            step_s=max(slow, sent_s) + (fast + sent_s) / count,
-            exchange_s=sent_s,
-        )
+        parts_taken = _sides(layers / model.layers, (one, first), (other, second))
+        step_s = max(slow, sent_s) + (fast + sent_s) / count
+        yield Way(kind="layers", sides=parts_taken, step_s=step_s, exchange_s=sent_s)
+
+
+def _sides(share: float, first: tuple[RunSpec, Ranked], second: tuple[RunSpec, Ranked]) -> tuple[Side, ...]:
+    parts = ((share, first), (1 - share, second))
+    return tuple(Side(cluster=run.cluster, share=part, best=best) for part, (run, best) in parts)
 
 
 def _speed_share(one: RunSpec, other: RunSpec) -> float:
