@@ -70,9 +70,9 @@ def test_headings_are_bold_on_a_terminal(output_to, terminal):
 def test_codes_are_the_names_of_errors(output_to):
     output = output_to(json=True)
     output.error(MissingPackage("x", needed_for="y", extra="z"), traceback=False)
-    found = json.loads(output.stdout.getvalue())
-    assert found["exit_code"] == 3
-    assert found["errors"][0]["code"] == "missing_package"
+    document = json.loads(output.stdout.getvalue())
+    assert document["exit_code"] == 3
+    assert document["errors"][0]["code"] == "missing_package"
 
 
 def test_the_output_follows_the_arguments():

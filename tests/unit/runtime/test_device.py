@@ -7,10 +7,10 @@ from trainwright.runtime import device as devices
 
 def test_a_machine_without_cuda_computes_on_its_cpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = devices.choose()
-    assert (found.kind, found.memory_bytes) == ("cpu", None)
-    assert found.torch_device == torch.device("cpu")
-    devices.synchronise(found.torch_device)
+    chosen = devices.choose()
+    assert (chosen.kind, chosen.memory_bytes) == ("cpu", None)
+    assert chosen.torch_device == torch.device("cpu")
+    devices.synchronise(chosen.torch_device)
 
 
 @pytest.mark.parametrize(("built", "seen"), [(None, "built without CUDA"), ("12.8", "finds no GPU")])
@@ -29,7 +29,7 @@ def test_native_bf16_follows_the_instructions(monkeypatch, features, native):
 
 @pytest.mark.cuda
 def test_a_gpu_is_chosen_and_described():
-    found = devices.choose()
-    assert found.kind == "cuda"
-    assert found.memory_bytes > 1 << 30
-    devices.synchronise(found.torch_device)
+    chosen = devices.choose()
+    assert chosen.kind == "cuda"
+    assert chosen.memory_bytes > 1 << 30
+    devices.synchronise(chosen.torch_device)

@@ -61,8 +61,8 @@ def test_live_bytes_peak_while_temporaries_live() -> None:
 
 def test_classes_sum_to_the_peak() -> None:
     reset_peak(CPU)
-    held = torch.ones(8 * MIB)
-    use = measured_use(device=CPU, weights=tensor_bytes([held]), gradients=0, optimizer=0, activations=0, logits=0)
+    tensor = torch.ones(8 * MIB)
+    use = measured_use(device=CPU, weights=tensor_bytes([tensor]), gradients=0, optimizer=0, activations=0, logits=0)
     assert use.weights == 32 * MIB
     assert use.total_bytes == pytest.approx(peak_resident_bytes(), rel=0.01)
 
@@ -71,6 +71,6 @@ def test_classes_sum_to_the_peak() -> None:
 def test_on_cuda_the_peak_is_the_allocator_s() -> None:
     device = torch.device("cuda")
     reset_peak(device)
-    held = torch.ones(8 * MIB, device=device)
-    use = measured_use(device=device, weights=tensor_bytes([held]), gradients=0, optimizer=0, activations=0, logits=0)
+    tensor = torch.ones(8 * MIB, device=device)
+    use = measured_use(device=device, weights=tensor_bytes([tensor]), gradients=0, optimizer=0, activations=0, logits=0)
     assert use.total_bytes - use.reserved_unused >= 32 * MIB

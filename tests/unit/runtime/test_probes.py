@@ -69,8 +69,8 @@ def test_updates_and_launches_take_time(watch):
 
 
 def test_the_disk_probe_leaves_nothing_behind(tmp_path):
-    found = probes.probe_disk(tmp_path / "new", size_bytes=2 << 20)
-    assert min(found.write_s, found.read_s, found.digest_s) > 0
+    disk = probes.probe_disk(tmp_path / "new", size_bytes=2 << 20)
+    assert min(disk.write_s, disk.read_s, disk.digest_s) > 0
     assert list((tmp_path / "new").iterdir()) == []
 
 

@@ -111,9 +111,11 @@ def test_models_are_listed_with_their_shape(capsys):
     row = next(line for line in lines if line.startswith("mixtral-8x7b ")).split()
     assert row[1:4] == ["46.7B", "12.88B", "32"]
     assert main(["catalog", "models", "vit", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["models"]
-    assert {each["name"] for each in found} >= {"vit-b-16", "vit-l-16"} and all("vit" in each["name"] for each in found)
-    assert all(each["source"] and each["recorded"] for each in found)
+    entries = json.loads(capsys.readouterr().out)["models"]
+    assert {each["name"] for each in entries} >= {"vit-b-16", "vit-l-16"} and all(
+        "vit" in each["name"] for each in entries
+    )
+    assert all(each["source"] and each["recorded"] for each in entries)
     assert main(["catalog", "models", "nonsense"]) == 2
     assert "no model by such a name" in capsys.readouterr().err
 
@@ -123,5 +125,5 @@ def test_software_is_listed_with_how_far_it_is_off(capsys):
     out = capsys.readouterr().out
     assert {"default", "torchtitan", "megatron-core", "trainwright"} <= {line.split()[0] for line in out.splitlines()}
     assert main(["catalog", "stacks", "--json"]) == 0
-    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["stacks"]}
-    assert found["torchtitan"]["fit"]["time"]["rows"] > 0 and found["torchtitan"]["time_spread"] > 0
+    entries = {each["name"]: each for each in json.loads(capsys.readouterr().out)["stacks"]}
+    assert entries["torchtitan"]["fit"]["time"]["rows"] > 0 and entries["torchtitan"]["time_spread"] > 0

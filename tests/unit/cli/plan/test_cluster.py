@@ -71,8 +71,8 @@ def test_neither_torch_nor_pydantic_is_loaded(tmp_path):
         "import sys; from trainwright.cli.main import main; code = main(sys.argv[1:])\n"
         "sys.exit(9 if {'torch', 'pydantic', 'matplotlib'} & set(sys.modules) else code)"
     )
-    found = subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False, cwd=tmp_path)
-    assert found.returncode == 0
+    done = subprocess.run([sys.executable, "-c", code, *ASKED], capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0
 
 
 def test_a_plan_is_drawn(capsys, tmp_path):
@@ -104,19 +104,19 @@ def test_finished_runs_on_the_device_are_learnt_from_unless_told_not_to(tmp_path
     (tmp_path / "r.yaml").write_text(TEXT)
     arguments = ["plan", "r.yaml", "--on", "rtx-4090", "--json"]
 
-    def found(*more):
+    def estimate_of(*more):
         assert cli.main([*arguments, *more]) == 0
         estimate = json.loads(capsys.readouterr().out)["plan"]["estimate"]
         return estimate, {each["name"]: each for each in estimate["assumptions"]}
 
-    before, _ = found()
+    before, _ = estimate_of()
     workspace = tmp_path / "runs" / "planned"
     workspace.mkdir(parents=True)
     changes = {"device": "NVIDIA GeForce RTX 4090"}
     (workspace / "ledger.jsonl").write_text(finished(tmp_path, slower=0.5, changes=changes) + "\n")
-    after, said = found()
+    after, assumptions = estimate_of()
     assert after["tokens_per_s"] != before["tokens_per_s"]
     assert after["seconds"]["high"] / after["seconds"]["low"] < before["seconds"]["high"] / before["seconds"]["low"]
-    assert said["measured runs"]["source"].startswith("calibrated by 1 run of the ledger, newest 2026-11-01; ")
-    assert found("--calibrate", "none")[0] == before
-    assert found("--stack", "megatron-core")[1].get("measured runs") is None
+    assert assumptions["measured runs"]["source"].startswith("calibrated by 1 run of the ledger, newest 2026-11-01; ")
+    assert estimate_of("--calibrate", "none")[0] == before
+    assert estimate_of("--stack", "megatron-core")[1].get("measured runs") is None

@@ -33,8 +33,8 @@ def differences(golden: Any, now: Any, place: str = "") -> list[str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_plan_is_its_golden_file(name):
     golden = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    found = differences(golden, WRITER["planned"](COMMANDS[name]))
-    assert not found, f"{len(found)} values differ (python tests/golden/plans/write.py): " + "; ".join(found[:5])
+    changed = differences(golden, WRITER["planned"](COMMANDS[name]))
+    assert not changed, f"{len(changed)} values differ (python tests/golden/plans/write.py): " + "; ".join(changed[:5])
 
 
 def test_a_difference_is_found_wherever_it_stands():

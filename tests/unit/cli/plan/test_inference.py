@@ -17,12 +17,12 @@ def test_serving_has_a_verdict_memory_latency_and_limits(capsys):
 
 def test_weights_are_shared_by_as_few_devices_as_hold_them(capsys):
     assert cli.main(["plan", "--inference", "--model", "llama3-70b", "--on", "8xh100-sxm", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["serving"]["tp"] == 2
-    assert found["inference"]["replicas"] == 4
+    document = json.loads(capsys.readouterr().out)
+    assert document["serving"]["tp"] == 2
+    assert document["inference"]["replicas"] == 4
     assert cli.main([*ASKED, "8xh100-sxm", "--layout", "tp=8", "--precision", "int4", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["serving"]["tp"], found["serving"]["weights"]) == (8, "int4")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["serving"]["tp"], document["serving"]["weights"]) == (8, "int4")
 
 
 def test_what_does_not_fit_says_what_would(capsys):
@@ -36,11 +36,11 @@ def test_what_does_not_fit_says_what_would(capsys):
 
 def test_a_price_says_whether_it_was_given_or_listed(capsys):
     assert cli.main([*ASKED, "h100-sxm", "--json"]) == 0
-    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
-    assert found["price (on-demand)"]["origin"] == "catalog" and found["price (on-demand)"]["source"]
+    assumptions = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
+    assert assumptions["price (on-demand)"]["origin"] == "catalog" and assumptions["price (on-demand)"]["source"]
     assert cli.main([*ASKED, "h100-sxm", "--price", "2", "--json"]) == 0
-    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
-    assert (found["price"]["origin"], found["price"]["value"]) == ("given", 2.0)
+    assumptions = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
+    assert (assumptions["price"]["origin"], assumptions["price"]["value"]) == ("given", 2.0)
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,11 @@ def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
         "62914560",
     ]
     plain = planned(capsys, *asked)
-    said = planned(capsys, *asked, "--expert-imbalance", "1.0", "--mtp", "0")
-    assert plain["model"]["further_layers"] == 1 and said["model"]["further_layers"] == 0
-    assert said["workload"]["expert_imbalance"] == 1.0
-    assert sum(plain["parameters"].values()) - sum(said["parameters"].values()) == pytest.approx(11.5e9, rel=0.01)
-    assert said["estimate"]["phases"]["backward"] < plain["estimate"]["phases"]["backward"]
+    document = planned(capsys, *asked, "--expert-imbalance", "1.0", "--mtp", "0")
+    assert plain["model"]["further_layers"] == 1 and document["model"]["further_layers"] == 0
+    assert document["workload"]["expert_imbalance"] == 1.0
+    assert sum(plain["parameters"].values()) - sum(document["parameters"].values()) == pytest.approx(11.5e9, rel=0.01)
+    assert document["estimate"]["phases"]["backward"] < plain["estimate"]["phases"]["backward"]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
 )
 def test_bad_questions_end_in_one_line(arguments, message, capsys):
     assert cli.main(["plan", *arguments]) in (2, 4)
-    found = capsys.readouterr()
-    assert message in found.err
-    assert len(found.err.strip().splitlines()) == 1
-    assert not found.out
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert not printed.out
 
 
 def test_two_kinds_of_devices_are_sent_to_recommend(capsys):
@@ -134,8 +134,8 @@ def test_the_software_of_a_measured_run_is_the_default(tmp_path, capsys):
     asked = ["--model", "llama3-8b", "--on", "8xh100", "--tokens", "1B", "--calibrate", str(path)]
 
     def said(*more):
-        found = {each["name"]: each for each in planned(capsys, *asked, *more)["estimate"]["assumptions"]}
-        return found["software"]["value"], found["measured runs"]["value"]
+        assumptions = {each["name"]: each for each in planned(capsys, *asked, *more)["estimate"]["assumptions"]}
+        return assumptions["software"]["value"], assumptions["measured runs"]["value"]
 
     assert said()[0] == "torchtitan" and said()[1].startswith("speed x")
     assert said("--stack", "megatron-core") == ("megatron-core", "nothing learnt")

@@ -17,12 +17,14 @@ pytestmark = pytest.mark.usefixtures("packaged_only")
 
 
 def test_a_deadline_is_met_by_the_cheapest_way(capsys):
-    found = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
-    assert found["schema"] == "trainwright.recommend/1"
-    priced = [each for each in found["options"] if each["usd"] is not None and not (each["price"] or {}).get("doubt")]
-    assert all(option["seconds"] <= 2 * 86400 for option in found["options"])
+    document = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--deadline", "2d", "--json"))
+    assert document["schema"] == "trainwright.recommend/1"
+    priced = [
+        each for each in document["options"] if each["usd"] is not None and not (each["price"] or {}).get("doubt")
+    ]
+    assert all(option["seconds"] <= 2 * 86400 for option in document["options"])
     assert priced[0]["usd"] == min(option["usd"] for option in priced)
-    assert found["goals"] == {"budget_usd": None, "deadline_s": 172800.0}
+    assert document["goals"] == {"budget_usd": None, "deadline_s": 172800.0}
 
 
 def test_goals_that_nothing_meets_exit_with_one(capsys):
@@ -46,9 +48,9 @@ def test_what_does_not_fit_is_told_what_would(capsys):
 
 
 def test_a_batch_is_rounded_to_what_divides(capsys):
-    found = json.loads(printed(capsys, "--devices", "h100-sxm", "--batch", "4M", "--sequence", "8192", "--json"))
-    assert found["workload"]["batch_tokens"] == 512 * 8192
-    assert found["workload"]["steps"] == -(-20_000_000_000 // (512 * 8192))
+    document = json.loads(printed(capsys, "--devices", "h100-sxm", "--batch", "4M", "--sequence", "8192", "--json"))
+    assert document["workload"]["batch_tokens"] == 512 * 8192
+    assert document["workload"]["steps"] == -(-20_000_000_000 // (512 * 8192))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,9 @@ def test_one_line_for_what_is_wrong(capsys, arguments, line):
 
 def test_a_convolutional_network_is_laid_out_by_data_parallelism(capsys):
     assert main(["recommend", "--model", "resnet-50", "--devices", "h100-sxm", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {option["devices"] for option in found["options"]} >= {8, 16, 32}
-    for option in found["options"]:
+    document = json.loads(capsys.readouterr().out)
+    assert {option["devices"] for option in document["options"]} >= {8, 16, 32}
+    for option in document["options"]:
         plan = option["parallel"]
         assert plan["tp"] == plan["pp"] == plan["cp"] == plan["ep"] == 1
         assert plan["dp_shard"] * plan["dp_replicate"] == option["devices"]
@@ -92,15 +94,15 @@ def test_a_recipe_names_its_model_and_run(capsys):
 
 def test_a_batch_suits_what_one_has(capsys):
     # Of 488 sequences, 24 devices can share 480.
-    found = json.loads(printed(capsys, "--have", "3x8xa100-80gb", "--devices", "l4", "--batch", "4M", "--json"))
-    assert found["workload"]["batch_tokens"] == 24 * 20 * 8192
-    own = [option for option in found["options"] if option["provider"] == "own"]
-    assert max(option["devices"] for option in own) == 24
+    document = json.loads(printed(capsys, "--have", "3x8xa100-80gb", "--devices", "l4", "--batch", "4M", "--json"))
+    assert document["workload"]["batch_tokens"] == 24 * 20 * 8192
+    owned = [option for option in document["options"] if option["provider"] == "own"]
+    assert max(option["devices"] for option in owned) == 24
 
 
 def test_the_plan_of_a_row_is_the_row(capsys):
-    found = json.loads(printed(capsys, "--devices", "mi300x", "--json"))
-    row = next(option for option in found["options"] if option["devices"] == 64)
+    document = json.loads(printed(capsys, "--devices", "mi300x", "--json"))
+    row = next(option for option in document["options"] if option["devices"] == 64)
     assert main(["plan", *SMALL[1:], "--on", "8x8xmi300x", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     assert plan["parallel"] == row["parallel"]
@@ -109,10 +111,10 @@ def test_the_plan_of_a_row_is_the_row(capsys):
 
 
 def test_of_three_kinds_the_best_pair_is_named(capsys):
-    found = json.loads(
+    document = json.loads(
         printed(capsys, "--have", "8xv100+8xa100-80gb+8xh100", "--devices", "l4", "--precision", "fp16", "--json")
     )
-    used = {side["cluster"]["node"]["device"]["name"] for side in found["pool"]["ways"][0]["sides"]}
+    used = {side["cluster"]["node"]["device"]["name"] for side in document["pool"]["ways"][0]["sides"]}
     assert used == {"a100-sxm-80gb", "h100-sxm"}
 
 

@@ -12,26 +12,26 @@ def scaled(capsys, *arguments):
 
 
 def test_a_budget_of_compute_has_an_answer_by_each_law(capsys):
-    found = scaled(capsys, "--compute", "1e21")
-    assert {law["law"] for law in found["laws"]} == {"hoffmann-1", "hoffmann-2", "hoffmann-3", "besiroglu", "kaplan"}
-    for law in found["laws"]:
+    document = scaled(capsys, "--compute", "1e21")
+    assert {law["law"] for law in document["laws"]} == {"hoffmann-1", "hoffmann-2", "hoffmann-3", "besiroglu", "kaplan"}
+    for law in document["laws"]:
         if law["law"] != "kaplan":
             assert 6 * law["parameters"] * law["tokens"] == pytest.approx(1e21, rel=0.01)
         assert law["source"]
-    assert len(found["batch"]) == 2
+    assert len(document["batch"]) == 2
 
 
 def test_a_model_has_the_tokens_that_suit_it(capsys):
-    found = scaled(capsys, "--params", "7B", "--tokens", "2T")
-    best = next(law for law in found["laws"] if law["law"] == found["law"])
+    document = scaled(capsys, "--params", "7B", "--tokens", "2T")
+    best = next(law for law in document["laws"] if law["law"] == document["law"])
     assert 15 < best["tokens"] / best["parameters"] < 25
-    assert found["over_training"]["flops_ratio"] > 1
+    assert document["over_training"]["flops_ratio"] > 1
 
 
 def test_a_budget_of_dollars_is_spent_on_a_cluster(capsys):
-    found = scaled(capsys, "--budget", "10k$", "--price", "2")
-    assert found["plan"]["estimate"]["usd"]["mid"] == pytest.approx(10_000, rel=0.01)
-    assert found["plan"]["cluster"]["node"]["devices"] == 8
+    document = scaled(capsys, "--budget", "10k$", "--price", "2")
+    assert document["plan"]["estimate"]["usd"]["mid"] == pytest.approx(10_000, rel=0.01)
+    assert document["plan"]["cluster"]["node"]["devices"] == 8
 
 
 def test_sources_and_what_the_laws_assume_are_printed(capsys):

@@ -31,9 +31,9 @@ def test_a_value_that_cannot_be_planned_has_its_reason_below_the_table(capsys):
 
 def test_json_has_every_point(capsys):
     assert cli.main([*ASKED, "--sweep", "micro_batch=1,2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["sweep"]
-    assert [point["value"] for point in found["points"]] == ["1", "2"]
-    assert all(point["step_s"] > 0 for point in found["points"])
+    document = json.loads(capsys.readouterr().out)["sweep"]
+    assert [point["value"] for point in document["points"]] == ["1", "2"]
+    assert all(point["step_s"] > 0 for point in document["points"])
 
 
 @pytest.mark.parametrize("axis", ["nodes=1,2", "scale_out=25Gb/s,400Gb/s"])

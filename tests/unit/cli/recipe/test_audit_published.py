@@ -66,9 +66,9 @@ def test_people_read_errors_verdicts_groups_the_worst_and_what_was_refused(table
 
 
 def test_programs_read_one_document(table, capsys):
-    found = json.loads(audit(capsys, "--published", table, "--json").out)
-    assert found["schema"] == "trainwright.audit/1"
-    report = found["report"]
+    document = json.loads(audit(capsys, "--published", table, "--json").out)
+    assert document["schema"] == "trainwright.audit/1"
+    report = document["report"]
     assert (report["rows"], report["predicted"], report["coverage"]) == (7, 5, 5 / 7)
     assert set(report) == {
         "rows",
@@ -146,10 +146,10 @@ def test_whole_trainings_are_replayed(capsys):
     out = audit(capsys, "--published", TOTALS).out
     assert "trainings: device-hours off by" in out.splitlines()[0]
     assert "LLaMA-7B" in out and "not replayed" in out and "no number of tokens" in out
-    found = json.loads(audit(capsys, "--published", TOTALS, "--json").out)["report"]
-    assert set(found) == {"device_hours", "trainings", "skipped"}
-    assert found["device_hours"]["rows"] == len(found["trainings"]) > 30
-    assert len(found["trainings"]) + len(found["skipped"]) == 60
+    document = json.loads(audit(capsys, "--published", TOTALS, "--json").out)["report"]
+    assert set(document) == {"device_hours", "trainings", "skipped"}
+    assert document["device_hours"]["rows"] == len(document["trainings"]) > 30
+    assert len(document["trainings"]) + len(document["skipped"]) == 60
 
 
 @pytest.mark.parametrize(
@@ -169,20 +169,20 @@ def test_whole_trainings_are_replayed(capsys):
 )
 def test_bad_questions_are_one_line(arguments, code, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    found = audit(capsys, *arguments, code=code)
-    assert found.out == ""
-    (line,) = found.err.splitlines()
+    printed = audit(capsys, *arguments, code=code)
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
     assert line.startswith("error: ") and message in line
 
 
 def test_after_a_failure_stdout_is_one_error_document(tmp_path, capsys):
-    found = audit(capsys, "--published", TOTALS, "--draw", tmp_path / "x.gif", "--json", code=2)
-    assert json.loads(found.out)["schema"] == "trainwright.error/1"
+    printed = audit(capsys, "--published", TOTALS, "--draw", tmp_path / "x.gif", "--json", code=2)
+    assert json.loads(printed.out)["schema"] == "trainwright.error/1"
 
 
 def test_a_table_without_rows_is_no_failure_but_has_no_picture(tmp_path, capsys):
     empty = tmp_path / "empty.csv"
     empty.write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
     assert audit(capsys, "--published", empty).out.startswith("0 of 0 rows predicted (0.0%)")
-    found = audit(capsys, "--published", empty, "--draw", tmp_path / "x.png", code=4)
-    assert "nothing to draw" in found.err
+    printed = audit(capsys, "--published", empty, "--draw", tmp_path / "x.png", code=4)
+    assert "nothing to draw" in printed.err

@@ -30,13 +30,13 @@ def test_the_funnel_is_shown_with_reasons_and_places(command, capsys):
 
 def test_json_is_the_report_and_how_it_was_made(command, capsys):
     assert main([*command, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "trainwright.data/1"
-    assert found["total"]["kept"] == {"documents": 2, "bytes": 19}
-    assert found["splits"]["train"]["documents"] == 2
-    assert found["execution"]["encoding"]["engine"] == "gigatoken"
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "trainwright.data/1"
+    assert document["total"]["kept"] == {"documents": 2, "bytes": 19}
+    assert document["splits"]["train"]["documents"] == 2
+    assert document["execution"]["encoding"]["engine"] == "gigatoken"
     assert main([*command, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == found, "a second time is a cache hit"
+    assert json.loads(capsys.readouterr().out) == document, "a second time is a cache hit"
 
 
 def test_bad_input_is_one_line_and_exit_code_4(command, capsys):

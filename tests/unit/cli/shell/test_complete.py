@@ -92,8 +92,8 @@ def test_zsh_reads_its_script(shell):
 @pytest.mark.parametrize(("line", "expected"), CASES.items())
 def test_fish_completes(shell, line, expected):
     printed = shell("fish", f"{fish(COMMANDS, WORDS)}\ncomplete -C {line!r}")
-    found = {row.split("\t")[0] for row in printed.splitlines()}
-    assert expected <= found
+    completions = {row.split("\t")[0] for row in printed.splitlines()}
+    assert expected <= completions
 
 
 def test_the_words_are_the_recipe_s():

@@ -26,16 +26,16 @@ def only_config(monkeypatch):
 
 
 def test_subcommands_follow_their_command(only_config):
-    found = list(surface.surfaces())
-    assert [each.words for each in found] == [
+    commands = list(surface.surfaces())
+    assert [each.words for each in commands] == [
         ("config",),
         ("config", "show"),
         ("config", "explain"),
         ("config", "schema"),
         ("config", "validate"),
     ]
-    assert found[0].subcommands == ("show", "explain", "schema", "validate")
-    assert [option.metavar for option in found[1].positionals] == ["RECIPE|KEY=VALUE"]
+    assert commands[0].subcommands == ("show", "explain", "schema", "validate")
+    assert [option.metavar for option in commands[1].positionals] == ["RECIPE|KEY=VALUE"]
 
 
 def test_every_command_speaks_json(only_config):

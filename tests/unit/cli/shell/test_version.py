@@ -12,11 +12,11 @@ from trainwright.cli.main import main
 
 def test_versions_are_those_installed(capsys):
     assert main(["version", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "trainwright.version/1"
-    assert found["trainwright"] == __version__
-    assert found["python"].endswith(platform.python_version())
-    assert found["packages"]["pydantic"] == version("pydantic")
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "trainwright.version/1"
+    assert document["trainwright"] == __version__
+    assert document["python"].endswith(platform.python_version())
+    assert document["packages"]["pydantic"] == version("pydantic")
 
 
 def test_a_missing_package_is_said_to_be_missing(capsys, monkeypatch):

@@ -46,29 +46,29 @@ def test_a_cuda_device_of_unknown_capability_counts_as_the_oldest():
 
 
 def test_shares_of_rates_are_shares_and_multiples_are_multiples():
-    found = read_efficiency()
+    rates = read_efficiency()
     for name in ("products", "attention"):
-        table = getattr(found, name)
+        table = getattr(rates, name)
         assert DEFAULT in table, name
         assert all(0.1 < share < 1 for share in table.values()), name
-    assert found.precisions[DEFAULT] == 1
-    assert 0.5 < found.bandwidth <= 1 and 0.3 < found.unaligned <= 1 and 0 < found.tiles <= 1
-    assert found.operands >= 0 and found.update >= 1 and found.loss > 1 > found.fused_loss > 0
+    assert rates.precisions[DEFAULT] == 1
+    assert 0.5 < rates.bandwidth <= 1 and 0.3 < rates.unaligned <= 1 and 0 < rates.tiles <= 1
+    assert rates.operands >= 0 and rates.update >= 1 and rates.loss > 1 > rates.fused_loss > 0
     # What real code moves between products is never much less than fully fused operations would.
-    assert all(multiple > 0.8 for multiple in found.traffic.values())
-    assert found.traffic["eager"] > found.traffic["compiled"] >= 0.9
-    assert 1e-6 < found.launch_s < 1e-4
-    assert all(0.8 < multiple < 1.25 for multiple in found.devices.values()), "one device far from its generation"
-    assert all(0.5 < multiple < 3 for multiple in found.adapters.values())
+    assert all(multiple > 0.8 for multiple in rates.traffic.values())
+    assert rates.traffic["eager"] > rates.traffic["compiled"] >= 0.9
+    assert 1e-6 < rates.launch_s < 1e-4
+    assert all(0.8 < multiple < 1.25 for multiple in rates.devices.values()), "one device far from its generation"
+    assert all(0.5 < multiple < 3 for multiple in rates.adapters.values())
 
 
 def test_every_number_was_fitted_or_is_a_default_of_that_name():
     assert {field.name for field in fields(Efficiency)} >= {"bubble", "tensor", "sharded", "gradients", "bus"}
     for name in ("tensor", "context", "expert", "sharded", "gradients", "bubble", "selective"):
         assert 0 < getattr(read_efficiency(), name) < 3, name
-    found = read_efficiency()
-    for table in (found.bus, found.bus_sharing):
+    rates = read_efficiency()
+    for table in (rates.bus, rates.bus_sharing):
         assert set(table) == {"peer", "staged"} and all(0 < value < 3 for value in table.values())
-    assert found.bus_sharing["staged"] > found.bus_sharing["peer"], "all of a host share its memory, few share a switch"
-    assert found.attention["ampere-flash-1"] < found.attention["ampere-flash-2"]
-    assert found.attention["hopper-flash-2"] < found.attention["hopper-cudnn"]
+    assert rates.bus_sharing["staged"] > rates.bus_sharing["peer"], "all of a host share its memory, few share a switch"
+    assert rates.attention["ampere-flash-1"] < rates.attention["ampere-flash-2"]
+    assert rates.attention["hopper-flash-2"] < rates.attention["hopper-cudnn"]

@@ -5,11 +5,11 @@ from trainwright.hardware.catalogue.energy import energy
 
 
 def test_a_node_of_eight_h100_draws_what_was_measured_and_less_than_its_nameplate():
-    found = energy(device("h100-sxm"), 8, 3600)
-    assert found.machine_power_w == pytest.approx(8400)
-    assert found.machine_power_w < 10_200
-    assert found.machine_kwh == pytest.approx(8.4)
-    assert found.building_kwh == pytest.approx(8.4 * 1.15)
+    drawn = energy(device("h100-sxm"), 8, 3600)
+    assert drawn.machine_power_w == pytest.approx(8400)
+    assert drawn.machine_power_w < 10_200
+    assert drawn.machine_kwh == pytest.approx(8.4)
+    assert drawn.building_kwh == pytest.approx(8.4 * 1.15)
 
 
 def test_heat_is_all_of_the_power():
@@ -19,9 +19,9 @@ def test_heat_is_all_of_the_power():
 
 def test_what_bloom_drew():
     """arXiv:2211.02001 (recall): 1,082,990 hours of A100 at 400 W, 433,196 kWh; all around them 256,646 kWh more."""
-    found = energy(device("a100-80gb"), 1, 1_082_990 * 3600, pue=1)
+    drawn = energy(device("a100-80gb"), 1, 1_082_990 * 3600, pue=1)
     assert energy(device("a100-80gb"), 1, 1_082_990 * 3600, host_share=0, pue=1).machine_kwh == pytest.approx(433_196)
-    assert found.building_kwh == pytest.approx(433_196 + 256_646, rel=0.1)
+    assert drawn.building_kwh == pytest.approx(433_196 + 256_646, rel=0.1)
 
 
 def test_assumptions_are_stated_and_unknown_power_is_unknown():

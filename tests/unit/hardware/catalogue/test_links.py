@@ -7,11 +7,11 @@ from trainwright.hardware.catalogue.links import is_rate, link, link_names, link
 def test_every_link_has_numbers_and_sources():
     assert {"nvlink4", "nvl72", "pcie5", "ib-ndr", "roce-800", "ethernet-25", "efa-100", "ici-v5p"} <= set(link_names())
     for name in link_names():
-        found = link(name)
-        assert found.name == name
-        assert 1e8 < found.bytes_per_s < 2e12, name
-        assert 1e-6 < found.latency_s < 1e-4, name
-        assert "latency: " in found.source, name
+        spec = link(name)
+        assert spec.name == name
+        assert 1e8 < spec.bytes_per_s < 2e12, name
+        assert 1e-6 < spec.latency_s < 1e-4, name
+        assert "latency: " in spec.source, name
 
 
 @pytest.mark.parametrize(

@@ -32,18 +32,18 @@ def config_of(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_file_holds_the_count_of_its_configuration_near_the_published_one(name):
-    found = published_model(name)
-    assert found.name == name
-    assert found.source and found.title and found.recorded
-    spec = found.spec.deployed() if isinstance(found.spec, ModelSpec) else found.spec
-    assert found.parameters == total_parameters(spec)
+    entry = published_model(name)
+    assert entry.name == name
+    assert entry.source and entry.title and entry.recorded
+    spec = entry.spec.deployed() if isinstance(entry.spec, ModelSpec) else entry.spec
+    assert entry.parameters == total_parameters(spec)
     # Papers print two or three digits: 1.65 billion is "1.7B".
-    assert found.parameters == pytest.approx(found.published_parameters, rel=0.03)
-    if found.published_active_parameters is not None:
+    assert entry.parameters == pytest.approx(entry.published_parameters, rel=0.03)
+    if entry.published_active_parameters is not None:
         active, counts = active_parameters(spec), parameter_counts(spec)
-        if "without" in found.note:
-            active -= counts["embedding"] + (counts["head"] if "and head" in found.note else 0)
-        assert active == pytest.approx(found.published_active_parameters, rel=0.03)
+        if "without" in entry.note:
+            active -= counts["embedding"] + (counts["head"] if "and head" in entry.note else 0)
+        assert active == pytest.approx(entry.published_active_parameters, rel=0.03)
 
 
 def reference_count(name):
@@ -98,7 +98,7 @@ def test_counts_that_their_authors_print_in_full(name, parameters):
 
 
 def test_no_name_stands_for_two_models():
-    names = [name for found in map(published_model, NAMES) for name in (found.name, *found.aliases)]
+    names = [name for entry in map(published_model, NAMES) for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
     assert all(name == normalised(name) for name in names)
 
@@ -189,8 +189,8 @@ def test_a_convolutional_network_is_a_model_too():
 
 def test_numbers_say_where_tokens_may_go_and_what_is_predicted():
     text = "layers=4,width=64,heads=4,vocabulary=100,experts=16,active_experts=2,expert_groups=4,active_groups=2"
-    found = read_model(f"{text},further_layers=1")
-    assert (found.experts.groups, found.experts.active_groups, found.further_layers) == (4, 2, 1)
+    mixture = read_model(f"{text},further_layers=1")
+    assert (mixture.experts.groups, mixture.experts.active_groups, mixture.further_layers) == (4, 2, 1)
     with pytest.raises(RecipeError, match="experts.count .16. must be a multiple of experts.groups .3."):
         read_model(text.replace("expert_groups=4", "expert_groups=3"))
 

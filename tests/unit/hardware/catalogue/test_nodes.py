@@ -33,9 +33,9 @@ def test_what_people_write(text, nodes, devices):
         with pytest.raises(RecipeError, match="not a number of devices"):
             cluster(text)
         return
-    found = cluster(text)
-    assert (found.nodes, found.node.devices) == (nodes, devices)
-    assert found.devices == nodes * devices
+    machines = cluster(text)
+    assert (machines.nodes, machines.node.devices) == (nodes, devices)
+    assert machines.devices == nodes * devices
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_devices_share_fewer_ports():
 
 
 def test_the_topology_can_be_asked_for():
-    given = cluster("4x8xh100", scale_up="pcie5", scale_out="400Gb/s", rails=4)
-    assert [(level.devices, level.link.name) for level in given.levels] == [(8, "pcie5"), (32, "4 x 400Gb/s")]
-    assert given.scale_out.bytes_per_s == 4 * 50e9 / 8
-    assert {given.origins[name] for name in ("scale_up", "scale_out", "rails")} == {"given"}
-    assert given.origins["bus"] == "catalog"
+    chosen = cluster("4x8xh100", scale_up="pcie5", scale_out="400Gb/s", rails=4)
+    assert [(level.devices, level.link.name) for level in chosen.levels] == [(8, "pcie5"), (32, "4 x 400Gb/s")]
+    assert chosen.scale_out.bytes_per_s == 4 * 50e9 / 8
+    assert {chosen.origins[name] for name in ("scale_up", "scale_out", "rails")} == {"given"}
+    assert chosen.origins["bus"] == "catalog"
     assert levels("64x8xh100", scale_up="nvl72") == [(72, "nvl72"), (512, "8 x ib-ndr")]
     assert cluster("8xh100", scale_up="200GB/s").node.scale_up.bytes_per_s == 200e9
     with pytest.raises(RecipeError, match="network port"):
@@ -116,17 +116,17 @@ def test_nodes_have_drives_and_a_part_of_one_its_share():
 
 
 def test_defaults_say_that_they_are_defaults():
-    found = cluster("2x8xa30")
-    assert found.origins["scale_out"] == found.origins["host_memory_bytes"] == "default"
-    assert found.node.host_memory_bytes == 2 * 8 * found.device.memory_bytes
+    machines = cluster("2x8xa30")
+    assert machines.origins["scale_out"] == machines.origins["host_memory_bytes"] == "default"
+    assert machines.node.host_memory_bytes == 2 * 8 * machines.device.memory_bytes
     assert cluster("m4-max").node.host_memory_bytes is None
 
 
 def test_every_device_has_a_cluster_and_every_node_file_known_devices():
     for name in device_names():
-        found = cluster(f"2x2x{name}")
-        assert found.levels[-1].devices == 4, name
-        assert found.node.source, name
+        machines = cluster(f"2x2x{name}")
+        assert machines.levels[-1].devices == 4, name
+        assert machines.node.source, name
     named = [
         host
         for entry in (files("trainwright") / "catalog" / "nodes").iterdir()

@@ -3,14 +3,14 @@ from trainwright.hardware.catalogue.runs import read_runs
 
 
 def test_the_numbers_have_a_source_and_a_date():
-    found = read_runs()
-    assert found.source and found.recorded
-    assert all(0 <= share < 2 for share in found.overhead.values())
-    assert found.overhead_days > 0 and found.start_s > 0 and found.spread > 0
+    published = read_runs()
+    assert published.source and published.recorded
+    assert all(0 <= share < 2 for share in published.overhead.values())
+    assert published.overhead_days > 0 and published.start_s > 0 and published.spread > 0
 
 
 def test_the_overhead_follows_the_generation_and_has_a_default():
-    found = read_runs()
+    published = read_runs()
     for name, kind in (
         ("h100-sxm", "hopper"),
         ("h800-sxm", "hopper"),
@@ -18,6 +18,6 @@ def test_the_overhead_follows_the_generation_and_has_a_default():
         ("v100-sxm-32gb", "default"),
         ("tpu-v4", "default"),
     ):
-        assert found.overhead_on(device(name)) == found.overhead[kind]
+        assert published.overhead_on(device(name)) == published.overhead[kind]
     # Published runs reach a smaller share of what benchmarks reach there.
-    assert found.overhead["hopper"] > found.overhead["ampere"]
+    assert published.overhead["hopper"] > published.overhead["ampere"]

@@ -9,18 +9,18 @@ from trainwright.spec.stack import Dispatch, StackMemory, StackTime
 
 @pytest.mark.parametrize("name", stack_names())
 def test_every_file_says_what_its_numbers_rest_on(name):
-    found = read_stack(name)
-    assert found.name == name and found.title
-    assert find_stack(name) is found
-    assert 0.01 < found.time.spread < 1 and 0.01 < found.memory.spread < 1
+    software = read_stack(name)
+    assert software.name == name and software.title
+    assert find_stack(name) is software
+    assert 0.01 < software.time.spread < 1 and 0.01 < software.memory.spread < 1
     for field in fields(StackTime):
-        value = getattr(found.time, field.name)
+        value = getattr(software.time, field.name)
         numbers = value.values() if field.name == "tuned" else [value]
         # Continuous integration waits for the host between any two kernels; exposed shares are of a small number, and
         # above 1 where links are slower than they should be.
         bounds = {"launch": (0.02, 20), "tensor": (0.1, 6), "sharded": (0.1, 6)}.get(field.name, (0.02, 2))
         assert all(bounds[0] < number < bounds[1] for number in numbers), field.name
-    for part, errors in found.fit.items():
+    for part, errors in software.fit.items():
         assert part in ("time", "memory")
         assert errors["date"] >= "2026" and errors["rows"] >= 0
         assert not errors["rows"] or errors["source_left_out"]["median"] <= errors["source_left_out"]["p90"]
@@ -132,9 +132,9 @@ def test_a_name_without_a_known_word_is_no_stack():
     ],
 )
 def test_software_that_nobody_knows_is_told_by_its_layout(divides, shards, name):
-    found = unknown_stack(divides=divides, shards=shards)
-    assert found.name == name
-    assert found.states == {"default": "fp32", "default-parallel": "mixed"}[name]
+    software = unknown_stack(divides=divides, shards=shards)
+    assert software.name == name
+    assert software.states == {"default": "fp32", "default-parallel": "mixed"}[name]
 
 
 def test_a_stack_says_how_it_sends_to_experts():

@@ -55,8 +55,8 @@ def test_filters(prices):
     ],
 )
 def test_the_best_come_first_and_the_unknown_last(prices, order, first):
-    found = cards(prices, order=order)
-    assert found[0].device.name == first
+    ordered = cards(prices, order=order)
+    assert ordered[0].device.name == first
     if order == "price":
-        assert [each.device.name for each in found[:2]] == ["t4", "h100-sxm"]
-        assert found[-1].usd_per_hour is None
+        assert [each.device.name for each in ordered[:2]] == ["t4", "h100-sxm"]
+        assert ordered[-1].usd_per_hour is None

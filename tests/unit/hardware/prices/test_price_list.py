@@ -44,25 +44,25 @@ def row(**changes):
     ],
 )
 def test_rows_that_cannot_be_true_are_counted_by_reason(bad, reason):
-    found = checked([row(), bad])
-    assert found.refused == {reason: 1}
-    assert found.cheapest("h100-sxm").usd_per_device_hour == 3.0
+    listed = checked([row(), bad])
+    assert listed.refused == {reason: 1}
+    assert listed.cheapest("h100-sxm").usd_per_device_hour == 3.0
 
 
 def test_a_believable_spot_price_is_kept_and_never_taken_for_on_demand():
-    found = checked([row(), row(kind="spot", usd_per_device_hour="1.2")])
-    assert found.cheapest("h100-sxm", "spot").usd_per_device_hour == 1.2
-    assert found.cheapest("h100-sxm").usd_per_device_hour == 3.0
-    assert found.cheapest("t4") is None
+    listed = checked([row(), row(kind="spot", usd_per_device_hour="1.2")])
+    assert listed.cheapest("h100-sxm", "spot").usd_per_device_hour == 1.2
+    assert listed.cheapest("h100-sxm").usd_per_device_hour == 3.0
+    assert listed.cheapest("t4") is None
 
 
 def test_a_spot_price_near_the_floor_is_doubtful_and_comes_last():
     spot = [row(kind="spot", usd_per_device_hour=usd, region=region) for usd, region in (("0.59", "a"), ("0.61", "b"))]
-    found = checked([row(), *spot])
-    believed, doubtful = found.offers("h100-sxm", kind="spot")
+    listed = checked([row(), *spot])
+    believed, doubtful = listed.offers("h100-sxm", kind="spot")
     assert (believed.usd_per_device_hour, believed.doubt) == (0.61, "")
     assert doubtful.doubt.startswith("20% of on-demand, near the floor")
-    assert found.cheapest("h100-sxm", "spot") == believed
+    assert listed.cheapest("h100-sxm", "spot") == believed
     assert checked([row(), spot[0]]).cheapest("h100-sxm", "spot").doubt
     # An instance without an on-demand price is held against its cloud's.
     assert (
@@ -81,11 +81,11 @@ def test_the_packaged_spot_prices_near_a_tenth_are_doubtful():
 
 
 def test_the_published_list_is_checked_and_belongs_to_the_catalogue():
-    found = price_list()
-    assert set(found.prices) <= set(device_names())
-    assert found.refused["spot at the provider's floor"] == 1  # AWS B200
-    assert found.refused["spot not below on-demand"] >= 1
-    for prices in found.prices.values():
+    listed = price_list()
+    assert set(listed.prices) <= set(device_names())
+    assert listed.refused["spot at the provider's floor"] == 1  # AWS B200
+    assert listed.refused["spot not below on-demand"] >= 1
+    for prices in listed.prices.values():
         assert all(0.05 < price.usd_per_device_hour < 50 and price.source for price in prices)
 
 
@@ -97,28 +97,28 @@ def test_of_two_prices_the_wrong_one_is_not_what_is_usual():
 
 def test_spot_is_held_against_its_own_region_first():
     dear = row(region="far", usd_per_device_hour="5.0")
-    found = checked([row(), dear, row(kind="spot", region="far", usd_per_device_hour="4.0")])
-    assert found.cheapest("h100-sxm", "spot").usd_per_device_hour == 4.0
+    listed = checked([row(), dear, row(kind="spot", region="far", usd_per_device_hour="4.0")])
+    assert listed.cheapest("h100-sxm", "spot").usd_per_device_hour == 4.0
     assert checked([row(), dear, row(kind="spot", usd_per_device_hour="4.0")]).refused == {
         "spot not below on-demand": 1
     }
 
 
 def test_offers_by_kind_and_provider_come_cheapest_first():
-    found = price_list()
-    usd = [price.usd_per_device_hour for price in found.offers("h100-sxm", kind="on_demand")]
+    listed = price_list()
+    usd = [price.usd_per_device_hour for price in listed.offers("h100-sxm", kind="on_demand")]
     assert len(usd) > 4
     assert usd == sorted(usd)
-    assert {price.provider for price in found.offers("h100-sxm", providers=["google", "lambda"])} == {"GCP", "Lambda"}
-    assert found.cheapest("h100-sxm", providers=["azure"]) is None
-    assert found.cheapest("trainium1", "reserved").usd_per_device_hour == 0.5123
+    assert {price.provider for price in listed.offers("h100-sxm", providers=["google", "lambda"])} == {"GCP", "Lambda"}
+    assert listed.cheapest("h100-sxm", providers=["azure"]) is None
+    assert listed.cheapest("trainium1", "reserved").usd_per_device_hour == 0.5123
     with pytest.raises(RecipeError, match="unknown cloud"):
-        found.offers("h100-sxm", providers=["cloudy"])
+        listed.offers("h100-sxm", providers=["cloudy"])
 
 
 def test_a_machine_of_google_costs_its_accelerators_and_its_host():
-    found = price_list().cheapest("h100-sxm", providers=["gcp"])
-    assert found.usd_per_device_hour == pytest.approx((33.606 + 9.46) / 8, abs=1e-4)
+    price = price_list().cheapest("h100-sxm", providers=["gcp"])
+    assert price.usd_per_device_hour == pytest.approx((33.606 + 9.46) / 8, abs=1e-4)
 
 
 def test_what_a_cloud_rents_at_unknown_prices_is_said():

@@ -10,9 +10,11 @@ HEADER = (
 
 
 def rows(text, name="aws"):
-    found = read(HEADER + text, cloud(name), source="s", as_of="2026-01-02")
-    priced = {(r["device"], r["instance"], r["kind"], r["region"]): float(r["usd_per_device_hour"]) for r in found.rows}
-    return priced, found.refused
+    update = read(HEADER + text, cloud(name), source="s", as_of="2026-01-02")
+    priced = {
+        (r["device"], r["instance"], r["kind"], r["region"]): float(r["usd_per_device_hour"]) for r in update.rows
+    }
+    return priced, update.refused
 
 
 def test_the_price_of_an_instance_is_shared_by_its_devices_and_the_cheapest_zone_counts():

@@ -32,10 +32,10 @@ def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
 
 def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
     arguments = ("--devices", "b300-sxm,h100-sxm", "--deadline", "3d")
-    found = json.loads(printed(capsys, *arguments, "--json"))
-    doubtful = [bool((option["price"] or {}).get("doubt")) for option in found["options"]]
+    document = json.loads(printed(capsys, *arguments, "--json"))
+    doubtful = [bool((option["price"] or {}).get("doubt")) for option in document["options"]]
     assert True in doubtful and doubtful == sorted(doubtful)
-    assert not any(option["front"] for option, doubt in zip(found["options"], doubtful, strict=True) if doubt)
+    assert not any(option["front"] for option, doubt in zip(document["options"], doubtful, strict=True) if doubt)
     out = printed(capsys, *arguments)
     best, apart = out.index("best of each device"), out.index("cheaper, were these prices to be had")
     assert "b300-sxm" not in out.splitlines()[0] or "spot" not in out.splitlines()[0]

@@ -25,9 +25,9 @@ def test_progress_is_told_and_the_record_comes_back(child, tmp_path):
         "import json\nprint(json.dumps('one'))\nprint(json.dumps('two'))\n"
         f"print(json.dumps({to_json(fake_probes())!r}))"
     )
-    said = []
-    assert process.measure(threads=1, folder=tmp_path, thorough=False, say=said.append) == fake_probes()
-    assert said == ["one", "two"]
+    messages = []
+    assert process.measure(threads=1, folder=tmp_path, thorough=False, say=messages.append) == fake_probes()
+    assert messages == ["one", "two"]
 
 
 def test_a_crash_names_what_was_measured_and_the_reason(child, tmp_path):
