@@ -81,6 +81,7 @@ def export(folder: Path) -> Any:
     tensors = load_file(bundle / "model.safetensors")
     return {
         "files": sorted(path.name for path in bundle.iterdir()),
+        "card": re.sub(r"[0-9][0-9.,]*", "#", (bundle / "README.md").read_text(encoding="utf-8")).splitlines(),
         "config": read(bundle / "config.json"),
         "tensors": {name: list(tensor.shape) for name, tensor in sorted(tensors.items())},
     }

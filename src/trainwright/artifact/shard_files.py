@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.errors import DataError
+from trainwright.core.spelling import counted
 
 REMAKE = "delete this artefact and run the same command to make it again"
 
@@ -92,7 +93,7 @@ def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False) -> S
         raise DataError(
             "damaged token shard: its size is no whole number of ids",
             where=path,
-            seen=f"{size} bytes",
+            seen=counted(size, "byte"),
             expected=f"a multiple of {dtype.itemsize}",
             fix=REMAKE,
         )
@@ -101,8 +102,8 @@ def open_shard(stem: Path, dtype: np.dtype[Any], *, labelled: bool = False) -> S
         raise DataError(
             "damaged token shard: it does not hold what its index says",
             where=path,
-            seen=f"{size // dtype.itemsize} tokens",
-            expected=f"{expected} tokens",
+            seen=counted(size // dtype.itemsize, "token"),
+            expected=counted(expected, "token"),
             fix=REMAKE,
         )
     tokens = np.memmap(path, dtype=dtype, mode="r") if size else np.empty(0, dtype)
@@ -116,8 +117,8 @@ def _read_labels(path: Path, documents: int) -> NDArray[np.uint16]:
         raise DataError(
             "the labels of a token shard are damaged",
             where=path,
-            seen=f"{seen} bytes",
-            expected=f"{2 * documents} bytes",
+            seen=counted(seen, "byte"),
+            expected=counted(2 * documents, "byte"),
             fix=REMAKE,
         )
     return np.fromfile(path, "<u2")
@@ -138,8 +139,8 @@ def _open_index(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         raise DataError(
             "damaged index: {documents} documents need another size",
             where=path,
-            seen=f"{size} bytes",
-            expected=f"{expected} bytes",
+            seen=counted(size, "byte"),
+            expected=counted(expected, "byte"),
             fix=REMAKE,
             documents=documents,
         )

@@ -23,6 +23,7 @@ from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, 
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.errors import DataError
 from trainwright.core.records import to_json
+from trainwright.core.spelling import counted
 
 DATASET = "dataset.json"
 DOCUMENTS, LABELLED = "documents", "documents-with-labels"
@@ -336,8 +337,8 @@ def _open_split(
     shards = []
     for number, entry in enumerate(entries):
         shard = open_shard(path / f"{name}-{number:05d}", dtype, labelled=labelled)
-        seen = f"{len(shard.tokens)} tokens, {len(shard.ends)} documents"
-        expected = f"{entry['tokens']} tokens, {entry['documents']} documents"
+        seen = f"{counted(len(shard.tokens), 'token')}, {counted(len(shard.ends), 'document')}"
+        expected = f"{counted(entry['tokens'], 'token')}, {counted(entry['documents'], 'document')}"
         if seen != expected:
             what = f"a token shard contradicts {DATASET}"
             raise DataError(what, where=shard.path, seen=seen, expected=expected, fix=REMAKE)

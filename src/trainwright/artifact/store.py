@@ -22,6 +22,7 @@ from trainwright import __version__
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.records import from_json, to_json
+from trainwright.core.spelling import counted
 from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
@@ -101,8 +102,8 @@ def verify_file(root: Path, entry: FileEntry) -> None:
         raise DataError(
             "damaged file: its size changed",
             where=path,
-            seen=f"{path.stat().st_size} bytes",
-            expected=f"{entry.size_bytes} bytes",
+            seen=counted(path.stat().st_size, "byte"),
+            expected=counted(entry.size_bytes, "byte"),
             fix=fix,
         )
     seen = file_digest(path)

@@ -37,6 +37,11 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns ``1 file``, ``2,000 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
     """Returns ``did you mean 'x'?`` for the nearest known name, or None where none is near.
 

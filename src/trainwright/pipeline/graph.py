@@ -260,6 +260,7 @@ STAGES: Mapping[str, Stage] = {
         _stage("audit", identity=lambda recipe, inputs: {}, needs=[Need(kind="plan"), Need(kind="checkpoint")]),
         _stage(
             "export",
+            version=2,
             check="trainwright.stages.export.check:problems",
             identity=_export_identity,
             needs=[_MODEL],

@@ -185,11 +185,11 @@ class _Wiring:
             listed = [name for name in listed if self._follows(name, before[0])]
         if len(listed) > 1 and not need.optional:
             raise RecipeError(
-                "several steps make a {kind}",
+                "several steps make {a_kind}",
                 where=step.key,
                 seen=", ".join(listed),
                 fix=f"say which, for example from: {listed[-1]}",
-                kind=need.kind,
+                a_kind=with_article(need.kind),
             )
         return listed[-1] if listed else None
 

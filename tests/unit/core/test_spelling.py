@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.core.spelling import ascii_twin, did_you_mean, foreign_characters, with_article
+from trainwright.core.spelling import ascii_twin, counted, did_you_mean, foreign_characters, with_article
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,7 @@ def test_a_name_that_only_looks_like_a_known_one_says_which_character_is_foreign
 def test_the_article_follows_the_sound() -> None:
     nouns = ("audit", "export", "evaluation", "plan")
     assert [with_article(noun) for noun in nouns] == ["an audit", "an export", "an evaluation", "a plan"]
+
+
+def test_a_noun_agrees_with_its_number():
+    assert [counted(count, "file") for count in (0, 1, 2, 2000)] == ["0 files", "1 file", "2 files", "2,000 files"]

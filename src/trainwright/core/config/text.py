@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from json.decoder import scanstring  # type: ignore[attr-defined]  # missing in the stubs
 from typing import Any, NoReturn
 
 import yaml
@@ -32,6 +31,7 @@ _OCTAL = re.compile(r"0o[0-7]{1,1000}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,1000}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _DOTTED_WORD = re.compile(r"\.([A-Za-z])")
+_JSON = json.JSONDecoder()
 _JSON_SPACE = re.compile(r"[ \t\r\n]*")
 _JSON_SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 
@@ -175,7 +175,7 @@ class _Json:
             raise _too_deep(origin)
         opening = self._text[index]
         if opening == '"':
-            text, index = scanstring(self._text, index + 1)
+            text, index = _JSON.raw_decode(self._text, index)
             return Node(content=text, origin=origin), index
         if opening == "{":
             return self._members(path, index, origin)
@@ -189,7 +189,7 @@ class _Json:
         members: dict[str, Node] = {}
         while self._text[index := self._skip(index + 1)] != "}":
             key_origin = self._origin(index)
-            key, index = scanstring(self._text, index + 1)
+            key, index = _JSON.raw_decode(self._text, index)
             node, index = self.value((*path, key), self._skip(index) + 1, key_origin)
             if key in members:
                 self._problems.append(_twice((*path, key), key_origin, members[key].origin))

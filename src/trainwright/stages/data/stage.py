@@ -29,6 +29,7 @@ from trainwright.core.errors import DataError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.records import to_json
+from trainwright.core.spelling import counted
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.arrange import RELABELLED, SPLITS, ArrangeJob, arrange_bucket, documents_path
 from trainwright.stages.data.cleaning.cleaner import Cleaner
@@ -153,7 +154,7 @@ class _Preparation:
             )
         for reason in sorted({file.reason for file in corpus.skipped}):
             names = [file.name for file in corpus.skipped if file.reason == reason]
-            self.events.message(f"skipped {len(names):,} files: {reason} ({', '.join(names[:3])})")
+            self.events.message(f"skipped {counted(len(names), 'file')}: {reason} ({', '.join(names[:3])})")
         return corpus
 
     def _open_parts(self, corpus: Corpus, bits: int) -> None:
@@ -226,19 +227,21 @@ class _Preparation:
             worst = max(reasons, key=lambda reason: reasons[reason], default="none was found")
             raise DataError(
                 "no document is left of this corpus",
-                seen=f"{funnel.read.documents:,} records, most of them: {worst}",
+                seen=f"{counted(funnel.read.documents, 'record')}, most of them: {worst}",
                 fix="loosen data.clean, or check data.sources",
             )
         for reason, tally in sorted(funnel.broken.items()):
             if reason in {file.reason for file in skipped}:
                 continue
             places = next(f.examples[reason] for f in arranged.funnels if reason in f.examples)
-            self.events.message(f"skipped {tally.documents:,} broken records: {reason} ({', '.join(places[:3])})")
+            self.events.message(
+                f"skipped {counted(tally.documents, 'broken record')}: {reason} ({', '.join(places[:3])})"
+            )
         if funnel.relabelled.documents:
             places = [place for each in arranged.funnels for place in each.examples.get(RELABELLED, ())]
             self.events.message(
-                f"{funnel.relabelled.documents:,} documents equal an earlier one that has another label; the earlier "
-                f"one's is kept ({', '.join(places[:3])})"
+                f"dropped {counted(funnel.relabelled.documents, 'document')} equal to an earlier one that has another "
+                f"label ({', '.join(places[:3])})"
             )
         shares = self.section.split
         wanted = [split for split in SPLITS if getattr(shares, split) > 0]
@@ -246,7 +249,7 @@ class _Preparation:
             if not arranged.splits[split]["documents"]:
                 raise DataError(
                     "the {split} split is empty",
-                    seen=f"{funnel.kept.documents:,} documents, of which {getattr(shares, split):.3g} were to go there",
+                    seen=f"{counted(funnel.kept.documents, 'document')}, {getattr(shares, split):.3g} of them for it",
                     fix=_more_documents(split),
                     split=split,
                 )
@@ -355,7 +358,7 @@ class _Preparation:
         ]
         lossy = sum(run_jobs(encode_bucket, jobs, workers=workers, on_done=show, apart=True))
         if lossy:
-            self.events.message(f"{lossy:,} documents do not come back byte for byte from this tokenizer's ids")
+            self.events.message(f"documents that do not come back byte for byte from this tokenizer's ids: {lossy:,}")
         return lossy
 
     def _assemble(self, bits: int, splits: Sequence[str], facts: TokenizerFacts) -> dict[str, SplitEntry]:

@@ -78,7 +78,7 @@ def test_equal_texts_with_several_labels_are_counted_and_told(prepare, section, 
     assert (counts["duplicates"]["documents"], counts["relabelled"]["documents"]) == (3, 2)
     assert sorted(place.rpartition(":")[2] for place in counts["examples"]["relabelled"]) == ["31", "33"]
     (told,) = [text for text in done.messages if "label" in text]
-    assert told.startswith("2 documents equal an earlier one that has another label; the earlier one's is kept (")
+    assert told.startswith("dropped 2 documents equal to an earlier one that has another label (")
     unlike = [{"text": f"text {n}", "label": "a"} for n in range(30)]
     plain = prepare(section(write_labelled(tmp_path / "plain", [*unlike, unlike[3]])), tmp_path / "other")
     assert "relabelled" not in json.loads((plain.out / "report.json").read_text())["sources"][0]

@@ -162,7 +162,7 @@ def test_broken_records_are_counted_told_and_survived(prepare, section, tmp_path
         "no key 'text'": 1,
         "not UTF-8": 1,
     }
-    assert "skipped 1 broken records: broken JSON (a.jsonl:2)" in done.messages
+    assert "skipped 1 broken record: broken JSON (a.jsonl:2)" in done.messages
     assert sorted(texts_of(done.out, "train")) == ["good one", "good two"]
 
 
@@ -188,16 +188,14 @@ def test_a_corpus_of_which_nothing_is_left_is_one_line(prepare, section, tmp_pat
     given = section(
         {"kind": "files", "paths": [str(tmp_path / "a.txt")]}, clean={"min_characters": 100}, exec={"workers": workers}
     )
-    with pytest.raises(
-        DataError, match=r"no document is left of this corpus \(seen 1 records, most of them: under 100"
-    ):
+    with pytest.raises(DataError, match=r"no document is left of this corpus \(seen 1 record, most of them: under 100"):
         prepare(given)
 
 
 def test_an_empty_split_is_one_line(prepare, section, tmp_path):
     (tmp_path / "a.txt").write_text("only one document")
     given = section({"kind": "files", "paths": [str(tmp_path / "a.txt")]}, split=SHARES)
-    with pytest.raises(DataError, match=r"split is empty \(seen 1 documents, of which 0\.\d+ were to go there\)"):
+    with pytest.raises(DataError, match=r"split is empty \(seen 1 document, 0\.\d+ of them for it\)"):
         prepare(given)
 
 
@@ -223,7 +221,7 @@ def test_files_that_hold_no_bytes_are_counted_and_told(prepare, section, tmp_pat
     assert record["read"]["documents"] == 3
     assert record["broken"] == {name: {"documents": 1, "bytes": 0} for name in ("dangling link", "named pipe")}
     assert record["examples"] == {"dangling link": ["gone"], "named pipe": ["pipe"]}
-    assert done.messages[:2] == ["skipped 1 files: dangling link (gone)", "skipped 1 files: named pipe (pipe)"]
+    assert done.messages[:2] == ["skipped 1 file: dangling link (gone)", "skipped 1 file: named pipe (pipe)"]
     assert not any("broken records" in message for message in done.messages)
     with pytest.raises(DataError, match=r"gone: cannot read this file: dangling link; .*data.strict: false"):
         prepare(section({"kind": "files", "paths": [str(folder)]}, strict=True), tmp_path / "strict")
