@@ -49,25 +49,18 @@ def serve(make_service):
         yield start
 
 
-class Slow:
-    """Passes an engine's calls on, with a pause before each step, so that a test can act between steps."""
-
-    def __init__(self, engine, pause_s):
-        self._engine, self._pause_s = engine, pause_s
-
-    def __getattr__(self, name):
-        return getattr(self._engine, name)
-
-    def step(self):
-        time.sleep(self._pause_s)
-        return self._engine.step()
-
-
 @pytest.fixture
 def slow(monkeypatch):
-    """Makes every server of the test generate slowly."""
+    """Makes every server of the test pause before each step, so that a test can act between steps."""
     opened = service_module.open_engine
-    monkeypatch.setattr(service_module, "open_engine", lambda *a, **k: Slow(opened(*a, **k), 0.02))
+
+    def open_slow(*arguments, **settings):
+        engine = opened(*arguments, **settings)
+        step = engine.step
+        engine.step = lambda: time.sleep(0.02) or step()
+        return engine
+
+    monkeypatch.setattr(service_module, "open_engine", open_slow)
 
 
 @pytest.fixture

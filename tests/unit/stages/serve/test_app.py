@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import socket
+from unittest.mock import Mock
 
 import openai
 import pytest
@@ -360,25 +361,18 @@ class TestShutdown:
             socket.create_connection(("127.0.0.1", server.port), timeout=1)
 
 
-class Broken:
-    """An engine that cannot."""
-
-    def __init__(self, engine):
-        self._engine = engine
-
-    def __getattr__(self, name):
-        return getattr(self._engine, name)
-
-    def step(self):
-        raise RuntimeError("out of memory")
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually):
     from trainwright.stages.serve import service as module
 
     opened = module.open_engine
-    monkeypatch.setattr(module, "open_engine", lambda *a, **k: Broken(opened(*a, **k)))
+
+    def open_broken(*arguments, **settings):
+        engine = opened(*arguments, **settings)
+        engine.step = Mock(side_effect=RuntimeError("out of memory"))
+        return engine
+
+    monkeypatch.setattr(module, "open_engine", open_broken)
     server, _ = serve()
     answer, content = post(server, "/v1/completions", model="tiny", prompt="x")
     assert answer.status == 503
