@@ -15,6 +15,8 @@ import pytest
 # Before anything imports torch. One thread: results do not depend on the number of cores, and two test processes do not
 # fight over them. No hub: a test that would download says so at once.
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
+# A test that calls the command line in this process would set it, and leave it so.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
     del os.environ[_name]
 # What is measured of this machine is kept for the session, not in the user's home.

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import sysconfig
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,8 @@ def special_files(folder):
     (folder / "gone.txt").symlink_to("nowhere")
     (folder / "loop.txt").symlink_to("loop.txt")
     (folder / "elsewhere").symlink_to(folder.parent)
-    with socket.socket(socket.AF_UNIX) as listener:
-        here = Path.cwd()
-        os.chdir(folder)  # a socket's path may be about 100 bytes long
+    with socket.socket(socket.AF_UNIX) as listener, chdir(folder):  # a socket's path may be about 100 bytes long
         listener.bind("socket.txt")
-        os.chdir(here)
 
 
 REASONS = {
