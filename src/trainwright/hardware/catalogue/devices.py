@@ -7,25 +7,19 @@ as many GiB: what a process can have of them is ``planner.forecast.memory.table.
 from __future__ import annotations
 
 import re
-import tomllib
 from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.links import link
 from trainwright.spec.device import DeviceSpec
 
-_DEVICES = files("trainwright") / "catalog" / "devices"
+_DEVICES = "devices"
 
 
-@cache
 def device_names() -> tuple[str, ...]:
     """Names of all devices in the catalogue, sorted."""
-    return tuple(
-        sorted(entry.name.removesuffix(".toml") for entry in _DEVICES.iterdir() if entry.name.endswith(".toml"))
-    )
+    return tables.names(_DEVICES)
 
 
 def find_device(name: str) -> DeviceSpec | None:
@@ -43,7 +37,7 @@ def find_device(name: str) -> DeviceSpec | None:
 
 
 def _named(slug: str) -> DeviceSpec | None:
-    canonical = slug if slug in device_names() else _aliases().get(slug)
+    canonical = slug if slug in device_names() else tables.aliases(_DEVICES).get(slug)
     return None if canonical is None else _read(canonical)
 
 
@@ -55,7 +49,7 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
     """
     spec = find_device(name)
     if spec is None:
-        near = get_close_matches(normalised(name), [*device_names(), *_aliases()], n=3, cutoff=0.5)
+        near = get_close_matches(normalised(name), [*device_names(), *tables.aliases(_DEVICES)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
         raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)
     return spec
@@ -70,18 +64,8 @@ def normalised(name: str) -> str:
     return slug
 
 
-@cache
-def _table(slug: str) -> dict[str, Any]:
-    return tomllib.loads((_DEVICES / f"{slug}.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _aliases() -> dict[str, str]:
-    return {alias: slug for slug in device_names() for alias in _table(slug)["aliases"]}
-
-
 def _read(slug: str) -> DeviceSpec:
-    table = _table(slug)
+    table = tables.table(_DEVICES, slug)
     return DeviceSpec(
         name=table["name"],
         kind=table["kind"],

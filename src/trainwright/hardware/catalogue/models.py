@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count
+from trainwright.hardware.catalogue import tables
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.families.huggingface import from_huggingface
 from trainwright.spec.model import Experts, ModelSpec
 
-_MODELS = files("trainwright") / "catalog" / "models"
+_MODELS = "models"
 _VARIANTS = re.compile(r"-(hf|instruct|chat|base|it)$")
 """Endings of published names that do not change the shape."""
 
@@ -51,16 +49,14 @@ class PublishedModel:
 
 def model_names() -> tuple[str, ...]:
     """Names of all models in the catalogue, sorted."""
-    return tuple(
-        sorted(entry.name.removesuffix(".toml") for entry in _MODELS.iterdir() if entry.name.endswith(".toml"))
-    )
+    return tables.names(_MODELS)
 
 
 def find_model(name: str) -> PublishedModel | None:
     """The model of that name, alias or Hugging Face repository, or None."""
     slug = normalised(name)
     while slug:
-        canonical = slug if (_MODELS / f"{slug}.toml").is_file() else _aliases().get(slug)
+        canonical = slug if slug in tables.names(_MODELS) else tables.aliases(_MODELS).get(slug)
         if canonical is not None:
             return _read(canonical)
         slug, shortened = _VARIANTS.sub("", slug), slug
@@ -77,7 +73,7 @@ def published_model(name: str, *, where: str | None = None) -> PublishedModel:
     """
     model = find_model(name)
     if model is None:
-        near = get_close_matches(normalised(name), [*model_names(), *_aliases()], n=3, cutoff=0.5)
+        near = get_close_matches(normalised(name), [*model_names(), *tables.aliases(_MODELS)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else None
         raise RecipeError(
             "unknown model",
@@ -104,18 +100,8 @@ def normalised(name: str) -> str:
 
 
 @cache
-def _table(slug: str) -> dict[str, Any]:
-    return tomllib.loads((_MODELS / f"{slug}.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _aliases() -> dict[str, str]:
-    return {alias: slug for slug in model_names() for alias in _table(slug)["aliases"]}
-
-
-@cache
 def _read(slug: str) -> PublishedModel:
-    table = _table(slug)
+    table = tables.table(_MODELS, slug)
     return PublishedModel(
         name=table["name"],
         title=table["title"],

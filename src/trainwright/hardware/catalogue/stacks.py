@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
+from trainwright.hardware.catalogue import tables
 from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime
 
-_STACKS = files("trainwright") / "catalog" / "stacks"
+_STACKS = "stacks"
 OURS = "trainwright"
 """The stack of this project's trainer, which its ledgers are of."""
 DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
@@ -21,9 +20,7 @@ DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
 
 def stack_names() -> tuple[str, ...]:
     """Names of all stacks in the catalogue, sorted."""
-    return tuple(
-        sorted(entry.name.removesuffix(".toml") for entry in _STACKS.iterdir() if entry.name.endswith(".toml"))
-    )
+    return tables.names(_STACKS)
 
 
 def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | None:
@@ -94,7 +91,7 @@ def read_stack(file: str) -> Stack:
     Raises:
         RecipeError: the other has none of its own.
     """
-    table: dict[str, Any] = tomllib.loads((_STACKS / f"{file}.toml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = dict(tables.table(_STACKS, file))
     for name in ("aliases", "marks", "schedules", "words"):
         if name in table:
             table[name] = tuple(table[name])
