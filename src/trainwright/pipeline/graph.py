@@ -221,7 +221,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=3,
+            version=4,
             aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,

@@ -119,7 +119,6 @@ class NodeSpec:
     nvme_write_bytes_per_s: float | None = None
     cpu_cores: int | None = None
     scale_up: LinkSpec | None = None
-    price: Price | None = None
     name: str = ""
     scale_up_devices: int | None = None
     bus: LinkSpec | None = None
@@ -144,8 +143,6 @@ class ClusterSpec:
     nodes: int = 1
     scale_out: LinkSpec | None = None
     """One device's share of the node's network ports while all devices send."""
-    probes: Mapping[str, float] = field(default_factory=dict)
-    """Measured facts of this machine by name (see ``stages.doctor``); empty where nothing was probed."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Where ``scale_up``, ``scale_out``, ``bus``, ``rails``, ``host_memory_bytes``, ``cpu_cores``,
     ``disk_bytes_per_s``, ``nvme_bytes`` and ``nvme_bytes_per_s`` come from: catalog, default or given."""

@@ -151,10 +151,6 @@ class ParallelPlan:
     """Model chunks on each pipeline rank: more than one interleaves (Narayanan et al., 2021)."""
     offload: Offload = "none"
 
-    def accumulation(self, workload: Workload) -> int:
-        """Micro batches of one optimizer update on each data-parallel rank."""
-        return math.ceil(workload.batch_sequences / (self.micro_batch_sequences * self.dp_replicate * self.dp_shard))
-
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")

@@ -40,13 +40,6 @@ def test_impossible_workloads(change, part) -> None:
     assert any(part in reason for reason in replace(WORK, **change).problems(MODEL))
 
 
-@pytest.mark.parametrize(("micro", "replicas", "expected"), [(1, 1, 8), (8, 1, 1), (3, 1, 3), (2, 2, 2)])
-def test_accumulation_covers_the_batch(micro, replicas, expected) -> None:
-    plan = ParallelPlan(micro_batch_sequences=micro, dp_replicate=replicas)
-    assert plan.accumulation(WORK) == expected
-    assert expected * micro * replicas >= WORK.batch_sequences
-
-
 @pytest.mark.parametrize(
     ("plan", "devices", "part"),
     [

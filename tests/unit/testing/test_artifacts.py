@@ -68,5 +68,5 @@ def test_a_plan_is_what_the_trainer_was_asked_for(tmp_path, recipe):
     assert (plan.workload.steps, plan.workload.total_tokens) == (7, 7 * 64)
     assert plan.workload.problems(plan.model) == ()
     assert plan.parallel.problems(plan.model, plan.workload, plan.cluster) == ()
-    assert plan.parallel.accumulation(plan.workload) == 2
+    assert plan.parallel.micro_batch_sequences == 2
     assert artifact.summary["precision"] == plan.workload.precision == "bf16"

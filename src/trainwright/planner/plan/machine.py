@@ -144,7 +144,7 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         )
     return Here(
         facts=facts,
-        cluster=replace(cluster, probes=probes.flat()),
+        cluster=cluster,
         source=Probed(probes=probes),
         can_compile=_can_compile(facts),
         threads=None if cuda else facts.cores,

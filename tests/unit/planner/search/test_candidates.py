@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import fields, replace
 from itertools import product
@@ -71,7 +72,10 @@ def every_plan(model, workload, cluster):
 
 def runs(plan, model, workload, cluster):
     # A pipeline that interleaves needs a multiple of its stages as micro batches, and accumulates gradients whole.
-    if plan.virtual_stages > 1 and plan.accumulation(workload) % plan.pp:
+    micro_batches = math.ceil(
+        workload.batch_sequences / (plan.dp_replicate * plan.dp_shard * plan.micro_batch_sequences)
+    )
+    if plan.virtual_stages > 1 and micro_batches % plan.pp:
         return False
     return not (plan.zero_stage == 2 and plan.pp > 1) and not plan.problems(model, workload, cluster)
 
