@@ -87,9 +87,14 @@ def _corpus(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """What a plan rests on before there is a dataset: the size of the corpus, a known tokenizer."""
+    """What a plan rests on before there is a dataset: the size of the corpus, a known tokenizer; and plug-ins' code.
+
+    A family gives sizes that a recipe leaves out, a task says how a dataset is read.
+    """
     size_bytes = corpus_bytes(recipe)
-    facts = {} if size_bytes is None else {"corpus_bytes": str(size_bytes)}
+    facts = _code(recipe.model.family, *_task_names(recipe))
+    if size_bytes is not None:
+        facts["corpus_bytes"] = str(size_bytes)
     if recipe.data.tokenizer.path is not None:
         facts["tokenizer"] = file_digest(local_path(recipe.data.tokenizer.path))
     return facts
@@ -274,7 +279,7 @@ STAGES: Mapping[str, Stage] = {
             task_makes="text",
             needs=[Need(kind="bundle")],
             sections=("serve",),
-            outside=lambda recipe, root: _code(recipe.serve.engine),
+            outside=lambda recipe, root: _code(recipe.model.family, recipe.serve.engine),
         ),
         _stage("report", identity=_report_identity, needs=_ALL),
     )

@@ -43,6 +43,37 @@ def test_a_plan_is_made_again_when_the_split_changes(tmp_path) -> None:
     assert identity(planned_recipe(tmp_path), {}) != identity(planned_recipe(tmp_path, *changed), {})
 
 
+PLUG_IN = """\
+from dataclasses import replace
+from trainwright.spec.families import llama
+FAMILY = replace(llama.FAMILY, ffn_width=lambda width: 2 * width)
+"""
+
+
+@pytest.mark.parametrize("name", ["plan", "train", "evaluate", "export", "serve"])
+def test_a_family_from_outside_is_a_part_of_the_address_by_its_code(tmp_path, monkeypatch, name) -> None:
+    module = tmp_path / f"family_for_{name}.py"
+    module.write_text(PLUG_IN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    recipe = planned_recipe(tmp_path, f"model.family={module.stem}:FAMILY")
+    before = STAGES[name].outside(recipe, tmp_path)
+    module.write_text(PLUG_IN.replace("2 * width", "8 * width"))
+    assert STAGES[name].outside(recipe, tmp_path) != before
+
+
+def test_a_plan_has_a_task_from_outside_in_its_address_by_its_code(tmp_path, monkeypatch) -> None:
+    module = tmp_path / "task_for_plan.py"
+    kind = (
+        "from trainwright.spec.sections.task import TaskKind\nTASK = TaskKind(make='task_for_plan:make', reads='%s')\n"
+    )
+    module.write_text(kind % "windows")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    recipe = planned_recipe(tmp_path, "task.name=task_for_plan:TASK")
+    before = STAGES["plan"].outside(recipe, tmp_path)
+    module.write_text(kind % "documents")
+    assert STAGES["plan"].outside(recipe, tmp_path) != before
+
+
 def test_the_pipeline_itself_brings_no_torch() -> None:
     program = "import sys, trainwright.pipeline.runner; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.planner.evidence.ledger import FORMAT
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 
@@ -61,12 +62,21 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
 
 
 def ledger_line(
-    plan: Plan, comparison: Audit, *, run: str, finished_unix_s: float, versions: Mapping[str, str]
+    plan: Plan,
+    comparison: Audit,
+    *,
+    model: ModelSpec,
+    steps: int,
+    run: str,
+    finished_unix_s: float,
+    versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """Returns the line that plans learn from: machine, shape, workload, and predicted and measured by name.
 
-    ``versions`` are those of trainwright and torch; a package that is not named there is kept as unknown.
+    ``model`` and ``steps`` are what was trained: a plan that came before its dataset estimated the vocabulary and the
+    length. ``versions`` are those of trainwright and torch; a package that is not named there is kept as unknown.
     """
+    workload = replace(plan.workload, steps=steps)
     return {
         "format": FORMAT,
         "run": run,
@@ -78,8 +88,8 @@ def ledger_line(
         "cores": plan.cluster.node.cpu_cores,
         "host_memory_bytes": plan.cluster.node.host_memory_bytes,
         "threads": plan.parallel.threads,
-        "model": {name: getattr(plan.model, name) for name in plan.model.__dataclass_fields__},
-        "workload": {name: getattr(plan.workload, name) for name in plan.workload.__dataclass_fields__},
+        "model": {name: getattr(model, name) for name in model.__dataclass_fields__},
+        "workload": {name: getattr(workload, name) for name in workload.__dataclass_fields__},
         "micro_batch": plan.parallel.micro_batch_sequences,
         "compile": plan.parallel.compile,
         "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},

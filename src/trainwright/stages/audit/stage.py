@@ -1,4 +1,4 @@
-"""The stage: ``plan.json`` and training's ``summary.json`` in, ``audit.json`` and a line of the ledger out."""
+"""The stage: the plan and what training measured in, ``audit.json`` and a line of the ledger out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainwright import __version__
 from trainwright.artifact.stage import Context, StageResult
@@ -18,8 +18,11 @@ from trainwright.planner.evidence.audit import Audit, audit, ledger_line
 from trainwright.planner.evidence.ledger import FILE, same_run
 from trainwright.render.results.audit import verdict
 from trainwright.spec.manifest import Manifest
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
+
+Record = TypeVar("Record")
 
 
 def run(context: Context) -> StageResult:
@@ -30,12 +33,13 @@ def run(context: Context) -> StageResult:
     """
     planned, trained = context.input("plan"), context.input("checkpoint")
     planned.verify()
-    trained.verify({"summary.json"})
-    plan_file, summary_file = planned.file("plan.json"), trained.file("summary.json")
-    plan = from_json(Plan, _read(plan_file), where=str(plan_file))
-    comparison = audit(plan, from_json(TrainSummary, _read(summary_file), where=str(summary_file)))
+    trained.verify({"summary.json", "model.json"})
+    plan = _read(Plan, planned.file("plan.json"))
+    measured = _read(TrainSummary, trained.file("summary.json"))
+    comparison = audit(plan, measured)
     write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")
-    _append(context.root / FILE, _ledger_line(plan, comparison, trained.manifest))
+    model = _read(ModelSpec, trained.file("model.json"))
+    _append(context.root / FILE, _ledger_line(plan, comparison, model, measured.steps, trained.manifest))
     context.events.message(verdict(comparison))
     summary = AuditSummary(
         run=context.recipe.name,
@@ -46,21 +50,28 @@ def run(context: Context) -> StageResult:
     return StageResult(summary=to_json(summary))
 
 
-def _ledger_line(plan: Plan, comparison: Audit, trained: Manifest) -> dict[str, Any]:
+def _ledger_line(plan: Plan, comparison: Audit, model: ModelSpec, steps: int, trained: Manifest) -> dict[str, Any]:
     """Returns the ledger's line for a training run: ``trained`` says when it ended and with which packages."""
     execution = trained.execution
     versions = dict(execution.get("packages", {})) | {"trainwright": execution.get("trainwright", __version__)}
     finished_unix_s = execution.get("started_unix_s", time.time()) + execution.get("seconds", 0.0)
     return ledger_line(
-        plan, comparison, run=trained.fingerprint, finished_unix_s=round(finished_unix_s, 3), versions=versions
+        plan,
+        comparison,
+        model=model,
+        steps=steps,
+        run=trained.fingerprint,
+        finished_unix_s=round(finished_unix_s, 3),
+        versions=versions,
     )
 
 
-def _read(path: Path) -> Any:
+def _read(kind: type[Record], path: Path) -> Record:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DataError("this file cannot be read", where=path, seen=str(error)) from error
+    return from_json(kind, record, where=str(path))
 
 
 def _append(ledger: Path, line: Mapping[str, Any]) -> None:

@@ -40,10 +40,12 @@ def test_what_was_not_predicted_has_no_ratio(plan):
 
 def test_the_ledger_line_is_json_with_both_numbers(plan):
     versions = {"torch": "2.13.0", "trainwright": "0.1.0", "numpy": "2"}
-    line = ledger_line(plan, audit(plan, summary_of(plan)), run="abc", finished_unix_s=1.0, versions=versions)
+    trained = replace(plan.model, vocabulary=1000)
+    comparison = audit(plan, summary_of(plan))
+    line = ledger_line(plan, comparison, model=trained, steps=90, run="abc", finished_unix_s=1.0, versions=versions)
     line = json.loads(json.dumps(line))
     predicted, measured = line["rows"]["run/training time"]
     assert predicted == pytest.approx(measured)
-    assert line["model"]["width"] == 128
+    assert (line["model"]["width"], line["model"]["vocabulary"], line["workload"]["steps"]) == (128, 1000, 90)
     assert line["device"] == "Ideal CPU"
     assert (line["format"], line["torch"], line["trainwright"], line["cores"]) == (2, "2.13.0", "0.1.0", 4)

@@ -22,7 +22,9 @@ def audited(tmp_path):
 
     def call(fingerprint="abc", *, damage=lambda plan, train: None, **changes):
         summary = to_json(summary_of(plan, slower=1.1)) | {"tokens_per_s": 1.0}
-        trained = make_artifact(tmp_path, "train", {"summary.json": json.dumps(summary | changes).encode()})
+        shape = replace(plan.model, ffn_width=4 * plan.model.ffn_width)
+        files = {"summary.json": summary | changes, "model.json": to_json(shape)}
+        trained = make_artifact(tmp_path, "train", {name: json.dumps(file).encode() for name, file in files.items()})
         trained = replace(trained, manifest=replace(trained.manifest, fingerprint=fingerprint))
         damage(planned.path / "plan.json", trained.path / "summary.json")
         with Events(None, run="t") as events:
@@ -41,6 +43,14 @@ def test_rows_are_written_and_the_ledger_gets_its_line(audited):
     assert {"run", "step", "whole run", "memory"} == {row["group"] for row in rows}
     (line,) = (out.parent / "ledger.jsonl").read_text().splitlines()
     assert json.loads(line)["run"] == "abc"
+
+
+def test_the_ledger_has_the_model_that_was_trained_and_its_steps(audited, tmp_path):
+    _, out = audited(steps=77)
+    (line,) = (out.parent / "ledger.jsonl").read_text().splitlines()
+    planned = plan_of(planned_recipe(tmp_path))
+    assert json.loads(line)["model"]["ffn_width"] == 4 * planned.model.ffn_width
+    assert json.loads(line)["workload"]["steps"] == 77
 
 
 def test_a_run_that_is_audited_again_counts_once_and_one_that_is_made_again_twice(audited):
