@@ -256,6 +256,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "evaluate",
+            version=2,
             check="trainwright.stages.evaluate.check:problems",
             identity=_evaluate_identity,
             needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],

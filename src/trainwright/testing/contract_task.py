@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
+from trainwright.cli.output import Output
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, EvaluationOptions, Task
+from trainwright.render.results.evaluation import show
+from trainwright.stages.evaluate.stage import split_record
+from trainwright.stages.report.quality import measured
 
 BATCH_SEQUENCES = 7
 SEED = 3
@@ -27,6 +34,9 @@ class TaskContract(ABC):
             def make_split(self): ...
             def make_network(self): ...
     """
+
+    name: ClassVar[str] = "my_package.tasks:MINE"
+    """What ``task.name`` calls it; it matters for the project's own tasks alone, which have pages of their own."""
 
     @abstractmethod
     def make_task(self) -> Task:
@@ -128,6 +138,21 @@ class TaskContract(ABC):
         for name, metric in one.metrics.items():
             assert many.metrics[name].value == pytest.approx(metric.value, rel=1e-6), name
             assert one.record[name] == metric.value
+
+    def test_its_evaluation_can_be_shown(self, task: Task, split: TokenSplit) -> None:
+        """On the command line and in the report: each metric in a column, and how much it was measured on."""
+        evaluation = task.evaluate(
+            self.make_network().eval(), split, EvaluationOptions(batch_sequences=5, detailed=True)
+        )
+        measured_split = split_record(evaluation, unit=task.unit, seconds=2.0)
+        record = {"task": self.name, "sequence_tokens": 8, "splits": {"test": measured_split}, "completions": []}
+        record = json.loads(json.dumps(record, allow_nan=False))
+        text = io.StringIO()
+        show(record, Output(command="evaluate", stdout=text))
+        section = repr(measured(record))
+        for shown in (text.getvalue(), section):
+            assert f"{evaluation.metrics['loss'].value:.4f}" in shown
+            assert f"{evaluation.count:,}" in shown
 
     def test_an_evaluation_leaves_the_network_as_it_was(self, task: Task, split: TokenSplit) -> None:
         """Mode and gradients are training's own."""

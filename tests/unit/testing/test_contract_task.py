@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import pytest
 import torch
 
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.model.tasks.task import Batch
+from trainwright.model.tasks.task import Batch, Evaluation, Metric
 from trainwright.testing.contract_task import TaskContract
 
 
@@ -27,6 +28,23 @@ class WrongWeight(NextToken):
 
     def weight(self, batch: Batch) -> torch.Tensor:
         return torch.tensor(batch["tokens"].numel())
+
+
+class LossAlone(NextToken):
+    """Records no more than every task has to: no documents, no tokens, no bytes."""
+
+    value = 1.5
+
+    def evaluate(self, network, split, options):
+        return Evaluation(
+            count=1234, metrics={"loss": Metric(value=self.value)}, record={"loss": self.value}, details={"rows": [1]}
+        )
+
+
+class LossOfNothing(LossAlone):
+    """Has a loss that no record can hold."""
+
+    value = math.nan
 
 
 class Contract(TaskContract):
@@ -62,3 +80,10 @@ def test_a_weight_that_the_losses_do_not_have_is_noticed(tiny, batch) -> None:
     good.test_the_weight_is_what_the_losses_weigh_together(good.task, batch)
     with pytest.raises(AssertionError):
         bad.test_the_weight_is_what_the_losses_weigh_together(bad.task, batch)
+
+
+def test_an_evaluation_that_cannot_be_shown_is_noticed(tiny) -> None:
+    good, bad = (Contract(tiny, task(sequence_tokens=8)) for task in (LossAlone, LossOfNothing))
+    good.test_its_evaluation_can_be_shown(good.task, None)
+    with pytest.raises(ValueError, match="JSON"):
+        bad.test_its_evaluation_can_be_shown(bad.task, None)

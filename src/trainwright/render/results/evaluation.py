@@ -9,14 +9,27 @@ from trainwright.render.page import Page
 
 
 def show(evaluation: Mapping[str, Any], page: Page) -> None:
-    """Shows splits, baselines and completions; of another task its metrics, of a classifier its confusions too."""
+    """Shows what a language model or a classifier measured; of a plug-in's task what every task measures."""
     splits = evaluation["splits"]
-    if not all("bits_per_byte" in split for split in splits.values()):
+    if evaluation["task"] == "next-token":
+        _show_language(splits, page)
+    else:
         _show_metrics(splits, page)
+    if evaluation["task"] == "classify":
         for name, split in splits.items():
-            if "confusion" in split:
-                _show_confusion(name, split, page)
-        return
+            _show_confusion(name, split, page)
+    if all("baselines" in split and "bits_per_byte" in split["metrics"] for split in splits.values()):
+        page.line()
+        page.table(("bits/byte", *splits), baseline_rows(splits))
+    for completion in evaluation["completions"]:
+        page.line()
+        page.heading(completion["prompt"])
+        page.line(completion["text"])
+        overlap = completion["overlap"]
+        page.note(f"word for word in the training text: at most {overlap['size_bytes']} bytes in a row")
+
+
+def _show_language(splits: Mapping[str, Mapping[str, Any]], page: Page) -> None:
     rows = [
         (
             name,
@@ -29,23 +42,19 @@ def show(evaluation: Mapping[str, Any], page: Page) -> None:
         for name, split in splits.items()
     ]
     page.table(("split", "loss (nats/token)", "perplexity", "bits/byte", "tokens", "documents"), rows)
-    page.line()
-    page.table(("bits/byte", *splits), baseline_rows(splits))
-    for completion in evaluation["completions"]:
-        page.line()
-        page.heading(completion["prompt"])
-        page.line(completion["text"])
-        overlap = completion["overlap"]
-        page.note(f"word for word in the training text: at most {overlap['size_bytes']} bytes in a row")
 
 
 def _show_metrics(splits: Mapping[str, Mapping[str, Any]], page: Page) -> None:
     names = list(dict.fromkeys(name for split in splits.values() for name in split["metrics"]))
     rows = [
-        (name, *(f"{split[metric]:.4f}" for metric in names), f"{split['documents']:,}")
+        (name, *(f"{split[metric]:.4f}" if metric in split["metrics"] else "" for metric in names), _count(split))
         for name, split in splits.items()
     ]
-    page.table(("split", *(name.replace("_", " ") for name in names), "documents"), rows)
+    page.table(("split", *(name.replace("_", " ") for name in names), "measured on"), rows)
+
+
+def _count(split: Mapping[str, Any]) -> str:
+    return f"{split['count']:,} {split['unit']}s"
 
 
 def _show_confusion(name: str, split: Mapping[str, Any], page: Page) -> None:

@@ -20,7 +20,7 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task, load_task
 from trainwright.runtime.device import DTYPES, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -123,9 +123,21 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
     seconds = time.perf_counter() - started
     for name, metric in evaluation.metrics.items():
         events.metric(f"evaluate/{split.name}/{name}", metric.value, unit=metric.unit)
-    speed = {"seconds": seconds, f"{task.unit}s_per_s": evaluation.count / seconds}
-    units = {name: metric.unit for name, metric in evaluation.metrics.items()}
-    return {"metrics": units, **evaluation.record, **speed, **evaluation.details}
+    return split_record(evaluation, unit=task.unit, seconds=seconds)
+
+
+def split_record(evaluation: Evaluation, *, unit: str, seconds: float) -> dict[str, Any]:
+    """Returns what stands in ``splits`` of the file: what any task has, and what this task records."""
+    return {
+        **evaluation.record,
+        **evaluation.details,
+        **{name: metric.value for name, metric in evaluation.metrics.items()},
+        "metrics": {name: metric.unit for name, metric in evaluation.metrics.items()},
+        "unit": unit,
+        "count": evaluation.count,
+        "seconds": seconds,
+        f"{unit}s_per_s": evaluation.count / seconds,
+    }
 
 
 def _kept(part: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -12,9 +12,6 @@ from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Secti
 from trainwright.stages.report.charts import Bar, Bars, Lines, Segment, Series
 from trainwright.stages.report.run_record import RunRecord
 
-BITS = "bits_per_byte"
-"""The key that only a language model's evaluation has."""
-
 MODEL, PLAIN = 0, 7
 """Tones: blue, grey."""
 
@@ -24,12 +21,18 @@ def quality(run: RunRecord) -> Section:
     if run.evaluation is None:
         missing = Missing(text="Nothing was measured yet.", command="trainwright evaluate RECIPE")
         return Section(key="quality", title="Quality", lead="", blocks=(missing,))
-    splits: Mapping[str, Any] = run.evaluation["splits"]
-    if not all(BITS in split for split in splits.values()):
-        return Section(
-            key="quality", title="Quality", lead="What the task measured.", blocks=tuple(_task_blocks(splits))
-        )
-    return _language(splits, window_tokens=run.evaluation["sequence_tokens"])
+    return measured(run.evaluation)
+
+
+def measured(evaluation: Mapping[str, Any]) -> Section:
+    """Returns the section of an evaluation; of a plug-in's task it shows what every task measures."""
+    splits: Mapping[str, Any] = evaluation["splits"]
+    if evaluation["task"] == "next-token":
+        return _language(splits, window_tokens=evaluation["sequence_tokens"])
+    blocks = [*_metrics(splits)]
+    if evaluation["task"] == "classify":
+        blocks += _classified(splits)
+    return Section(key="quality", title="Quality", lead="What the task measured.", blocks=blocks)
 
 
 def _language(splits: Mapping[str, Any], *, window_tokens: int) -> Section:
@@ -113,25 +116,32 @@ def _perplexity(value: float | None) -> str:
     return say.UNKNOWN if value is None else f"{value:.4g}"
 
 
-def _task_blocks(splits: Mapping[str, Any]) -> Iterator[Block]:
-    """Yields each metric of each split; where documents were classified, the classes one by one."""
-    names = list(dict.fromkeys(name for split in splits.values() for name in split.get("metrics", ())))
-    units = {name: unit for split in splits.values() for name, unit in split.get("metrics", {}).items()}
-    columns = ["split", *(f"{say.title(name)} ({units[name]})" if units[name] else say.title(name) for name in names)]
+def _metrics(splits: Mapping[str, Any]) -> Iterator[Block]:
+    """Yields each metric of each split; beside baselines in bits per byte, where the task measures those."""
+    units = {name: unit for split in splits.values() for name, unit in split["metrics"].items()}
+    columns = ["split", *(f"{say.title(name)} ({unit})" if unit else say.title(name) for name, unit in units.items())]
     rows: list[list[Cell | str]] = [
-        [split_name, *(f"{split[name]:.4f}" for name in names), f"{split['documents']:,}"]
+        [
+            split_name,
+            *(f"{split[name]:.4f}" if name in split["metrics"] else "" for name in units),
+            f"{split['count']:,} {split['unit']}s",
+        ]
         for split_name, split in splits.items()
     ]
     yield Table(
-        title="Measured", columns=[*columns, "documents"], rows=rows, right=range(1, len(columns) + 1), wide=True
+        title="Measured", columns=[*columns, "measured on"], rows=rows, right=range(1, len(columns) + 1), wide=True
     )
     for split_name, split in splits.items():
-        if "commonest_class_accuracy" in split:
-            yield Figure(views=[("", _against_the_commonest_class(split_name, split))])
-        if split.get("by_label"):
-            yield _by_label(split_name, split["by_label"])
-        if split.get("confusion"):
-            yield _confusion(split_name, [row["label"] for row in split["by_label"]], split["confusion"])
+        if "baselines" in split and "bits_per_byte" in split["metrics"]:
+            yield Figure(views=[("", _against_baselines(split_name, split))])
+
+
+def _classified(splits: Mapping[str, Any]) -> Iterator[Block]:
+    """Yields accuracy beside the commonest class's, and the classes one by one."""
+    for name, split in splits.items():
+        yield Figure(views=[("", _against_the_commonest_class(name, split))])
+        yield _by_label(name, split["by_label"])
+        yield _confusion(name, [row["label"] for row in split["by_label"]], split["confusion"])
 
 
 def _against_the_commonest_class(name: str, split: Mapping[str, Any]) -> Bars:

@@ -78,7 +78,7 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
         measured = (run.training or {}).get("validation")
         if measured:
             yield _worth("validation", measured)
-    elif "bits_per_byte" in splits[name]:
+    elif "bits_per_byte" in splits[name]["metrics"]:
         yield _against_baselines(name, splits[name])
     else:
         yield _worth(name, splits[name])
@@ -87,9 +87,9 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
 def _worth(name: str, measured: Mapping[str, Any]) -> Tile:
     """The first of these metrics that the task has."""
     question = "What is it worth?"
-    if "bits_per_byte" in measured:
+    if measured.get("bits_per_byte") is not None:
         return Tile(question=question, answer=f"{measured['bits_per_byte']:.3f}", detail=f"bits per byte, {name}")
-    if "accuracy" not in measured:
+    if measured.get("accuracy") is None:
         return Tile(question=question, answer=f"{measured['loss']:.3f}", detail=f"loss, {name} split")
     commonest, accuracy = measured.get("commonest_class_accuracy"), measured["accuracy"]
     detail = f"accuracy, {name} split"

@@ -57,6 +57,8 @@ def made_network(dataset: TokenDataset, family: str = "llama", dtype=torch.float
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 class TestContract(TaskContract):
+    name = "classify"
+
     @pytest.fixture(autouse=True)
     def _parts(self, documents: TokenDataset, family: str) -> None:
         self.dataset, self.family = documents, family

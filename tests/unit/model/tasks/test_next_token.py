@@ -33,6 +33,8 @@ def words(tmp_path_factory) -> TokenDataset:
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 @pytest.mark.parametrize("end_of_text", [None, END])
 class TestContract(TaskContract):
+    name = "next-token"
+
     @pytest.fixture(autouse=True)
     def _parts(self, words: TokenDataset, family: str, end_of_text: int | None) -> None:
         self.dataset, self.family, self.end_of_text = words, family, end_of_text

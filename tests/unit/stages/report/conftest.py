@@ -238,15 +238,9 @@ def write_events(path: Path, *, steps: int = STEPS, every: int = 5) -> None:
 
 
 def evaluation() -> dict:
+    extent = {"documents": 84, "text_bytes": 1_304_466}
     baselines = [
-        {
-            "name": name,
-            "bits_per_byte": bits,
-            "documents": 84,
-            "text_bytes": 1_304_466,
-            "train_bytes": 0,
-            "seconds": 1.0,
-        }
+        extent | {"name": name, "bits_per_byte": bits, "train_bytes": 0, "seconds": 1.0}
         for name, bits in (
             ("gzip -9", 1.783),
             ("xz -6", 1.721),
@@ -255,13 +249,14 @@ def evaluation() -> dict:
             ("8-gram", 1.645),
         )
     ]
-    split = {
+    split = extent | {
         "loss": 2.51,
         "perplexity": 12.305,
         "bits_per_byte": 1.713,
         "tokens": 441_222,
-        "documents": 84,
-        "text_bytes": 1_304_466,
+        "metrics": {"loss": "nats/token", "bits_per_byte": "bits/byte", "perplexity": ""},
+        "unit": "token",
+        "count": 441_222,
         "seconds": 12.5,
         "tokens_per_s": 35_297.8,
         "baselines": baselines,
@@ -279,6 +274,7 @@ def evaluation() -> dict:
     )
     return {
         "format": 1,
+        "task": "next-token",
         "precision": "bf16",
         "sequence_tokens": 512,
         "document_masking": False,

@@ -11,6 +11,8 @@ from trainwright.stages.report.verdict import tiles
 
 CLASSIFIED = {
     "metrics": {"loss": "nats/document", "accuracy": "", "macro_f1": ""},
+    "unit": "document",
+    "count": 10,
     "loss": 0.41234,
     "accuracy": 0.8,
     "macro_f1": 0.7917,
@@ -45,8 +47,8 @@ def test_document_sizes_are_open_at_the_top(record):
 
 def test_a_classifier_is_shown_by_its_metrics_labels_and_confusions(classified):
     blocks = {block.title: block for block in quality(classified).blocks}
-    assert blocks["Measured"].columns == ["split", "loss (nats/document)", "accuracy", "macro F1", "documents"]
-    assert blocks["Measured"].rows == [["test", "0.4123", "0.8000", "0.7917", "10"]]
+    assert blocks["Measured"].columns == ["split", "loss (nats/document)", "accuracy", "macro F1", "measured on"]
+    assert blocks["Measured"].rows == [["test", "0.4123", "0.8000", "0.7917", "10 documents"]]
     chart = blocks["Accuracy, test split"].views[0][1]
     assert [(label, bars[0].text) for label, bars in chart.groups] == [
         ("this model", "80 %"),
@@ -57,6 +59,17 @@ def test_a_classifier_is_shown_by_its_metrics_labels_and_confusions(classified):
     assert confusion.rows[0] == ["spam", Cell(text="3", tone="good"), Cell(text="1")]
 
 
+@pytest.mark.parametrize("bits", [{}, {"bits_per_byte": 2.5}, {"bits_per_byte": None}])
+def test_a_plug_ins_page_shows_what_every_task_measures(tmp_path, fake, bits):
+    metrics = {"loss": "nats/image"} | {name: "bits/byte" for name, value in bits.items() if value is not None}
+    split = {"metrics": metrics, "loss": 0.5, "unit": "image", "count": 1200} | bits
+    evaluation = {"task": "my_package:TASK", "sequence_tokens": 512, "splits": {"test": split}}
+    record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation})
+    (table,) = quality(record).blocks
+    assert table.rows == [["test", "0.5000", *("2.5000" for name in metrics if name in bits), "1,200 images"]]
+    assert "1,200 images" in render(record)
+
+
 def test_a_classifiers_page_is_whole(classified):
     page = render(classified)
     assert "Accuracy, test split" in page and "bits per byte" not in page.partition("<nav")[0]
@@ -64,7 +77,11 @@ def test_a_classifiers_page_is_whole(classified):
 
 @pytest.mark.parametrize(("commonest", "tone"), [(0.6, "good"), (0.8, "bad")])
 def test_a_classifier_is_worth_something_where_it_beats_the_commonest_class(tmp_path, fake, commonest, tone):
-    evaluation = {"splits": {"test": CLASSIFIED | {"commonest_class_accuracy": commonest}}, "sequence_tokens": 512}
+    evaluation = {
+        "task": "classify",
+        "splits": {"test": CLASSIFIED | {"commonest_class_accuracy": commonest}},
+        "sequence_tokens": 512,
+    }
     record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation})
     (tile,) = (tile for tile in tiles(record) if tile.question == "What is it worth?")
     assert (tile.answer, tile.tone) == ("80 %", tone)
