@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from trainwright.cli.arguments import read_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import DataError, RecipeError, about
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count
 
@@ -175,13 +175,17 @@ def _experienced(args: argparse.Namespace, question: Question) -> Question:
     ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
     if ledger is None:
         return question
-    from trainwright.planner.evidence.finished import runs_as_text
-    from trainwright.planner.evidence.references import finished_runs
+    from trainwright.hardware.catalogue.stacks import stack
+    from trainwright.planner.evidence.references import references_of
+    from trainwright.planner.rates.catalogue import CATALOGUE
 
     note_broken(ledger, Output.of(args))
-    known, used = finished_runs(ledger, on=question.on, stack=question.stack)
-    calibrated = f"calibrated by {runs_as_text(used)}"
-    return replace(question, references=known, references_from=calibrated) if known else question
+    with about("stack"):
+        software = stack(question.stack)
+    learnt = references_of(ledger, question.cluster(), software, CATALOGUE)
+    if not learnt.references:
+        return question
+    return replace(question, references=learnt.references, references_from=learnt.text)
 
 
 def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:

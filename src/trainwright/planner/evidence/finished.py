@@ -19,6 +19,7 @@ from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.planner.evidence.ledger import FORMAT, MEMORY, is_ledger, step_s
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import PlacedRun, RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -116,15 +117,16 @@ def _is_pair(value: object) -> bool:
     )
 
 
-def placed_run(run: FinishedRun) -> PlacedRun:
-    """Returns what was run, on which machines of the catalogue, in which layout.
+def placed_run(run: FinishedRun, machines: ClusterSpec | None = None) -> PlacedRun:
+    """Returns what was run, on which machines, in which layout; without ``machines`` on those of the catalogue.
 
     Raises:
         RecipeError: the catalogue has no such device.
     """
-    device = find_device(run.device)
-    name = run.device if device is None else device.name
-    machines = cluster(f"{run.devices}x{name}", where=f"run {run.run}")
+    if machines is None:
+        device = find_device(run.device)
+        name = run.device if device is None else device.name
+        machines = cluster(f"{run.devices}x{name}", where=f"run {run.run}")
     return PlacedRun(
         run=RunSpec(model=run.model, workload=run.workload, cluster=machines, stack=read_stack(OURS)),
         parallel=ParallelPlan(

@@ -1,39 +1,123 @@
-"""Finished runs of our own ledger as measured runs of a cluster: those of its device, with our own stack."""
+"""Finished runs of our own ledgers, as measured runs that correct a plan.
+
+Each run is predicted anew, from the rates that the plan uses: what its measured step and peak were off by is what
+``planner.rates.learnt`` learns from. A plan of this machine learns from the runs of this machine, another plan from the
+runs of its device.
+"""
 
 from __future__ import annotations
 
-from trainwright.core.errors import about
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from trainwright.core.errors import TrainwrightError
+from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.devices import find_device
-from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import OURS
-from trainwright.hardware.catalogue.stacks import stack as stack_named
-from trainwright.planner.evidence.finished import FinishedRun, Ledger
-from trainwright.planner.evidence.published_run import row_of
-from trainwright.planner.evidence.report import judge_all, references
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.evidence.finished import FinishedRun, Ledger, placed_run, runs_as_text
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.rates.learnt import Reference
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.run import PlacedRun
+from trainwright.spec.stack import Stack
 
-NEWEST = 32
-"""Runs that a plan learns from at most."""
+NEWEST = 64
+"""Runs that a plan learns from at most, the newest: a millisecond for each."""
+SAME_MEMORY = 0.05
+"""Machines whose memory differs by less than this share are one: kernels reserve more or less of it."""
 
 
-def finished_runs(ledger: Ledger, *, on: str, stack: str) -> tuple[tuple[Reference, ...], tuple[FinishedRun, ...]]:
-    """Returns the ledger's newest runs that inform about a cluster, as references and as they stand there.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class References:
+    """Finished runs with what their predictions were off by, and why others were left out."""
 
-    Raises:
-        RecipeError: an unknown device or stack.
+    references: tuple[Reference, ...] = ()
+    text: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Software:
+    """What a run on this machine is made with: torch (patch releases are one), and a CPU's threads."""
+
+    torch: str | None
+    threads: int | None
+
+
+def references_of(
+    ledger: Ledger, machines: ClusterSpec, stack: Stack, source: RateSource, *, here: Software | None = None
+) -> References:
+    """Returns the ledger's runs that inform about a plan.
+
+    Args:
+        ledger: newest runs first.
+        machines: what is planned for.
+        stack: the software that is planned for; all runs of a ledger are of our own.
+        source: predicts the runs, as it does the plan.
+        here: the software of this machine, where ``machines`` is this machine; None: a cluster of the catalogue.
     """
-    with about("on"):
-        device = cluster(on).device.name
-    with about("stack"):
-        software = stack_named(stack).name
-    known: list[Reference] = []
+    reasons: Counter[str] = Counter()
     used: list[FinishedRun] = []
-    for run in ledger.runs if software == OURS else ():
-        there = find_device(run.device)
-        if len(used) == NEWEST or there is None or there.name != device:
-            continue
-        judged, _ = judge_all([row_of(run, line=1)])
-        if judged:
-            known += references(judged)
-            used.append(run)
-    return tuple(known), tuple(used)
+    references: list[Reference] = []
+    for run in ledger.runs if stack.name == OURS else ():
+        reason = _other_device(run, machines) if here is None else _foreign(run, machines, here)
+        if reason is None and len(used) == NEWEST:
+            reason = f"older than the newest {NEWEST}"
+        if reason is None:
+            try:
+                references.append(_reference(run, placed_run(run, None if here is None else machines), source))
+                used.append(run)
+            except TrainwrightError as error:
+                reason = f"cannot be predicted: {error}"
+        if reason is not None:
+            reasons[reason] += 1
+    left_out = [f"{count} left out: {reason}" for reason, count in reasons.items()]
+    if ledger.broken:
+        count = len(ledger.broken)
+        left_out.append(f"{count} line{'s' if count > 1 else ''} that cannot be read skipped")
+    return References(
+        references=tuple(references), text=f"calibrated by {runs_as_text(used)}", left_out=tuple(left_out)
+    )
+
+
+def _reference(run: FinishedRun, placed: PlacedRun, source: RateSource) -> Reference:
+    """Returns the run with what today's prediction of it is off by."""
+    predicted = forecast(placed.run, Layouts.one(placed), source)
+    peak_bytes = predicted.memory.reported(placed.run.stack.memory.reports)
+    return Reference(
+        placed=placed,
+        log_speed=math.log(float(predicted.step_s[0]) / run.step_s),
+        log_memory=math.log(run.peak_bytes / float(peak_bytes[0])),
+    )
+
+
+def _other_device(run: FinishedRun, machines: ClusterSpec) -> str | None:
+    """Returns the reason why a run says nothing about a device of the catalogue; None where it does."""
+    device = find_device(run.device)
+    return None if device is not None and device.name == machines.device.name else f"on another device ({run.device})"
+
+
+def _foreign(run: FinishedRun, machine: ClusterSpec, software: Software) -> str | None:
+    """Returns the reason why a run says nothing about this machine; None where it does."""
+    node = machine.node
+    if (run.device, run.devices, run.cores) != (machine.device.name, machine.devices, node.cpu_cores):
+        cores = "" if run.cores is None else f", {run.cores} cores"
+        return f"of another machine ({run.device}{cores})"
+    memory = node.host_memory_bytes or 0
+    if not run.host_memory_bytes or abs(run.host_memory_bytes / memory - 1) > SAME_MEMORY:
+        return f"of another machine (memory {format_bytes(run.host_memory_bytes or 0)})"
+    if _release(run.torch) != _release(software.torch):
+        return f"of another torch ({run.torch})"
+    if run.threads != software.threads:
+        return f"with {run.threads} threads in place of {software.threads}"
+    if run.workload.precision not in machine.device.flops_per_s:
+        return f"in {run.workload.precision}, which was not probed here"
+    return None
+
+
+def _release(version: str | None) -> str | None:
+    """Returns ``2.9`` of ``2.9.1+cpu``: speed differs from release to release."""
+    return None if version is None else ".".join(version.split("+")[0].split(".")[:2])

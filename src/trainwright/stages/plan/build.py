@@ -16,7 +16,7 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import Ledger
-from trainwright.planner.evidence.own_runs import own_runs
+from trainwright.planner.evidence.references import Software, references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import best, mesh
@@ -66,7 +66,8 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
     compiled = _compiles(recipe, run, here)
-    own = own_runs(ledger or Ledger(), run, here.source, torch=machine.facts.torch, threads=here.threads)
+    software = Software(torch=machine.facts.torch, threads=here.threads)
+    learnt = references_of(ledger or Ledger(), run.cluster, run.stack, here.source, here=software)
     scenario = Scenario(
         run=run,
         layout={},
@@ -74,9 +75,9 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         price=None,
         settings=settings_here(checkpoint_every_s=recipe.train.exec.checkpoint_every),
         assumptions=(*here.assumptions(run, compiled=compiled), *dataset_assumptions(recipe, facts)),
-        references=own.references,
-        references_from=own.text,
-        left_out=own.left_out,
+        references=learnt.references,
+        references_from=learnt.text,
+        left_out=learnt.left_out,
         priors=machine_priors(here.source.spread(run)),
         source=here.source,
         numbers=numbers_here(model.layers, compiled=compiled),
@@ -89,7 +90,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     return replace(
         plan,
         parallel=replace(plan.parallel, threads=here.threads),
-        estimate=_with_range(plan.estimate, learnt=bool(own.references), length=length),
+        estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
 
