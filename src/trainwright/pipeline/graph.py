@@ -163,7 +163,6 @@ def _plan_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[st
         "plan": recipe.identity("plan"),
         "split": recipe.data.split.model_dump(mode="json"),
         "vocabulary": recipe.data.tokenizer.vocabulary,
-        "evaluate": recipe.identity("evaluate"),
     }
 
 
@@ -231,7 +230,7 @@ STAGES: Mapping[str, Stage] = {
             identity=_plan_identity,
             outside=_estimate,
             needs=[Need(kind="machine")],
-            sections=("model", "data", "train", "plan"),
+            sections=("model", "data", "task", "train", "plan"),
         ),
         _stage(
             "data",

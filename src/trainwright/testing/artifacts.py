@@ -109,6 +109,8 @@ def make_plan(
             steps=steps,
             precision=precision,
             optimizer=train.optimizer.counted_as,
+            recompute=train.recompute,
+            document_masking=train.document_masking,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),
         parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import STAGES, maker, upstream
 from trainwright.pipeline.steps import steps
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.base import Section
 
 
 def test_every_stage_comes_after_what_it_needs() -> None:
@@ -41,6 +45,30 @@ def test_upstream_is_what_is_needed_in_order(tmp_path) -> None:
 def test_a_plan_is_made_again_when_the_split_changes(tmp_path) -> None:
     identity, changed = STAGES["plan"].identity, ("data.split.train=0.8", "data.split.test=0.05")
     assert identity(planned_recipe(tmp_path), {}) != identity(planned_recipe(tmp_path, *changed), {})
+
+
+class Reads:
+    """A recipe that notes which of its sections are read."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe, self.sections = recipe, set[str]()
+
+    def identity(self, section: str) -> dict[str, Any]:
+        self.sections.add(section)
+        return self.recipe.identity(section)
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(getattr(self.recipe, name), Section):
+            self.sections.add(name)
+        return getattr(self.recipe, name)
+
+
+@pytest.mark.parametrize("name", ["doctor", "plan", "data", "train", "export"])
+def test_what_is_made_for_a_step_is_told_apart_by_every_section_of_its_identity(tmp_path, name) -> None:
+    """``_made`` takes an equal step by its ``sections``, and a step that changes one of them gets its own."""
+    reads, plan = Reads(planned_recipe(tmp_path)), SimpleNamespace(summary={"precision": "fp32"})
+    STAGES[name].identity(cast(Recipe, reads), cast(Any, {"plan": plan}))
+    assert reads.sections <= set(STAGES[name].sections)
 
 
 PLUG_IN = """\

@@ -139,6 +139,18 @@ def test_two_trainings_that_differ_in_the_rate_share_data_and_not_the_plan(wired
     assert line["b"].inputs == {"dataset": "data", "plan": "b.plan"}
 
 
+def test_a_step_that_changes_only_the_task_gets_a_plan_of_its_own(wired) -> None:
+    line = wired(
+        "  - name: pre\n    stage: train\n"
+        "    data: {sources: [{kind: jsonl, paths: [notes.jsonl], label_key: label}]}\n"
+        "  - {name: cls, stage: train, from: pre, task: {name: classify, labels: [good, bad]}}\n"
+        "  - {name: measured, stage: evaluate, from: cls, evaluate: {tokens: 64}}\n"
+    )
+    assert line["pre"].inputs["plan"] != line["cls"].inputs["plan"]
+    assert line[str(line["cls"].inputs["plan"])].recipe.task.labels == ("good", "bad")
+    assert line["measured"].inputs["plan"] == line["cls"].inputs["plan"]
+
+
 def test_weights_of_an_earlier_step_take_the_place_of_init_from(tmp_path) -> None:
     path = tmp_path / "line.yaml"
     path.write_text(HEAD.replace("layers: 2", "init_from: pretrained, layers: 2") + TUNED)

@@ -1,10 +1,15 @@
-"""What of a parallel plan the trainer executes: one device. The rest it refuses by name."""
+"""What of a plan the trainer executes: this recipe's run on one device. The rest it refuses by name."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.plan import Plan
+from trainwright.spec.workload import ParallelPlan, Workload
+
+COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
+"""Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(("micro_batch_sequences", "compile", "threads"))
 """Fields that the trainer executes whatever they are."""
@@ -33,4 +38,14 @@ def refusals(parallel: ParallelPlan) -> tuple[str, ...]:
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name not in EXECUTED and getattr(parallel, field.name) != field.default
+    )
+
+
+def plan_differences(plan: Plan, model: ModelSpec, workload: Workload) -> tuple[str, ...]:
+    """Returns each field in which a plan's model or workload is not the one that is trained, with both values."""
+    return tuple(
+        f"{name}={getattr(planned, name)} for {getattr(trained, name)}"
+        for planned, trained in ((plan.model, model), (plan.workload, workload))
+        for name in (field.name for field in fields(type(trained)))
+        if name not in COUNTED and getattr(planned, name) != getattr(trained, name)
     )

@@ -28,7 +28,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, write_bundle
-from trainwright.stages.train.layout import refusals
+from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings, torch_settings
 from trainwright.stages.train.trainer import Trainer
 
@@ -84,7 +84,8 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     executed, so that it runs as it was predicted.
 
     Raises:
-        RecipeError: the run is shorter than one update, or the plan's layout or device is not executed here.
+        RecipeError: the run is shorter than one update, the plan is of another run, or its layout or device is not
+            executed here.
         MachineError: the plan is for a CUDA device, and torch sees none.
     """
     section, how = recipe.train, recipe.train.exec
@@ -101,9 +102,13 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     )
     precision = plan.workload.precision
     workload = resolve_workload(recipe, facts, precision=precision)
+    model = recipe.model_spec(vocabulary=dataset.vocabulary)
+    others = plan_differences(plan, model, workload)
+    if others:
+        raise RecipeError("the plan is of another run", where="plan", seen=", ".join(others), fix="plan this recipe")
     device = _device(plan)
     return Settings(
-        model=recipe.model_spec(vocabulary=dataset.vocabulary),
+        model=model,
         steps=workload.steps,
         asked_warmup_steps=steps_in(recipe, section.schedule.warmup, facts),
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),

@@ -49,6 +49,21 @@ def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> N
         resolve(recipe, plan, TokenDataset.open(dataset.path))
 
 
+def test_a_plan_of_another_run_is_refused_by_what_differs(make_recipe, dataset) -> None:
+    recipe = make_recipe()
+    plan = plan_of(recipe)
+    other = replace(plan, model=replace(plan.model, ffn_width=64), workload=replace(plan.workload, optimizer="muon"))
+    with pytest.raises(RecipeError, match=r"of another run \(seen ffn_width=64 for \d+, optimizer=muon for adamw\)"):
+        resolve(recipe, other, TokenDataset.open(dataset.path))
+
+
+def test_what_the_dataset_decides_may_differ_from_the_plan(make_recipe, dataset) -> None:
+    plan = plan_of(make_recipe())
+    plan = replace(plan, workload=replace(plan.workload, steps=5, validations=2, validation_tokens=9))
+    assert plan.model.vocabulary != TokenDataset.open(dataset.path).vocabulary
+    assert resolve(make_recipe(), plan, TokenDataset.open(dataset.path)).steps == 8
+
+
 def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = make_recipe()
     inputs = inputs_for(recipe, parallel=ParallelPlan(dp_shard=8, tp=2))

@@ -186,7 +186,7 @@ def test_a_sequence_longer_than_the_split_is_one_clear_line(make_recipe, inputs_
         }
     )
     with pytest.raises(DataError, match="the train split is shorter than one sequence .*expected at least 1000001"):
-        train(short, inputs_for(recipe), tmp_path / "out")
+        train(short, inputs_for(short), tmp_path / "out")
 
 
 def test_a_run_shorter_than_one_update_is_refused(make_recipe, inputs_for, tmp_path) -> None:
@@ -210,7 +210,7 @@ def test_starts_from_pretrained_weights(make_recipe, inputs_for, tmp_path, datas
         torch.testing.assert_close(weight, dict(source.named_parameters())[name].detach(), atol=1e-6, rtol=0)
     other = recipe.model_copy(update={"model": tuned.model.model_copy(update={"layers": 3})})
     with pytest.raises(RecipeError, match="the base has layers 2, this recipe asks for 3"):
-        train(other, inputs_for(recipe), tmp_path / "other")
+        train(other, inputs_for(other), tmp_path / "other")
 
 
 def test_phases_partition_the_run(make_recipe, inputs_for, tmp_path) -> None:
