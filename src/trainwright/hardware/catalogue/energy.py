@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption
 
-HOST_SHARE = 0.5
+HOST_POWER_SHARE = 0.5
 """Watts of host, network cards, switches and fans for each watt of rated device power. arXiv:2412.08602 (recall)
 measured at most 8.4 kW on a node of eight H100 (5.6 kW of devices) while it trained; its nameplate says 10.2 kW."""
 PUE = 1.15
@@ -29,7 +29,7 @@ class Energy:
 
 
 def energy(
-    device: DeviceSpec, devices: int, seconds: float, *, host_share: float = HOST_SHARE, pue: float = PUE
+    device: DeviceSpec, devices: int, seconds: float, *, host_share: float = HOST_POWER_SHARE, pue: float = PUE
 ) -> Energy | None:
     """Energy of ``devices`` devices that train for ``seconds`` at their rated power; None where that is unknown.
 

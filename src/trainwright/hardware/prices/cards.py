@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device, device_names
-from trainwright.hardware.catalogue.energy import HOST_SHARE, PUE, energy
+from trainwright.hardware.catalogue.energy import HOST_POWER_SHARE, PUE, energy
 from trainwright.hardware.prices.price_list import PriceList
 from trainwright.spec.device import DeviceKind, DeviceSpec, Price, PriceKind
 
@@ -54,7 +54,7 @@ class Card:
     @property
     def building_w(self) -> float | None:
         """Rated power with its share of the host and of the building (see ``hardware.catalogue.energy``)."""
-        use = energy(self.device, 1, 3600, host_share=HOST_SHARE, pue=PUE)
+        use = energy(self.device, 1, 3600, host_share=HOST_POWER_SHARE, pue=PUE)
         return None if use is None else use.building_kwh * 1000
 
 

@@ -11,9 +11,10 @@ MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 
 
 def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
-    """Returns AdamW's two; SGD's one; 0 for Adafactor's row and column of each matrix, next to nothing.
+    """Returns how many moments the optimizer keeps of each parameter.
 
-    Muon: one for the blocks' matrices, AdamW's two for the rest.
+    AdamW keeps two, SGD one, Muon one of the blocks' matrices and two of the rest. Adafactor counts as 0: it keeps a
+    row and a column of each matrix.
     """
     if workload.optimizer == "muon":
         return 2.0 - block_matrix_parameters(model) / sum(parameter_counts(model).values())

@@ -80,7 +80,7 @@ def _attention(model: ModelSpec) -> Iterator[Matrix]:
 
 
 def _latent(model: ModelSpec, latent: LatentAttention, *, bias: bool) -> Iterator[Matrix]:
-    """Yields DeepSeek-V2's: narrow matrices have the bias; the latent's makes the one rotated key too."""
+    """Yields the matrices of DeepSeek-V2's attention: ``kv_down`` makes the rotated key too; narrow ones have bias."""
     queries = model.heads * model.score_size
     sizes = [("query", queries, model.width, False)]
     if latent.query_rank is not None:

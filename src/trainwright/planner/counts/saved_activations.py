@@ -64,7 +64,7 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
 
 def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
-    """Returns RMSNorm's input, also normalised, in fp32 with a statistic, or LayerNorm's with two statistics.
+    """Returns the bytes kept of a norm: of RMSNorm input, result and a statistic in fp32, of LayerNorm input and two.
 
     The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
     """

@@ -38,7 +38,7 @@ REQUIRED = ("model", "n_params", "tokens", "gpu", "gpu_hours")
 """Columns by which a table of totals is known."""
 USUAL_WEEKS, USUAL_MFU = 3.0, 0.4
 WEEK_S, HOUR_S = 7 * 24 * 3600.0, 3600.0
-USUAL_BATCH_TOKENS, BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
+USUAL_BATCH_TOKENS, MOST_BATCH_TOKENS = 1 << 22, 1 << 24
 """Large clusters get a sequence for each device, up to Llama 3's 16 M tokens (arXiv 2407.21783, table 4)."""
 USUAL_SEQUENCE_TOKENS = 4096
 """Between the 2,048 tokens of GPT-3 and LLaMA and the 8,192 of Llama 3; Llama 2, OLMo 2, Qwen2.5 and DeepSeek-V3 have
@@ -177,7 +177,7 @@ def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) 
     on = f"{max(1, round(devices / whole))}x{min(whole, devices)}x{spec.name}"
     sequence = min(model.context_tokens, USUAL_SEQUENCE_TOKENS)
     known = find_model(_plain_name(record))
-    usual = min(BATCH_CEILING_TOKENS, devices * sequence)
+    usual = min(MOST_BATCH_TOKENS, devices * sequence)
     batch = (known.trained_batch_tokens if known and known.spec == model else None) or usual
     asked = Question(
         model=model,

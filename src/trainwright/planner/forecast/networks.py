@@ -73,5 +73,5 @@ workspace holds the libraries', and the doctor probes transformers."""
 
 
 def counted(model: AnyModel) -> Counted:
-    """Returns what counts a network of that kind."""
+    """Returns the functions that count a network of that kind."""
     return CONVOLUTIONAL_NETWORKS if isinstance(model, ConvNetSpec) else TRANSFORMERS

@@ -1,4 +1,4 @@
-"""What a plan on a cluster rests on beside what the user notes: numbers with their origin and source."""
+"""What a plan on a cluster rests on beside what the user gives: numbers with their origin and source."""
 
 from __future__ import annotations
 

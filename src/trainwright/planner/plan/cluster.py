@@ -25,7 +25,7 @@ from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import Recompute, Workload
 
 DOUBTED = 2.0
-"""A measured run that is so many times faster or slower than predicted is note to be."""
+"""A measured run that is so many times faster or slower than predicted is doubtful: the plan says so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ NAMED: Mapping[str, str] = {"gpipe": "GPipe", "zero_bubble": "zero-bubble", "dua
 """Schedules that a layout in words names; the others follow from its chunks."""
 CONVNET = ("dp_replicate", "dp_shard", "micro_batch", "zero_stage", "compile", "recompute")
 LARGEST_MICRO_BATCH = 64
-"""Sequences, where the micro batch is left open on a layout that is given."""
+"""Sequences that are tried at most where the micro batch is left open."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

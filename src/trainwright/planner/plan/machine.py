@@ -19,10 +19,9 @@ from trainwright.hardware.machine.processor_peak import processor_peak
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
-from trainwright.planner.forecast.source import RateSource
-from trainwright.planner.plan.threads import OnThreads
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.probed import COMPILED_REST, Probed
+from trainwright.planner.rates.threads import OnThreads
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Origin
 from trainwright.spec.run import RunSpec
@@ -51,7 +50,7 @@ class Here:
 
     facts: MachineFacts
     cluster: ClusterSpec
-    source: RateSource
+    source: Catalogue | Probed | OnThreads
     can_compile: bool
     threads: int | None
     rates: tuple[Assumption, ...]
@@ -89,7 +88,7 @@ def _all_of(machine: Machine, *, wanted: str) -> Here:
 
 
 def _on_threads(here: Here, threads: int) -> Here:
-    """The machine with a process of so many threads: nobody measured how much slower fewer of them are."""
+    """Returns the machine with a process of so many threads: nobody measured how much slower fewer of them are."""
     if here.threads in (None, threads):
         return replace(here, threads=threads)
     text = "all rates in proportion, no faster with more than there are cores; the range holds no loss at all"
@@ -175,7 +174,7 @@ def _unprobed_gpu(facts: MachineFacts, gpu: Gpu, known: DeviceSpec) -> Here:
     return _unprobed(facts, device, Catalogue(deviation=_deviation(UNPROBED_ERROR)), "catalog", known.source)
 
 
-def _unprobed(facts: MachineFacts, device: DeviceSpec, source: RateSource, origin: Origin, text: str) -> Here:
+def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin: Origin, text: str) -> Here:
     rates = [
         _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text) for dtype, rate in device.flops_per_s.items()
     ]

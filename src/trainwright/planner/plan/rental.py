@@ -13,14 +13,13 @@ from trainwright.hardware.prices.price_list import PriceList
 from trainwright.planner.cost.run_cost import run_cost
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.plan.layout import LARGEST_MICRO_BATCH
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Rental
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
-
-LARGEST_MICRO_BATCH = 64
 
 
 def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:

@@ -32,7 +32,7 @@ DOCUMENTS_DEVIATION = 1.4
 
 
 def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Workload:
-    """Returns what is computed.
+    """Returns the workload of a recipe: its batch, its steps, its validations.
 
     Args:
         recipe: the run.
@@ -182,6 +182,6 @@ def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
 
 
 def _origin(facts: DatasetFacts) -> str:
-    """Where the sizes of splits are from."""
+    """Returns the source of the sizes of splits, in words."""
     guess = f"estimated: the corpus's bytes, {bytes_per_token(facts.vocabulary):.2f} of them in a token"
     return "the dataset" if facts.counted else guess

@@ -228,5 +228,5 @@ def reached(work: Work, rate: Rates, *, left: Value = 1.0) -> Kernels:
 
 
 def exposure_of(rate: Rates) -> Exposure:
-    """Returns those rates that are of communication."""
+    """Returns the rates of communication."""
     return Exposure(**{each.name: getattr(rate, each.name) for each in fields(Exposure)})

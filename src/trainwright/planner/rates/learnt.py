@@ -74,7 +74,7 @@ class Prior:
 
     @property
     def deviation(self) -> float:
-        """Returns that of a prediction before any run is known."""
+        """Returns the standard deviation of a prediction before any run is known."""
         return math.hypot(self.bias, self.shape)
 
 

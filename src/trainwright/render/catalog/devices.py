@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from trainwright.core.units import format_bytes
-from trainwright.hardware.catalogue.energy import HOST_SHARE, PUE, energy
+from trainwright.hardware.catalogue.energy import HOST_POWER_SHARE, PUE, energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.render.page import Page
 
@@ -131,8 +131,8 @@ def _facts(spec: DeviceSpec) -> list[Fact]:
 
 
 def _derived(card: Card) -> list[Fact]:
-    power = f"default: rated power x {1 + HOST_SHARE} for the host x {PUE} for the building"
-    heat = f"default: rated power x {1 + HOST_SHARE} for the host, all of which becomes heat"
+    power = f"default: rated power x {1 + HOST_POWER_SHARE} for the host x {PUE} for the building"
+    heat = f"default: rated power x {1 + HOST_POWER_SHARE} for the host, all of which becomes heat"
     dtype = card.dtype or "16-bit"
     rows = [
         (f"{dtype} per dollar", _per_dollar(card), "derived: dense rate / cheapest on-demand price"),

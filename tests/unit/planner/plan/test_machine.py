@@ -10,7 +10,7 @@ from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
-from trainwright.planner.forecast.memory.table import HOST_SHARE
+from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE
 from trainwright.planner.plan.cluster import plan_run, planned, ways_to_fit
 from trainwright.planner.plan.layout import best
 from trainwright.planner.plan.machine import numbers_here, settings_here, this_machine
@@ -66,7 +66,7 @@ def test_probed_numbers_are_taken_where_they_are_there(run):
     assert isinstance(here.source, Probed)
     process = here.source.process(run)
     assert process.baseline_bytes == BASELINE_BYTES and process.transient == pytest.approx(TRANSIENT, rel=1e-3)
-    assert forecast(run, sizes(run, 1), here.source).available_bytes == HOST_SHARE * (16 << 30)
+    assert forecast(run, sizes(run, 1), here.source).available_bytes == USABLE_HOST_SHARE * (16 << 30)
     assert here.threads == 4
     assert here.source.spread(run) == SPREAD
     assert {entry.origin for entry in here.assumptions(run, compiled=False)} == {"probed"}

@@ -88,7 +88,7 @@ def norm_part(case: MemoryCase) -> Part:
 
 
 def attention_part(case: MemoryCase) -> Part:
-    """Returns queries, keys, values, mixed values; a statistic a row, or whole scores; a mask of dropout."""
+    """Returns the part of attention: queries, keys, values, mixed values, a statistic a row or whole scores, a mask."""
     model, size = case.model, case.element_bytes
     queries, mixed = model.heads * model.score_size, model.heads * model.value_size
     wide = mask_bytes(case) * model.width

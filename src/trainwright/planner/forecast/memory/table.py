@@ -29,7 +29,7 @@ INTERVAL_DEVIATIONS = 1.28
 """Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
 USABLE_SHARE = 0.985
 """Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
-HOST_SHARE = 0.95
+USABLE_HOST_SHARE = 0.95
 """Of a host's memory that is available now: other programs breathe."""
 FITS_DEVIATIONS, FAILS_DEVIATIONS = 2.0, 0.25
 """A verdict is certain from so many standard deviations below and above the device's memory on: "fits" has to be
@@ -203,4 +203,4 @@ def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
 def usable_bytes(device: DeviceSpec) -> float:
     """Returns the bytes of a device that a process can use: boards are sold in GB and hold as many GiB."""
     visible = device.visible_bytes or device.memory_bytes / 1e9 * (1 << 30)
-    return visible * (HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)
+    return visible * (USABLE_HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)

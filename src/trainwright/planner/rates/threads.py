@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.process import Process
-from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.rates.catalogue import Catalogue
+from trainwright.planner.rates.probed import Probed
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnThreads:
-    """A ``RateSource`` whose kernels take ``slower`` times as long as those of ``source``, or up to as long as them.
+    """A source of rates whose kernels take ``slower`` times as long as those of ``source``, or up to as long as them.
 
     Matrix products lose in proportion to the threads, what waits for memory may lose nothing.
     """
 
-    source: RateSource
+    source: Catalogue | Probed | OnThreads
     slower: float
 
     def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
