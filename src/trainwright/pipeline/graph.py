@@ -187,7 +187,15 @@ def _evaluate_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mappin
 
 
 def _export_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    return {"name": recipe.name, "export": recipe.identity("export")}
+    """With what the model card says of the data and of training, which equal weights can differ in."""
+    data, trained = recipe.identity("data"), inputs["checkpoint"]
+    return {
+        "name": recipe.name,
+        "export": recipe.identity("export"),
+        "data": {key: data[key] for key in ("sources", "split", "dedup")},
+        "trained": {key: trained.summary.get(key) for key in ("tokens", "steps", "validation_loss", "bits_per_byte")},
+        "pretrained": "base" in trained.manifest.inputs or recipe.model.init_from is not None,
+    }
 
 
 def _serve_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:

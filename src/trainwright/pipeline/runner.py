@@ -108,17 +108,21 @@ def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
 
 
 def left_here(recipe: Recipe, *, root: Path, kind: str) -> Artifact | None:
-    """The artefact of a kind that an earlier run of a recipe without a list of steps left; None where there is none.
+    """The artefact of a kind that needs no other one, as an earlier run of this recipe left it; None: there is none.
 
     Where what it is made from is not here nobody can tell which one it is, and there is none either.
+
+    Raises:
+        DataError: it is here and cannot be opened.
     """
-    stage = maker(kind).name
-    if next(root.glob(f"{stage}-*/{MANIFEST}"), None) is None:
+    stage = maker(kind)
+    if next(root.glob(f"{stage.name}-*/{MANIFEST}"), None) is None:
         return None  # nothing is digested in vain
     try:
-        return find(recipe, root=root, upto=stage).get(stage)
+        here = address(stage, recipe, {}, root)
     except DataError:
         return None
+    return Workspace(root).find(stage.name, here.fingerprint)
 
 
 def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:

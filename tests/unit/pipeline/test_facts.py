@@ -2,9 +2,12 @@ import json
 
 import pytest
 
+from trainwright.artifact.store import Workspace
 from trainwright.core.errors import DataError
 from trainwright.pipeline import facts
 from trainwright.pipeline.facts import known_facts
+from trainwright.pipeline.graph import STAGES
+from trainwright.pipeline.runner import address
 from trainwright.planner.plan.workload import bytes_per_token, estimated_facts
 from trainwright.spec.recipe import Recipe
 from trainwright.testing.artifacts import make_artifact
@@ -49,6 +52,17 @@ def test_the_corpus_says_the_size_of_a_whole_validation_split(tmp_path):
     (tmp_path / "corpus.txt").write_text("word " * 5000)
     asked = recipe(tmp_path / "corpus.txt", "5 steps")
     assert known_facts(asked).validation_tokens == round(0.15 * 25000 / bytes_per_token(32768))
+
+
+def test_a_dataset_that_is_here_and_damaged_is_no_estimate(tmp_path):
+    (tmp_path / "corpus.txt").write_text("word " * 5000)
+    asked, workspace = recipe(tmp_path / "corpus.txt"), Workspace(tmp_path / "workspace")
+    here = address(STAGES["data"], asked, {}, workspace.root)
+    folder = workspace.path("data", here.fingerprint)
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match="the manifest cannot be read"):
+        known_facts(asked, root=workspace.root)
 
 
 def test_a_dataset_of_another_corpus_is_not_taken(tmp_path):

@@ -16,6 +16,7 @@ from trainwright.pipeline.graph import STAGES, maker, upstream
 from trainwright.pipeline.steps import steps
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.base import Section
+from trainwright.stages.export.card import model_card
 
 
 def test_every_stage_comes_after_what_it_needs() -> None:
@@ -63,12 +64,39 @@ class Reads:
         return getattr(self.recipe, name)
 
 
-@pytest.mark.parametrize("name", ["doctor", "plan", "data", "train", "export"])
+@pytest.mark.parametrize("name", ["doctor", "plan", "data", "train"])
 def test_what_is_made_for_a_step_is_told_apart_by_every_section_of_its_identity(tmp_path, name) -> None:
     """``_made`` takes an equal step by its ``sections``, and a step that changes one of them gets its own."""
     reads, plan = Reads(planned_recipe(tmp_path)), SimpleNamespace(summary={"precision": "fp32"})
     STAGES[name].identity(cast(Recipe, reads), cast(Any, {"plan": plan}))
     assert reads.sections <= set(STAGES[name].sections)
+
+
+def checkpoint(**summary: float) -> Any:
+    return SimpleNamespace(summary={"steps": 5, "tokens": 640} | summary, manifest=SimpleNamespace(inputs={}))
+
+
+@pytest.mark.parametrize(
+    "override", ["data.dedup=none", "data.split={train: 0.8, test: 0.05}", "data.sources=[{kind: files, paths: [.]}]"]
+)
+def test_what_the_card_says_of_the_data_is_a_part_of_the_export(tmp_path, override) -> None:
+    recipe, changed, trained = planned_recipe(tmp_path), planned_recipe(tmp_path, override), checkpoint()
+    words = {"summary": trained.summary, "pretrained": False, "dtype": "fp32"}
+    spec = recipe.model_spec(vocabulary=1024)
+    assert model_card(recipe, spec, **words) != model_card(changed, spec, **words)
+    identity, inputs = STAGES["export"].identity, {"checkpoint": trained}
+    assert identity(recipe, inputs) != identity(changed, inputs)
+
+
+@pytest.mark.parametrize("name", ["tokens", "steps", "validation_loss", "bits_per_byte"])
+def test_what_the_card_says_of_training_is_a_part_of_the_export(tmp_path, name) -> None:
+    recipe, identity = planned_recipe(tmp_path), STAGES["export"].identity
+    spec, other = recipe.model_spec(vocabulary=1024), checkpoint(**{name: 9})
+    cards = {
+        model_card(recipe, spec, summary=each.summary, pretrained=False, dtype="fp32") for each in (checkpoint(), other)
+    }
+    assert len(cards) == 2
+    assert identity(recipe, {"checkpoint": checkpoint()}) != identity(recipe, {"checkpoint": other})
 
 
 PLUG_IN = """\
