@@ -9,7 +9,7 @@ from torch import Tensor
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.summaries import ExportSummary
 from trainwright.core.errors import TrainwrightError
-from trainwright.core.plug_in import blaming, instance
+from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.core.records import to_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
@@ -47,7 +47,9 @@ def run(context: Context) -> StageResult:
         context.events.message(f"writing {name} in {recipe.export.dtype} and reading it back")
         make = EXPORTER.load(name)
         with blaming(name, where=f"export.formats.{number}"):
-            exporter = instance(make(), Exporter)  # type: ignore[type-abstract]  # a protocol
+            exporter = make()
+            if not isinstance(exporter, Exporter):
+                raise not_an_instance(exporter, Exporter)
             exporter.write(directory, stored, recipe=recipe, trained=trained, dtype=dtype)
             with torch.inference_mode():
                 difference = float((exporter.read(directory)(check_tokens(model.spec)) - rounded).abs().max())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright.core.plug_in import blaming, instance
+from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.spec.generation import Generator
 from trainwright.spec.sections.serve import ENGINES
 
@@ -18,4 +18,7 @@ def open_engine(name: str, directory: Path, *, places: int) -> Generator:
     """
     make = ENGINES.load(name)
     with blaming(name, where="serve.engine"):
-        return instance(make(directory, places=places), Generator)  # type: ignore[type-abstract]  # a protocol
+        engine = make(directory, places=places)
+        if not isinstance(engine, Generator):
+            raise not_an_instance(engine, Generator)
+    return engine
