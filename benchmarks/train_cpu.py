@@ -32,7 +32,6 @@ import torch
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
 from trainwright.artifact.store import Artifact, Workspace
-from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.tasks.windows import Windows
@@ -41,6 +40,7 @@ from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.event import Event
+from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
@@ -166,7 +166,7 @@ class Bench:
         """Seconds of each step of transformers' Trainer on the same shape."""
         import transformers
 
-        config = hf.family_module(self.case.spec.family, where="bench").to_config(self.case.spec)
+        config = huggingface_config(self.case.spec, where="bench")
         config |= {"bos_token_id": 0, "eos_token_id": 0}
         model = transformers.AutoModelForCausalLM.from_config(
             transformers.AutoConfig.for_model(config.pop("model_type"), **config)

@@ -21,6 +21,7 @@ FUNCTION_IMPORTS = {
     "src/trainwright/render/pictures/": "matplotlib is an extra: it is loaded when a picture is drawn",
     "src/trainwright/core/extension.py": "a recipe is checked by pydantic; a plan without a recipe never loads it",
     "src/trainwright/core/registry.py": "package.module:name in a recipe is loaded when it is used",
+    "src/trainwright/model/families/": "a recipe is checked by ``to_config`` before torch is needed",
     "tests/": "a test may import what it is about where it needs it, such as torch after the environment is set",
     "benchmarks/": "a competitor is imported when it is measured",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,12 @@ def test_a_model_family_is_a_file_and_a_line(copy):
         "spec/model.py", '    "newcomer": "trainwright.model.families.newcomer:FAMILY",\n', after="FAMILIES: Map"
     )
     (copy.root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
-    assert copy.json("plan", "recipe.yaml")["plan"]["model"]["ffn_width"] == 2 * 32
+    shape = copy.json("plan", "recipe.yaml")["plan"]["model"]
+    assert shape["ffn_width"] == 2 * 32
+    (copy.root / "bundle").mkdir()
+    config = {"model_type": "newcomer", "shape": shape}
+    (copy.root / "bundle" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert copy.json("config", "validate", "recipe.yaml", "model.init_from=bundle")["valid"]
     (copy.root / "test_newcomer.py").write_text(CONTRACT, encoding="utf-8")
     assert " passed" in copy.module("pytest", "-q", "test_newcomer.py")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -34,6 +36,23 @@ def from_json(cls: type[T], data: Any, *, where: str) -> T:
         raise DataError(
             "not a valid {record}", where=where, seen=f"{path}: {first['msg']}", record=cls.__name__
         ) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the JSON object that a file holds.
+
+    Raises:
+        DataError: the file is missing, cannot be read, or holds something else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError("no such file", where=path) from error
+    except (OSError, ValueError) as error:
+        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+    if not isinstance(value, dict):
+        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+    return value
 
 
 def _adapter(cls: type[T]) -> TypeAdapter[T]:

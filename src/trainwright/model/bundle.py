@@ -10,10 +10,10 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from trainwright.core.errors import DataError
-from trainwright.core.records import from_json
+from trainwright.core.records import from_json, read_object
 from trainwright.model import hf
 from trainwright.model.build import build_network
-from trainwright.model.conventions import TOKENIZER, read_object, read_tokenizer
+from trainwright.model.conventions import TOKENIZER, read_tokenizer
 from trainwright.model.network import Network
 from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from trainwright.core.errors import DataError
+from trainwright.core.records import read_object
 
 TOKENIZER = "tokenizer.json"
 
@@ -100,21 +100,6 @@ def read_text(path: Path) -> str:
         raise DataError("a file of this model is missing", where=path) from error
     except UnicodeDecodeError as error:
         raise DataError("this file is not UTF-8", where=path, seen=str(error)) from error
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        DataError: the file is missing, or holds something else.
-    """
-    try:
-        value = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
-    if not isinstance(value, dict):
-        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
-    return value
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:

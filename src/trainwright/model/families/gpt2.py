@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.gpt2 import gpt2
 from trainwright.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _PLAIN = {
     "attention_norm.weight": "ln_1.weight",
@@ -82,6 +82,8 @@ def _whole(spec: ModelSpec) -> Iterator[tuple[str, str]]:
 
 def to_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]:
     """Our weights in Hugging Face's form: query, key and value joined, matrices as (in, out)."""
+    import torch  # a recipe is checked by ``to_config`` before torch is needed
+
     converted = {theirs: weights[ours] for ours, theirs in _whole(spec)}
     for layer in range(spec.layers):
         ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."

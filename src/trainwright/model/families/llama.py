@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from trainwright.spec.families.config_reader import ConfigReader
 from trainwright.spec.families.llama import llama
 from trainwright.spec.model import ModelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = {
     "attention_norm.weight": "input_layernorm.weight",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import InstanceOf
-from trainwright.spec.model import FAMILIES, Activation, Norm, Positions
+from trainwright.core.registry import is_reference
+from trainwright.core.spelling import did_you_mean
+from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,3 +41,42 @@ class Family:
 
 
 FAMILY = Extension("family", FAMILIES, InstanceOf(Family))
+
+
+def huggingface_form(family: str, *, where: str) -> ModuleType:
+    """Returns the module of a family's Hugging Face form: ``from_config``, ``to_config``, ``from_hf``, ``to_hf``.
+
+    Args:
+        family: a ``model_type``, or ``package.module:name`` of a plug-in.
+        where: what names it, for the error line.
+
+    Raises:
+        RecipeError: there is no such family, or it has no form in Hugging Face's libraries.
+    """
+    if family in FAMILIES or is_reference(family):
+        module = FAMILY.load(family).huggingface
+        if module is None:
+            raise RecipeError("this family has no Hugging Face form", where=where, seen=repr(family))
+        return importlib.import_module(module)
+    what = "this model_type can be planned, not trained" if family in PLANNED_FAMILIES else "unknown model_type"
+    raise RecipeError(
+        what,
+        where=where,
+        seen=repr(family),
+        expected=f"one of {', '.join(FAMILIES)}",
+        fix=did_you_mean(family, list(FAMILIES)),
+    )
+
+
+def huggingface_config(spec: ModelSpec, *, where: str) -> dict[str, Any]:
+    """Returns the ``config.json`` of a shape; for our own families no torch is loaded.
+
+    Raises:
+        RecipeError: the family, or the shape, has no form in Hugging Face's libraries.
+    """
+    form = huggingface_form(spec.family, where=where)
+    try:
+        config: dict[str, Any] = form.to_config(spec)
+    except ValueError as error:
+        raise RecipeError("this shape cannot be exported", where="model", seen=str(error)) from error
+    return config

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainwright.core.errors import TrainwrightError
+from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.core.plug_in import blaming
+from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.export import EXPORTER
 
@@ -14,4 +16,17 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     """Yields each problem; its ``where`` is a key of the recipe."""
     del tokenizer
     for number, name in enumerate(recipe.export.formats):
-        yield from EXPORTER.problems(name, where=f"export.formats.{number}")
+        where = f"export.formats.{number}"
+        yield from EXPORTER.problems(name, where=where)
+        if name == "huggingface":
+            yield from _huggingface(recipe, where=where)
+
+
+def _huggingface(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:
+    """The family, or the shape, has no form there."""
+    spec = recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary)
+    try:
+        with blaming(spec.family, where="model.family"):
+            huggingface_config(spec, where=where)
+    except RecipeError as error:
+        yield error

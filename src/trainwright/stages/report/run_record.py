@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +10,7 @@ from typing import Any
 
 from trainwright.artifact.events import read_events
 from trainwright.artifact.store import Artifact
-from trainwright.core.errors import DataError
-from trainwright.core.records import from_json
+from trainwright.core.records import from_json, read_object
 from trainwright.hardware.machine.record import FILE as MACHINE
 from trainwright.hardware.machine.record import Machine, read_machine
 from trainwright.planner.evidence.audit import Audit
@@ -92,18 +90,10 @@ class RunRecord:
         """Returns a JSON object of a stage; None where the stage did not run or has no such file.
 
         Raises:
-            DataError: the file is there and holds no JSON object.
+            DataError: the file holds no JSON object.
         """
         path = self._path(stage, name)
-        if path is None:
-            return None
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise DataError("cannot read JSON", where=path, seen=str(error)) from error
-        if not isinstance(value, dict):
-            raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
-        return value
+        return None if path is None else read_object(path)
 
     def _path(self, stage: str, name: str) -> Path | None:
         artifact = self.artifacts.get(stage)

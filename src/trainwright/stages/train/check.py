@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.extension import Extension
 from trainwright.core.paths import local_path
 from trainwright.core.plug_in import Called
-from trainwright.core.records import from_json
+from trainwright.core.records import from_json, read_object
 from trainwright.core.registry import is_reference
 from trainwright.core.units import parse_duration
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.spec.families.config_reader import ConfigReader
-from trainwright.spec.families.gpt2 import gpt2
-from trainwright.spec.families.llama import llama
+from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import OPTIMIZER, SCHEDULE
 
 OURS, HUGGINGFACE = "model.json", "config.json"
 """One of them is in every directory with a model."""
-
-_READERS: Mapping[str, Callable[[ConfigReader], ModelSpec]] = {"llama": llama, "gpt2": gpt2}
-"""What reads a Hugging Face configuration, by its ``model_type``."""
 
 MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
 """What a plug-in's ``TaskKind.make`` names."""
@@ -108,22 +101,11 @@ def _read_shape(directory: Path) -> ModelSpec | None:
         RecipeError: it describes a model of a family that is not trained here, or that cannot be.
     """
     if (directory / OURS).is_file():
-        return from_json(ModelSpec, _read_object(directory / OURS), where=str(directory / OURS))
+        return from_json(ModelSpec, read_object(directory / OURS), where=str(directory / OURS))
     path = directory / HUGGINGFACE
-    config = _read_object(path)
+    config = read_object(path)
     family = str(config.get("model_type"))
     if is_reference(family):
         return None
-    if family not in _READERS:
-        raise RecipeError("no model that can be trained", where=path, seen=family, expected=" or ".join(_READERS))
-    return _READERS[family](ConfigReader(config, where=str(path)))
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
-    if not isinstance(value, dict):
-        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
-    return value
+    spec: ModelSpec = huggingface_form(family, where=str(path)).from_config(config, where=str(path))
+    return spec

@@ -33,7 +33,7 @@ def test_pretrained_weights_have_to_be_there(tmp_path) -> None:
     (folder / "config.json").write_text("{")
     assert [problem.what for problem in problems(recipe, None)] == ["cannot read JSON"]
     (folder / "config.json").write_text(json.dumps({"model_type": "mistral"}))
-    assert [problem.what for problem in problems(recipe, None)] == ["no model that can be trained"]
+    assert [problem.what for problem in problems(recipe, None)] == ["this model_type can be planned, not trained"]
 
 
 @pytest.fixture
