@@ -12,14 +12,15 @@ from typing import Any
 from trainwright.artifact.store import Artifact
 from trainwright.core.config import load
 from trainwright.core.paths import local_path
-from trainwright.core.registry import load as load_by_name
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.models import read_model
-from trainwright.hardware.catalogue.nodes import names_here
+from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
-from trainwright.pipeline.facts import known_facts
-from trainwright.pipeline.steps import named
+from trainwright.pipeline.planning import plan_here, question_about, training_of
+from trainwright.planner.evidence.finished import read_ledgers
+from trainwright.planner.evidence.ledger import ledgers_of
+from trainwright.planner.evidence.references import experienced
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
@@ -55,6 +56,7 @@ def plan(
     on: str | None = None,
     tokens: int | str | None = None,
     step: str | None = None,
+    workspace: str | Path | None = None,
     **options: Any,
 ) -> Plan:
     """Returns whether a run fits, how long it takes and what it costs.
@@ -62,27 +64,42 @@ def plan(
     Args:
         what: a recipe, a model, or a model's name (``llama3-70b``), its ``config.json`` or its numbers.
         on: a cluster (``64x8xh100-sxm``, or ``4x1xhere`` of machines like this one); None: this machine, for a recipe.
-        tokens: how many to train on (``"15T"``); None: 20 for each parameter.
+        tokens: how many to train on (``"15T"``); None: the recipe's, or 20 for each parameter.
         step: which training of a recipe with a list of steps; None: the only one.
+        workspace: whose machine record, dataset and finished runs are looked at; None: ``runs/<name of the recipe>``.
         options: further fields of ``planner.plan.question.Question``: ``sequence_tokens``, ``layout={"tp": 8}``, ...
 
     Raises:
         RecipeError: an unknown model, device, step or option, several steps that train, or a run that cannot be.
+        RecipeErrors: everything that is wrong with a recipe on any machine.
         DataError: a model's file cannot be read, or a corpus whose epochs are asked for.
     """
+    fields = options | ({} if tokens is None else {"tokens": _count(tokens)})
     if isinstance(what, Recipe):
-        if on is not None or tokens is not None or options:
-            raise TypeError("a recipe is planned as it stands, on this machine; plan its model for a cluster")
-        training = named(what, stage="train", step=step, option="step=").recipe
-        facts = known_facts(training, root=_workspace(training))
-        build_plan = load_by_name("trainwright.stages.plan:build_plan", kind="stage")
-        local: Plan = build_plan(training, kept_machine(Path.cwd()), facts)
-        return local
+        return _plan_recipe(what, root=_root(workspace, what.name), on=on, step=step, fields=fields)
     if step is not None:
         raise TypeError("step= names a step of a recipe, and a model has none")
     if on is None:
         raise TypeError("plan() needs on=..., a cluster, for a model")
-    return plan_run(resolve(_question(what, on=on, tokens=tokens, **options)))
+    root = None if "references" in fields else _root(workspace, "any")
+    return _plan_on_cluster(_question(what, on=on, **fields), root)
+
+
+def _plan_recipe(recipe: Recipe, *, root: Path, on: str | None, step: str | None, fields: Mapping[str, Any]) -> Plan:
+    if on is None and fields:
+        raise TypeError("a recipe is planned as it stands, on this machine; name it, on='here', to change the question")
+    training, _ = training_of(recipe, step=step, option="step=")
+    if on is None or (is_this_machine(on) and not fields):
+        return plan_here(training, root=root)
+    question = question_about(training, on=on, root=root, **fields)
+    return _plan_on_cluster(question, None if "references" in fields else root)
+
+
+def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
+    """The plan, corrected by a workspace's finished runs on such a cluster; by none of them where ``root`` is None."""
+    if root is not None:
+        question = experienced(question, read_ledgers(ledgers_of(root)))
+    return plan_run(resolve(question))
 
 
 def recommend(
@@ -112,7 +129,7 @@ def recommend(
         RecipeError: an unknown model, device, cloud or option.
     """
     pool = read_pool(have) if have else ()
-    question = _question(model, on=defaults_on(pool), tokens=tokens, **options)
+    question = _question(model, on=defaults_on(pool), tokens=None if tokens is None else _count(tokens), **options)
     return search(
         rankable(question, pool).run,
         devices=devices,
@@ -135,23 +152,19 @@ def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None
     Raises:
         TrainwrightError: a stage failed; what was finished before is kept.
     """
-    root = _workspace(recipe) if workspace is None else local_path(str(workspace))
-    return runner.run(recipe, root=root, upto=upto)
+    return runner.run(recipe, root=_root(workspace, recipe.name), upto=upto)
 
 
-def _workspace(recipe: Recipe) -> Path:
-    """Where the artefacts of a recipe are, unless another place is named."""
-    return Path("runs") / recipe.name
+def _root(workspace: str | Path | None, name: str) -> Path:
+    return Path("runs") / name if workspace is None else local_path(str(workspace))
 
 
-def _question(model: ModelSpec | ConvNetSpec | str, *, on: str, tokens: int | str | None, **options: Any) -> Question:
+def _count(tokens: int | str) -> int:
+    return parse_count(tokens) if isinstance(tokens, str) else tokens
+
+
+def _question(model: ModelSpec | ConvNetSpec | str, *, on: str, **options: Any) -> Question:
     name = model if isinstance(model, str) else ""
     here = this_machine(kept_machine(Path.cwd())) if names_here(on) else None
-    return Question(
-        model=read_model(model) if isinstance(model, str) else model,
-        model_name=name,
-        on=on,
-        here=here,
-        tokens=parse_count(tokens) if isinstance(tokens, str) else tokens,
-        **options,
-    )
+    shape = read_model(model) if isinstance(model, str) else model
+    return Question(model=shape, model_name=name, on=on, here=here, **options)

@@ -93,7 +93,7 @@ def test_several_steps_are_not_planned_as_one(recipe):
         api.plan("llama3-8b", on="8xh100-sxm", step="base")
 
 
-@pytest.mark.parametrize("arguments", [{"on": "8xh100-sxm"}, {"tokens": 1}, {"layout": {"tp": 2}}])
+@pytest.mark.parametrize("arguments", [{"tokens": 1}, {"layout": {"tp": 2}}])
 def test_a_recipe_is_planned_as_it_stands(recipe, arguments):
     with pytest.raises(TypeError, match="as it stands"):
         api.plan(recipe, **arguments)

@@ -56,7 +56,7 @@ def add_recipe_step(parser: CommandParser) -> None:
 
 def workspace_of(args: argparse.Namespace, *, name: str) -> Path:
     """The directory that keeps the results of the recipe called ``name``."""
-    chosen = args.workspace or os.environ.get("TRAINWRIGHT_WORKSPACE")
+    chosen = vars(args).get("workspace") or os.environ.get("TRAINWRIGHT_WORKSPACE")
     return local_path(str(chosen)) if chosen else Path("runs") / name
 
 

@@ -9,7 +9,6 @@ fit.
 from __future__ import annotations
 
 import argparse
-import importlib
 from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
@@ -17,10 +16,6 @@ from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trainwright.hardware.machine.record import Machine
-    from trainwright.spec.plan import Plan
     from trainwright.spec.recipe import Recipe
 
 
@@ -50,38 +45,57 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
-    for wanted, module in (
-        (args.compute or args.budget or args.params, "trainwright.cli.plan.scaling"),
-        (args.inference, "trainwright.cli.plan.inference"),
-        (args.on or args.model, "trainwright.cli.plan.cluster"),
-    ):
-        if wanted:
-            code: int = importlib.import_module(module).run(args)
-            return code
+    if args.compute or args.budget or args.params:
+        from trainwright.cli.plan import scaling
+
+        return scaling.run(args)
+    if args.inference:
+        from trainwright.cli.plan import inference
+
+        return inference.run(args)
+    if _as_it_stands(args):
+        return _run_recipe(args)
+    from trainwright.cli.plan import cluster
+
+    return cluster.run(args)
+
+
+def _as_it_stands(args: argparse.Namespace) -> bool:
+    """Whether a recipe is asked about as it would run on this machine, which ``--on here`` says too.
+
+    Raises:
+        RecipeError: an option that is about a cluster, where none is named.
+    """
     from trainwright.cli.plan import question as about
+    from trainwright.hardware.catalogue.nodes import is_this_machine
 
     every = (*about.OF_TRAINING, *about.OF_CLUSTERS, *about.OF_PLANS, *about.OF_SERVING)
-    about.refuse(args, every, what="this is about a cluster", fix="say which: --on 8xh100-sxm")
-    return _run_recipe(args)
+    if args.model is not None:
+        return False
+    if args.on is None:
+        about.refuse(args, every, what="this is about a cluster", fix="say which: --on 8xh100-sxm")
+        return True
+    has_recipe = bool(args.inputs) or args.preset is not None
+    changed = any(getattr(args, name) not in (None, False) for name in every)
+    return has_recipe and not changed and is_this_machine(args.on, where="--on")
 
 
 def _run_recipe(args: argparse.Namespace) -> int:
     """The recipe on this machine."""
     # The planner brings pydantic, which --help must not wait for.
     from trainwright.cli.plan.question import ledger_of, note_broken
-    from trainwright.core.registry import load
-    from trainwright.pipeline.facts import known_facts
+    from trainwright.pipeline.planning import plan_here
+    from trainwright.planner.evidence.finished import Ledger
     from trainwright.render.plans.local import show
 
     output = Output.of(args)
     recipe = _recipe(args, output)
     root = workspace_of(args, name=recipe.name)
-    machine, ledger = _machine(recipe, root), ledger_of(args, workspace=root)
+    ledger = ledger_of(args, workspace=root)
     note_broken(ledger, output)
-    facts = known_facts(recipe, root=root)
-    plan: Plan = load("trainwright.stages.plan:build_plan", kind="stage")(recipe, machine, facts, ledger)
+    plan = plan_here(recipe, root=root, ledger=ledger or Ledger())
     output.result({"plan": plan}, lambda: show(plan, output))
-    if machine.probes is None:
+    if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
 
@@ -92,32 +106,11 @@ def _recipe(args: argparse.Namespace, output: Output) -> Recipe:
     Raises:
         RecipeError: what is wrong with it on any machine.
     """
-    from trainwright.core.errors import RecipeError, RecipeErrors
-    from trainwright.pipeline.preflight import problems
-    from trainwright.pipeline.steps import named, steps
+    from trainwright.pipeline.planning import training_of
 
     loaded = load_recipe(args)
-    line = steps(loaded.value)
-    known = [loaded.located(problem) for problem in problems(line, line, {})]
-    refusals = [problem for problem in known if isinstance(problem, RecipeError)]
-    if refusals:
-        raise RecipeErrors(refusals)
-    for problem in known:
-        output.note(f"here this recipe cannot run: {problem}")
     with located(loaded):
-        return named(loaded.value, stage="train", step=args.step).recipe
-
-
-def _machine(recipe: Recipe, root: Path) -> Machine:
-    """The record in this workspace, else facts with what was measured on this machine for another one, if anything."""
-    from trainwright.artifact.store import Workspace
-    from trainwright.hardware.machine.record import FILE, read_machine
-    from trainwright.hardware.machine.shared import kept_machine
-    from trainwright.pipeline.graph import STAGES
-    from trainwright.pipeline.runner import address
-
-    artifact = Workspace(root).find("doctor", address(STAGES["doctor"], recipe, {}, root).fingerprint)
-    if artifact is not None:
-        artifact.verify()
-        return read_machine(artifact.file(FILE))
-    return kept_machine(root)
+        recipe, lacking = training_of(loaded.value, step=args.step)
+    for problem in lacking:
+        output.note(f"here this recipe cannot run: {loaded.located(problem)}")
+    return recipe

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from trainwright.cli.arguments import read_recipe, workspace_of
+from trainwright.cli.arguments import located, read_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import DataError, RecipeError, about
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count
 
@@ -104,8 +103,6 @@ def question_of(args: argparse.Namespace) -> Question:
         RecipeError: something is missing or unknown (with near names), or no number.
         DataError: a model's file cannot be read.
     """
-    from trainwright.planner.plan.question import Question
-
     if args.on is None:
         raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
     if "+" in args.on:
@@ -115,9 +112,7 @@ def question_of(args: argparse.Namespace) -> Question:
             seen=args.on,
             fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
         )
-    fields = question_fields(vars(args))
-    run = run_fields(args.model, inputs=args.inputs, preset=args.preset, command=args.command)
-    return _experienced(args, Question(on=args.on, here=_here(args.on), **{**run, **fields}))
+    return _experienced(args, asked_about(args, question_fields(vars(args)), on=args.on, inputs=args.inputs))
 
 
 def _here(on: str) -> Here | None:
@@ -166,26 +161,16 @@ def note_broken(ledger: Ledger | None, output: Output) -> None:
 
 
 def _experienced(args: argparse.Namespace, question: Question) -> Question:
-    """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from.
-
-    Runs correct the catalogue's rates; those of this machine are measured.
-    """
+    """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from."""
     if args.calibrate is not None or question.here is not None:
         return question
     ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
     if ledger is None:
         return question
-    from trainwright.hardware.catalogue.stacks import stack
-    from trainwright.planner.evidence.references import references_of
-    from trainwright.planner.rates.catalogue import CATALOGUE
+    from trainwright.planner.evidence.references import experienced
 
     note_broken(ledger, Output.of(args))
-    with about("stack"):
-        software = stack(question.stack)
-    learnt = references_of(ledger, question.cluster(), software, CATALOGUE)
-    if not learnt.references:
-        return question
-    return replace(question, references=learnt.references, references_from=learnt.text)
+    return experienced(question, ledger)
 
 
 def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,48 +219,48 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def run_fields(model: str | None, *, inputs: Sequence[str], preset: str | None, command: str) -> dict[str, Any]:
-    """Returns model and workload: those of the recipe among ``inputs`` or behind ``--model``, else the model alone.
+def asked_about(
+    args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str] = ()
+) -> Question:
+    """Returns the question about the recipe among ``inputs`` or behind ``--model``, else about the model alone.
+
+    Args:
+        args: what the command line says.
+        fields: of the question, over the recipe's.
+        on: the cluster.
+        inputs: recipe files and overrides, where the command takes them.
 
     Raises:
         RecipeError: no model, an unknown one (with near names), or one beside a recipe.
         DataError: a model's file cannot be read.
     """
     from trainwright.hardware.catalogue.models import read_model
+    from trainwright.planner.plan.question import Question
 
+    model, preset = args.model, vars(args).get("preset")
     if model is not None and Path(model).suffix in SUFFIXES:
-        return _recipe_fields((model, *inputs), preset=preset, command=command)
-    if not inputs and preset is None:
-        if model is None:
-            raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
-        return {"model": read_model(model, where="--model"), "model_name": model}
-    if model is not None:
-        raise RecipeError("a recipe has its model", where="--model", seen=model, fix="leave one of them out")
-    return _recipe_fields(inputs, preset=preset, command=command)
+        return _about_recipe(args, fields, on=on, inputs=(model, *inputs), preset=preset)
+    if inputs or preset is not None:
+        if model is not None:
+            raise RecipeError("a recipe has its model", where="--model", seen=model, fix="leave one of them out")
+        return _about_recipe(args, fields, on=on, inputs=inputs, preset=preset)
+    if model is None:
+        raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
+    shape = read_model(model, where="--model")
+    return Question(on=on, here=_here(on), model=shape, model_name=model, **fields)
 
 
-def _recipe_fields(inputs: Sequence[str], *, preset: str | None, command: str) -> dict[str, Any]:
-    from trainwright.pipeline.facts import known_facts
-    from trainwright.planner.plan.workload import tokens_in
+def _about_recipe(
+    args: argparse.Namespace, fields: Mapping[str, Any], *, on: str, inputs: Sequence[str], preset: str | None
+) -> Question:
+    from trainwright.pipeline.planning import question_about, training_of
 
-    recipe = read_recipe(inputs, preset=preset, command=command).value
-    section = recipe.train
-    facts = known_facts(recipe)
-    model = recipe.model_spec(vocabulary=facts.vocabulary)
-    tokens = tokens_in(recipe, section.duration, facts)
-    fields: dict[str, Any] = {
-        "model": model,
-        "model_name": recipe.name,
-        "tokens": tokens,
-        "batch_tokens": section.batch_tokens,
-        "sequence_tokens": section.sequence_tokens,
-        "optimizer": section.optimizer.counted_as,
-        "recompute": section.recompute,
-        "stack": "trainwright",
-    }
-    if section.precision != "auto":
-        fields["precision"] = section.precision
-    return fields
+    loaded = read_recipe(inputs, preset=preset, command=args.command)
+    recipe = loaded.value
+    if "step" in args:
+        with located(loaded):
+            recipe, _ = training_of(recipe, step=args.step)
+    return question_about(recipe, on=on, root=workspace_of(args, name=recipe.name), **fields)
 
 
 def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import question_fields, run_fields
+from trainwright.cli.plan.question import asked_about, question_fields
 from trainwright.core.errors import RecipeError
 from trainwright.core.money import parse_usd
 from trainwright.core.units import parse_count, parse_seconds
@@ -165,12 +165,10 @@ def _pool(args: argparse.Namespace) -> tuple[ClusterSpec, ...]:
 
 def _scenario(args: argparse.Namespace, pool: Sequence[ClusterSpec]) -> Scenario:
     """The run, read and completed as ``plan`` does it, with a batch that divides over many ranks."""
-    from trainwright.planner.plan.question import Question
     from trainwright.planner.plan.rankable import defaults_on, rankable
 
     fields = question_fields({name: getattr(args, name) for name in OF_RUN})
-    run = run_fields(args.model, inputs=(), preset=None, command=args.command)
-    return rankable(Question(on=defaults_on(pool), **{**run, **fields}), pool)
+    return rankable(asked_about(args, fields, on=defaults_on(pool)), pool)
 
 
 def _tight(args: argparse.Namespace, pool: Sequence[ClusterSpec], recommendation: Recommendation) -> list[ClusterSpec]:

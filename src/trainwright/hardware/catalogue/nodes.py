@@ -104,6 +104,12 @@ def names_here(text: str, *, where: str | None = None) -> bool:
     return _split(text, where)[1].lower() == HERE
 
 
+def is_this_machine(text: str, *, where: str | None = None) -> bool:
+    """Returns whether a cluster's text means this machine's one device: ``here``, ``1x1xhere``."""
+    counts, name = _split(text, where)
+    return name.lower() == HERE and not any(count > 1 for count in counts)
+
+
 def several(
     machine: ClusterSpec,
     text: str,

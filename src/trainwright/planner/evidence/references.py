@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from trainwright.core.errors import TrainwrightError
+from trainwright.core.errors import TrainwrightError, about
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.devices import find_device
-from trainwright.hardware.catalogue.stacks import OURS
+from trainwright.hardware.catalogue.stacks import OURS, stack
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import FinishedRun, Ledger, placed_run, runs_as_text
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.plan.question import Question
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import PlacedRun
@@ -47,22 +49,40 @@ class Software:
     threads: int | None
 
 
+def experienced(question: Question, ledger: Ledger) -> Question:
+    """Returns the question with the ledger's runs on its device with its stack, where there are any.
+
+    Runs correct the catalogue's rates; those of this machine are measured.
+
+    Raises:
+        RecipeError: an unknown device, link or stack.
+    """
+    if question.here is not None:
+        return question
+    with about("stack"):
+        software = stack(question.stack)
+    learnt = references_of(ledger, question.cluster(), software, CATALOGUE)
+    if not learnt.references:
+        return question
+    return replace(question, references=learnt.references, references_from=learnt.text)
+
+
 def references_of(
-    ledger: Ledger, machines: ClusterSpec, stack: Stack, source: RateSource, *, here: Software | None = None
+    ledger: Ledger, machines: ClusterSpec, software: Stack, source: RateSource, *, here: Software | None = None
 ) -> References:
     """Returns the ledger's runs that inform about a plan.
 
     Args:
         ledger: newest runs first.
         machines: what is planned for.
-        stack: the software that is planned for; all runs of a ledger are of our own.
+        software: what is planned for; all runs of a ledger are of our own.
         source: predicts the runs, as it does the plan.
         here: the software of this machine, where ``machines`` is this machine; None: a cluster of the catalogue.
     """
     reasons: Counter[str] = Counter()
     used: list[FinishedRun] = []
     references: list[Reference] = []
-    for run in ledger.runs if stack.name == OURS else ():
+    for run in ledger.runs if software.name == OURS else ():
         reason = _other_device(run, machines) if here is None else _foreign(run, machines, here)
         if reason is None and len(used) == NEWEST:
             reason = f"older than the newest {NEWEST}"

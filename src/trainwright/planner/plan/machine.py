@@ -55,24 +55,45 @@ class Here:
     threads: int | None
     rates: tuple[Assumption, ...]
     probes: Probes | None = None
+    checkpoint_every_s: float = 0.0
+
+    @property
+    def settings(self) -> RunSettings:
+        """How a run on this one device is operated: nothing fails, and the last step writes a checkpoint."""
+        interval_s = self.checkpoint_every_s or math.inf
+        return RunSettings(checkpoint_interval_s=interval_s, device_mtbf_s=math.inf, recovery_s=0.0, attended=True)
+
+    def numbers(self, layers: int, *, compiled: bool) -> RunNumbers:
+        """Returns what a run on it takes beyond its steps: torch.compile's start-up, and no cluster's overhead."""
+        start_s = COMPILE_S + COMPILE_PER_LAYER_S * layers if compiled else 0.0
+        return RunNumbers(
+            overhead={"default": 0.0}, overhead_days=1.0, start_s=start_s, spread=0.0, source=ONE_MACHINE, recorded=""
+        )
 
     def assumptions(self, run: RunSpec, *, compiled: bool) -> tuple[Assumption, ...]:
         """Returns every number of the machine that a plan of the run rests on."""
         return (*self.rates, *_of_process(self.source.process(run), self.probes), *(_OF_COMPILER if compiled else ()))
 
 
-def this_machine(machine: Machine, *, wanted: str = "auto", threads: int | Literal["auto"] = "auto") -> Here:
+def this_machine(
+    machine: Machine,
+    *,
+    wanted: str = "auto",
+    threads: int | Literal["auto"] = "auto",
+    checkpoint_every_s: float = 0.0,
+) -> Here:
     """Returns the device that training will use here.
 
     Args:
         machine: the doctor's record.
         wanted: ``auto``, ``cpu`` or ``cuda``.
         threads: of the process; ``auto``: one for each core where a CPU computes.
+        checkpoint_every_s: time between checkpoints; 0: the last step alone writes one.
 
     Raises:
         MachineError: CUDA is wanted and the machine has none that torch can use.
     """
-    here = _all_of(machine, wanted=wanted)
+    here = replace(_all_of(machine, wanted=wanted), checkpoint_every_s=checkpoint_every_s)
     return here if threads == "auto" else _on_threads(here, threads)
 
 
@@ -95,21 +116,6 @@ def _on_threads(here: Here, threads: int) -> Here:
     note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text)
     source = OnThreads(source=here.source, slower=max(1.0, here.facts.cores / threads))
     return replace(here, threads=threads, source=source, rates=(*here.rates, note))
-
-
-def settings_here(*, checkpoint_every_s: float) -> RunSettings:
-    """Returns how a run on one's own machine is operated: nothing fails, and the last step writes a checkpoint."""
-    return RunSettings(
-        checkpoint_interval_s=checkpoint_every_s or math.inf, device_mtbf_s=math.inf, recovery_s=0.0, attended=True
-    )
-
-
-def numbers_here(layers: int, *, compiled: bool) -> RunNumbers:
-    """Returns what a run here takes beyond its steps: torch.compile's start-up, and nothing of a cluster's overhead."""
-    start_s = COMPILE_S + COMPILE_PER_LAYER_S * layers if compiled else 0.0
-    return RunNumbers(
-        overhead={"default": 0.0}, overhead_days=1.0, start_s=start_s, spread=0.0, source=ONE_MACHINE, recorded=""
-    )
 
 
 def _probed(facts: MachineFacts, probes: Probes) -> Here:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import format_count
@@ -76,17 +76,20 @@ class Question:
     """A run on a cluster, as asked; None: to be chosen.
 
     ``on`` is a cluster in one word (``64x8xh100-sxm``, ``4x1xhere``), ``layout`` what is fixed of the parallel layout
-    by name (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'.
+    by name (``{"tp": 8}``); ``price`` dollars per device and hour in place of the price lists'. ``workload`` is a
+    recipe's: what the fields leave open of sizes, optimizer and recomputation is as it says (``filled``), its precision
+    is asked for by ``precision`` alone.
     """
 
     model: AnyModel
     on: str
+    workload: Workload | None = None
     model_name: str = ""
     tokens: int | None = None
     batch_tokens: int | None = None
     sequence_tokens: int | None = None
     precision: Precision | None = None
-    optimizer: OptimizerName = "adamw"
+    optimizer: OptimizerName | None = None
     states: States | None = None
     moments: MomentDtype | None = None
     recompute: Recompute | None = None
@@ -121,6 +124,16 @@ class Question:
                 raise RecipeError("this machine was not looked at", seen=self.on, expected="a device of the catalogue")
             alone = self.here.cluster
             return several(alone, self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
+
+
+def filled(question: Question) -> Question:
+    """Returns the question with what its recipe's workload says where a field is left open."""
+    asked = question.workload
+    if asked is None:
+        return question
+    names = ("batch_tokens", "sequence_tokens", "optimizer", "recompute")
+    known: dict[str, Any] = {"tokens": asked.total_tokens} | {name: getattr(asked, name) for name in names}
+    return replace(question, **{name: value for name, value in known.items() if getattr(question, name) is None})
 
 
 def trained(question: Question) -> AnyModel:
@@ -159,19 +172,32 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
             names = adaptable(transformer(question.model))
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
         assumptions.append(Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block"))
+    steps = max(1, -(-tokens // batch))
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=batch,
-        steps=max(1, -(-tokens // batch)),
+        steps=steps,
         precision=precision,
-        optimizer=question.optimizer,
+        optimizer=question.optimizer or "adamw",
         recompute=question.recompute or "none",
         states=question.states or software.states,
         moments=question.moments,
         adapter=adapter,
         fused_loss=question.fused_loss,
         expert_imbalance=question.expert_imbalance,
+        **_of_recipe(question.workload, steps),
     )
+
+
+def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
+    """Returns what only a recipe says of a workload; validations are as many steps apart as there."""
+    if asked is None:
+        return {}
+    return {
+        "document_masking": asked.document_masking,
+        "validation_tokens": asked.validation_tokens,
+        "validations": -(-steps * asked.validations // asked.steps),
+    }
 
 
 def _sequence(question: Question, assumptions: list[Assumption]) -> int:

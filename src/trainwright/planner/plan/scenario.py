@@ -14,7 +14,7 @@ from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.forecast.source import RateSource
-from trainwright.planner.plan.question import FixedLayout, Question, stretched, trained, workload_of
+from trainwright.planner.plan.question import FixedLayout, Question, filled, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
@@ -58,7 +58,7 @@ def resolve(question: Question) -> Scenario:
     Raises:
         RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
     """
-    question = replace(question, model=trained(question))
+    question = replace(filled(question), model=trained(question))
     machines = question.cluster()
     here = question.here if names_here(question.on) else None
     if here is not None and question.references:
@@ -79,13 +79,17 @@ def resolve(question: Question) -> Scenario:
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
+    # One machine fails and waits as one's own does; published runs say how several do.
+    alone = here if machines.devices == 1 else None
+    compiled = question.layout.get("compile", False)
     return Scenario(
         run=run,
         layout=question.layout,
         source=CATALOGUE if here is None else here.source,
         recompute=question.recompute,
         price=price,
-        settings=RunSettings(spot_provider=provider if spot else None),
+        settings=RunSettings(spot_provider=provider if spot else None) if alone is None else alone.settings,
+        numbers=None if alone is None else alone.numbers(question.model.blocks, compiled=compiled),
         assumptions=tuple(assumptions),
         references=question.references,
         references_from=question.references_from,

@@ -14,7 +14,7 @@ from trainwright.hardware.catalogue.nodes import HERE, names_here
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
-from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.question import Question, filled
 from trainwright.planner.plan.scenario import resolve
 from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval
@@ -156,6 +156,7 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
     if axis != "nodes":
         points = [_point(value, varied(question, axis, value)) for value in values]
         return Sweep(axis=axis, points=_planned(points, axis))
+    question = filled(question)
     base = resolve(question).run.workload
     fixed = replace(question, batch_tokens=base.batch_tokens, tokens=base.total_tokens)
     first = _nodes(values[0])

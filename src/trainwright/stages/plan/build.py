@@ -24,9 +24,7 @@ from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
     SAME_SPEED,
     Here,
-    numbers_here,
     range_of,
-    settings_here,
     this_machine,
 )
 from trainwright.planner.plan.rental import rental
@@ -59,7 +57,8 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     """
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
-    here = this_machine(machine, wanted=recipe.train.exec.device, threads=recipe.train.exec.threads)
+    how = recipe.train.exec
+    here = this_machine(machine, wanted=how.device, threads=how.threads, checkpoint_every_s=how.checkpoint_every)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, model, here))
     problems = workload.problems(model)
     if problems:
@@ -73,14 +72,14 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         layout={},
         recompute=workload.recompute,
         price=None,
-        settings=settings_here(checkpoint_every_s=recipe.train.exec.checkpoint_every),
+        settings=here.settings,
         assumptions=(*here.assumptions(run, compiled=compiled), *dataset_assumptions(recipe, facts)),
         references=learnt.references,
         references_from=learnt.text,
         left_out=learnt.left_out,
         priors=machine_priors(here.source.spread(run)),
         source=here.source,
-        numbers=numbers_here(model.layers, compiled=compiled),
+        numbers=here.numbers(model.layers, compiled=compiled),
     )
     plan = _fitting(recipe, scenario, micro_batches(recipe, workload), compiled=compiled)
     if not plan.estimate.fits:

@@ -9,9 +9,9 @@ from fixtures.finished import finished
 from fixtures.planned_recipe import TEXT, planned_recipe
 from trainwright.artifact.store import Workspace
 from trainwright.cli import main as cli
-from trainwright.cli.plan import plan as command
 from trainwright.hardware.machine.record import Machine, machine_text
 from trainwright.hardware.machine.shared import shared_probes
+from trainwright.pipeline import planning
 from trainwright.pipeline.graph import STAGES
 from trainwright.pipeline.runner import address
 from trainwright.spec.manifest import Manifest
@@ -27,7 +27,7 @@ def recipe(tmp_path, monkeypatch):
 
 @pytest.fixture
 def on(monkeypatch):
-    return lambda machine: monkeypatch.setattr(command, "_machine", lambda recipe, root: machine)
+    return lambda machine: monkeypatch.setattr(planning, "machine_of", lambda recipe, root: machine)
 
 
 def test_the_verdict_comes_first_and_everything_it_rests_on_after(recipe, on, capsys):

@@ -13,7 +13,7 @@ from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE
 from trainwright.planner.plan.cluster import plan_run, planned, ways_to_fit
 from trainwright.planner.plan.layout import best
-from trainwright.planner.plan.machine import numbers_here, settings_here, this_machine
+from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import Scenario, resolve
 from trainwright.planner.plan.shares import work_shares
@@ -47,10 +47,10 @@ def on(run, here, cluster=None, **changes):
         layout={},
         recompute=None,
         price=None,
-        settings=settings_here(checkpoint_every_s=0.0),
+        settings=here.settings,
         assumptions=(),
         source=here.source,
-        numbers=numbers_here(run.transformer.layers, compiled=False),
+        numbers=here.numbers(run.transformer.layers, compiled=False),
     )
     return replace(scenario, **changes)
 
@@ -106,7 +106,7 @@ def test_compiling_costs_time_and_says_so(run):
     here = this_machine(fake_machine())
     plain, compiled = (here.assumptions(run, compiled=each) for each in (False, True))
     assert len(compiled) == len(plain) + 3
-    assert numbers_here(2, compiled=True).start_s > numbers_here(2, compiled=False).start_s == 0
+    assert here.numbers(2, compiled=True).start_s > here.numbers(2, compiled=False).start_s == 0
 
 
 # ---------------------------------------------------------------------------------------------------------- a plan here
@@ -126,7 +126,7 @@ def test_checkpoints_follow_the_clock_and_the_last_one_counts(run):
     assert none.plan.estimate.run_phases.checkpoint == pytest.approx(float(none.run.checkpoint_s[0]))
     step = none.plan.estimate
     every = (step.phases.total_s * run.workload.steps + step.run_phases.evaluate) / 3.5
-    often = on(run, here, settings=settings_here(checkpoint_every_s=every))
+    often = on(run, here, settings=replace(here, checkpoint_every_s=every).settings)
     made = planned(often, best(often, sizes(run, 8)))
     assert made.plan.estimate.run_phases.checkpoint == pytest.approx(4 * float(made.run.checkpoint_s[0]))
     assert made.plan.estimate.run_phases.total_s == pytest.approx(made.plan.estimate.seconds.mid)

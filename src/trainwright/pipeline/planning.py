@@ -1,0 +1,122 @@
+"""A recipe's plan: this machine, its finished runs and the dataset are gathered here, for command and Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.store import Workspace
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.core.registry import load
+from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
+from trainwright.hardware.catalogue.stacks import OURS
+from trainwright.hardware.machine.record import FILE, Machine, read_machine
+from trainwright.hardware.machine.shared import kept_machine
+from trainwright.pipeline.facts import known_facts
+from trainwright.pipeline.graph import STAGES
+from trainwright.pipeline.preflight import problems
+from trainwright.pipeline.runner import address
+from trainwright.pipeline.steps import named, steps
+from trainwright.planner.evidence.finished import Ledger, read_ledgers
+from trainwright.planner.evidence.ledger import ledgers_of
+from trainwright.planner.plan.machine import this_machine
+from trainwright.planner.plan.question import FixedLayout, Question
+from trainwright.planner.plan.workload import resolve
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+
+
+def training_of(
+    recipe: Recipe, *, step: str | None, option: str = "--step "
+) -> tuple[Recipe, tuple[TrainwrightError, ...]]:
+    """Returns the recipe as the training that is planned sees it, and what only this machine lacks for running it.
+
+    Args:
+        recipe: with its list of steps.
+        step: which training; None: the only one.
+        option: how the caller lets a user write the step's name, for errors.
+
+    Raises:
+        RecipeError: there is no such training.
+        RecipeErrors: what is wrong with the recipe on any machine.
+    """
+    line = steps(recipe)
+    known = problems(line, line, {})
+    refusals = [problem for problem in known if isinstance(problem, RecipeError)]
+    if refusals:
+        raise RecipeErrors(refusals)
+    return named(recipe, stage="train", step=step, option=option).recipe, known
+
+
+def machine_of(recipe: Recipe, *, root: Path) -> Machine:
+    """Returns the record in this workspace, else facts with what was measured on this machine for another one, if any.
+
+    Raises:
+        DataError: the record is damaged.
+    """
+    artifact = Workspace(root).find("doctor", address(STAGES["doctor"], recipe, {}, root).fingerprint)
+    if artifact is None:
+        return kept_machine(root)
+    artifact.verify()
+    return read_machine(artifact.file(FILE))
+
+
+def plan_here(recipe: Recipe, *, root: Path, ledger: Ledger | None = None) -> Plan:
+    """Returns the plan that training on this machine would execute.
+
+    Args:
+        recipe: one training (``training_of``).
+        root: its workspace, which need not exist.
+        ledger: finished runs to learn from; None: those of the workspace and of the ones beside it.
+
+    Raises:
+        RecipeError: an impossible workload, or an unknown device to price.
+        MachineError: CUDA is asked for and not there.
+        DataError: a record, the dataset or a ledger is damaged, or neither dataset nor corpus tells an epoch's length.
+    """
+    known = read_ledgers(ledgers_of(root)) if ledger is None else ledger
+    build_plan = load("trainwright.stages.plan:build_plan", kind="stage")
+    plan: Plan = build_plan(recipe, machine_of(recipe, root=root), known_facts(recipe, root=root), known)
+    return plan
+
+
+def question_about(recipe: Recipe, *, on: str, root: Path, **options: Any) -> Question:
+    """Returns the question what a recipe's training is like on a cluster.
+
+    What ``train.exec`` says is about this machine, and followed where the cluster is of such machines.
+
+    Args:
+        recipe: one training (``training_of``).
+        on: the cluster: ``8xh100-sxm``, ``4x1xhere``.
+        root: the recipe's workspace, whose dataset is counted.
+        options: fields of the question, over the recipe's.
+
+    Raises:
+        RecipeError: an impossible workload, or an option that a question has not.
+        MachineError: CUDA is asked for and not there.
+        DataError: as ``plan_here``.
+    """
+    section, how = recipe.train, recipe.train.exec
+    facts = known_facts(recipe, root=root)
+    fields: dict[str, Any] = {
+        "model": recipe.model_spec(vocabulary=facts.vocabulary),
+        "model_name": recipe.name,
+        "stack": OURS,
+        "precision": None if section.precision == "auto" else section.precision,
+    }
+    if names_here(on):
+        local = plan_here(recipe, root=root, ledger=Ledger())
+        fields |= {"workload": local.workload, "precision": local.workload.precision}
+        fields["here"] = this_machine(
+            machine_of(recipe, root=root),
+            wanted=how.device,
+            threads=how.threads,
+            checkpoint_every_s=how.checkpoint_every,
+        )
+        layout = FixedLayout(compile=True) if local.parallel.compile else FixedLayout()
+        if how.micro_batch != "auto" and is_this_machine(on):
+            layout["micro_batch"] = local.parallel.micro_batch_sequences
+        options["layout"] = layout | options.get("layout", {})
+    else:
+        fields["workload"] = resolve(recipe, facts, precision=fields["precision"] or "bf16")
+    return Question(on=on, **{**fields, **options})

@@ -1,0 +1,112 @@
+import json
+
+import pytest
+
+from fixtures.finished import finished
+from trainwright import api
+from trainwright.cli import main as cli
+from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
+from trainwright.pipeline import facts, planning
+from trainwright.pipeline.planning import question_about, training_of
+from trainwright.planner.plan.scenario import resolve
+from trainwright.testing.artifacts import make_artifact
+from trainwright.testing.machine import fake_machine
+
+RECIPE = """\
+name: planned
+model: {layers: 2, width: 128, heads: 2, context_tokens: 128}
+data: {sources: [{kind: python-stdlib}], tokenizer: {vocabulary: 1024}}
+train:
+  {sequence_tokens: 128, batch_tokens: 1024, duration: 30 steps, validation: {every_steps: 7}, document_masking: true}
+"""
+SPLITS = {"train": {"tokens": 9000, "documents": 12}, "validation": {"tokens": 500, "documents": 2}}
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """A recipe beside its dataset of 9,000 tokens, on the fake machine; called with what is set over it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    dataset = make_artifact(
+        tmp_path / "kept", "data", {"report.json": json.dumps({"splits": SPLITS}).encode()}, summary={"vocabulary": 320}
+    )
+    monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
+    monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
+    return lambda *overrides: api.load_recipe("r.yaml", overrides=overrides)
+
+
+def printed(capsys, *arguments):
+    assert cli.main(["plan", "r.yaml", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["plan"]
+
+
+def numbers(plan):
+    """What a user compares of a printed plan."""
+    work, estimate = plan["workload"], plan["estimate"]
+    sizes = (plan["model"]["vocabulary"], work["steps"], work["precision"], work["validations"])
+    results = (sum(estimate["memory"].values()), *sorted(estimate["seconds"].values()))
+    return (*sizes, *results, plan["parallel"]["micro_batch_sequences"])
+
+
+# An epoch of 9,000 tokens is 69 windows of 128: two are 17.25 steps. 2,500 tokens are 2.44 steps, 3,000 are 2.93.
+@pytest.mark.parametrize(
+    ("duration", "steps"), [("30 steps", 30), ("2 epochs", 17), ("2500 tok", 2), ("3000 tok", 3), ("0.5 epochs", 4)]
+)
+def test_every_door_has_one_plan(asked, capsys, duration, steps):
+    recipe, length = asked(f"train.duration={duration}"), f"train.duration={duration}"
+    here = printed(capsys, length)
+    assert here["workload"]["steps"] == steps and here["model"]["vocabulary"] == 320
+    assert numbers(printed(capsys, length, "--on", "here")) == numbers(here)
+    # Something asked for that the plan chose by itself changes nothing, and may be explained.
+    layout = f"micro_batch={here['parallel']['micro_batch_sequences']}"
+    assert numbers(printed(capsys, length, "--on", "here", "--layout", layout)) == numbers(here)
+    there = printed(capsys, length, "--on", "rtx-4090")
+    assert there["workload"]["steps"] == steps and there["model"]["vocabulary"] == 320
+    for on, door in ((None, here), ("here", here), ("rtx-4090", there)):
+        plan = api.plan(recipe, on=on)
+        assert (plan.workload.steps, plan.estimate.memory.total_bytes, plan.estimate.seconds.mid) == (
+            steps,
+            sum(door["estimate"]["memory"].values()),
+            door["estimate"]["seconds"]["mid"],
+        )
+
+
+def test_a_cluster_validates_and_masks_as_the_recipe_says(asked, tmp_path):
+    work = resolve(question_about(asked(), on="8xa100-80gb", root=tmp_path)).run.workload
+    assert (work.document_masking, work.validation_tokens, work.validations) == (True, 500, 5)
+    longer = resolve(question_about(asked(), on="8xa100-80gb", root=tmp_path, tokens=60 * 1024)).run.workload
+    assert (longer.steps, longer.validations) == (60, 10)
+
+
+def test_how_to_train_is_about_this_machine(asked, tmp_path):
+    how = asked("train.exec.micro_batch=2", "train.exec.threads=1", "train.exec.checkpoint_every=9")
+    question = question_about(how, on="here", root=tmp_path)
+    assert question.layout["micro_batch"] == 2 and question.here.threads == 1 and question.here.checkpoint_every_s == 9
+    assert question_about(how, on="here", root=tmp_path, layout={"micro_batch": 4}).layout["micro_batch"] == 4
+    assert question_about(how, on="8xa100-80gb", root=tmp_path).layout == {}
+    with pytest.raises(MachineError, match="no CUDA device here"):
+        question_about(asked("train.exec.device=cuda"), on="here", root=tmp_path)
+
+
+def test_finished_runs_correct_every_door(asked, capsys, tmp_path):
+    before = api.plan(asked()).estimate.seconds.mid
+    folder = tmp_path / "runs" / "other"
+    folder.mkdir(parents=True)
+    (folder / "ledger.jsonl").write_text(finished(tmp_path, slower=1.2) + "\n", encoding="utf-8")
+    after = api.plan(asked()).estimate.seconds.mid
+    assert after > 1.1 * before
+    assert printed(capsys)["estimate"]["seconds"]["mid"] == after
+    assert printed(capsys, "--on", "here")["estimate"]["seconds"]["mid"] == after
+    assert api.plan(asked(), workspace=tmp_path / "alone").estimate.seconds.mid == before
+
+
+def test_what_is_wrong_anywhere_is_refused_and_what_only_this_machine_lacks_is_not(asked):
+    with pytest.raises(RecipeErrors, match="h1000"):
+        api.plan(asked("plan.rent_on=[h1000]"))
+    with pytest.raises(RecipeErrors, match="h1000"):
+        api.plan(asked("plan.rent_on=[h1000]"), on="8xa100-80gb")
+    gone = asked("data.sources=[{kind: files, paths: [gone.txt]}]")
+    training, lacking = training_of(gone, step=None)
+    assert training.train == gone.train and [type(each) for each in lacking] == [DataError]
+    with pytest.raises(RecipeError, match="no such step"):
+        training_of(asked(), step="tunde")
