@@ -83,7 +83,10 @@ def test_each_is_named_before_anything_runs(early, override, expected) -> None:
         ("train.optimizer.name=os.path:join", "train.optimizer.name: this is no optimizer (seen os.path:join"),
         ("train.schedule.name=textwrap:dedent", "train.schedule.name: this is no schedule (seen textwrap:dedent"),
         ("task.name=fixtures.plugged_task:BROKEN", "task.name: this is no task (seen textwrap:dedent"),
-        ("export.formats=[textwrap:dedent]", "export.formats.0: this is no exporter (seen textwrap:dedent"),
+        (
+            "export.formats=[huggingface, 'textwrap:dedent']",
+            "export.formats.1: this is no exporter (seen textwrap:dedent",
+        ),
         ("serve.engine=textwrap:dedent", "serve.engine: this is no engine (seen textwrap:dedent"),
         (
             "data.clean.filters=['math:pi']",
@@ -129,6 +132,14 @@ def test_a_task_that_writes_no_text_cannot_be_served(early, name) -> None:
     sources = f"data.sources=[{{kind: jsonl, paths: [{__file__}], label_key: label}}]"
     lines = said(early, task, sources, text="stages: [{stage: serve}]")
     assert sum(f"task.name: this task writes no text that could be served (seen {name})" in line for line in lines) == 1
+
+
+def test_a_bundle_that_no_server_reads_cannot_be_served(early) -> None:
+    pair = "contract.additions.exporters:Pair"
+    (line,) = said(early, f"export.formats=['{pair}']")
+    assert f"export.formats: no bundle that can be served (seen {pair}, expected huggingface among them" in line
+    assert said(early, f"export.formats=['{pair}', huggingface]") == []
+    assert said(early, f"export.formats=['{pair}']", text="stages: [{stage: export}]") == []
 
 
 def test_a_completion_that_fits_and_the_default_are_taken(early) -> None:

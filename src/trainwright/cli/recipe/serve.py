@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.cli.recipe.run import make, step_name
+from trainwright.cli.recipe.run import make
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 
@@ -87,16 +87,21 @@ def _check(args: argparse.Namespace) -> None:
 
 def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, ServeSection]:
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
+    from trainwright.artifact.bundle import SERVED, served_problems
     from trainwright.pipeline.runner import find
+    from trainwright.pipeline.steps import named
 
     loaded = load_recipe(args)
-    recipe, step = loaded.value, step_name(args, loaded, stage="export")
+    recipe = loaded.value
     # What is there is served as it is: nothing is written, so that a workspace may be read-only.
     with located(loaded):
-        exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step).get(step)
+        step = named(recipe, stage="export", step=args.step)
+        for problem in served_problems(step.recipe.export.formats):
+            raise problem
+        exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
     if exported is None:
         exported = make(args, output, stage="export", loaded=loaded)
-    return exported.path / "huggingface", args.model_name or recipe.serve.model_name or recipe.name, recipe.serve
+    return exported.path / SERVED, args.model_name or recipe.serve.model_name or recipe.name, recipe.serve
 
 
 def _from_bundle(args: argparse.Namespace) -> tuple[Path, str, ServeSection]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainwright.artifact.bundle import served_problems
 from trainwright.artifact.prompts import prompt_problem
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.spec.recipe import Recipe
@@ -15,6 +16,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     """Yields each problem; its ``where`` is a key of the recipe."""
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
+    yield from served_problems(recipe.export.formats)
     yield from ENGINES.problems(recipe.serve.engine, where="serve.engine")
     demo = recipe.serve.demo
     if demo is None:

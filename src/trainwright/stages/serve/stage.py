@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.artifact.bundle import SERVED
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import MachineError
@@ -15,7 +16,6 @@ from trainwright.spec.sections.serve import ServeDemo
 from trainwright.stages.serve.server import Server, listen
 from trainwright.stages.serve.service import load_service
 
-BUNDLE = "huggingface"
 HOST = "127.0.0.1"
 START_S = 60.0
 ANSWER_S = 600.0
@@ -32,7 +32,7 @@ def run(context: Context) -> StageResult:
     bundle.verify()
     section = recipe.serve
     service = load_service(
-        bundle.path / BUNDLE,
+        bundle.path / SERVED,
         model_name=section.model_name or recipe.name,
         max_concurrent=section.max_concurrent,
         max_waiting=section.max_waiting,

@@ -73,6 +73,13 @@ def test_an_export_that_is_there_is_served_without_a_run(opened, recipe, exporte
     assert exported == {}
 
 
+def test_a_bundle_that_no_server_reads_is_refused_before_anything_runs(opened, recipe, exported, capsys):
+    formats = "export.formats=['contract.additions.exporters:Pair']"
+    assert cli.main(["serve", recipe, formats, "--quiet"]) == 2
+    assert "no bundle that can be served" in capsys.readouterr().err
+    assert exported == opened == {}
+
+
 def test_flags_win_over_the_recipe(opened, recipe, exported):
     keys = ["serve.model_name=a", "serve.engine=torch", 'serve.allowed_hosts=["x"]']
     flags = ["--model-name", "b", "--port", "1", "--engine", ENGINE, "--allow-host", "y", "--allow-host", "z"]

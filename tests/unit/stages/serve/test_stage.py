@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from trainwright.artifact.bundle import SERVED
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import Workspace
@@ -13,14 +14,13 @@ from trainwright.model.generation.generate import complete
 from trainwright.spec.generation import Sampling
 from trainwright.spec.manifest import Manifest
 from trainwright.stages.serve import run
-from trainwright.stages.serve.stage import BUNDLE
 
 
 @pytest.fixture
 def exported(tiny, bundle, tmp_path):
     workspace = Workspace(tmp_path / "workspace")
     partial = workspace.draft("export", "1" * 64)
-    tiny.write_trained(partial / BUNDLE, *load_bundle(bundle))
+    tiny.write_trained(partial / SERVED, *load_bundle(bundle))
     manifest = Manifest(
         kind="bundle",
         stage="export",
@@ -85,7 +85,7 @@ def test_a_question_that_is_refused_is_one_line(recipe, exported, tmp_path):
 
 
 def test_a_damaged_bundle_is_not_served(recipe, exported, tmp_path):
-    path = exported.path / BUNDLE / "model.safetensors"
+    path = exported.path / SERVED / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(DataError, match="sha256"):
         serve(recipe, exported, tmp_path / "out", None)
