@@ -16,6 +16,10 @@ Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
 
 
+PROCESS, BATCH, SOFTWARE, PRICE = "process before the model", "batch", "software", "price"
+SEQUENCE, ADAPTERS, IMAGE_TOKENS = "sequence", "adapters", "tokens of an image"
+"""Names of assumptions by which code looks them up; other names are words for a reader alone."""
+
 INTERVAL = 1.645
 """Standard deviations to either side of an interval that holds the truth nine times in ten."""
 

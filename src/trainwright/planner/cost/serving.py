@@ -34,7 +34,7 @@ from trainwright.planner.rates.catalogue import rates
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Assumption, Interval
+from trainwright.spec.plan import INTERVAL, PRICE, Assumption, Interval
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Precision, Workload
@@ -295,5 +295,5 @@ def _assumptions(serving: Serving, usd_per_device_hour: float | None) -> tuple[A
         Assumption("prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", vllm),
     ]
     if usd_per_device_hour is not None:
-        assumptions.append(Assumption("price", usd_per_device_hour, "$ per device and hour", "given"))
+        assumptions.append(Assumption(PRICE, usd_per_device_hour, "$ per device and hour", "given"))
     return tuple(assumptions)

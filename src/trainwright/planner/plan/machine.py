@@ -23,7 +23,7 @@ from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.probed import COMPILED_REST, Probed
 from trainwright.planner.rates.threads import OnThreads
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
-from trainwright.spec.plan import INTERVAL, Assumption, Origin
+from trainwright.spec.plan import INTERVAL, PROCESS, Assumption, Origin
 from trainwright.spec.run import RunSpec
 
 UNPROBED_ERROR = (0.55, 1.8)
@@ -221,7 +221,7 @@ def _of_process(process: Process | None, probes: Probes | None) -> tuple[Assumpt
     origin: Origin = "default" if probes is None else "probed"
     text = DOCTOR if origin == "probed" else "a process with torch loaded"
     return (
-        _assume("process before the model", process.baseline_bytes, "bytes", origin, text),
+        _assume(PROCESS, process.baseline_bytes, "bytes", origin, text),
         _assume("temporaries of a pass", process.transient, "x what one block saves", origin, text),
         _assume("memory that malloc cannot give back", process.waste, "x what is saved", origin, text),
     )

@@ -21,7 +21,7 @@ from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, DeviceSpec, PriceKind
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import ADAPTERS, BATCH, IMAGE_TOKENS, SEQUENCE, Assumption
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
@@ -171,7 +171,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         with about("method"):
             names = adaptable(transformer(question.model))
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
-        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block"))
+        assumptions.append(Assumption(ADAPTERS, ", ".join(names), "", "default", "all matrices of a block"))
     steps = max(1, -(-tokens // batch))
     return Workload(
         sequence_tokens=sequence,
@@ -204,15 +204,13 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
     model = question.model
     if model.sees_images:
         if model.unit == "tokens":
-            assumptions.append(
-                Assumption("tokens of an image", float(model.context_tokens), "tokens", "given", "model")
-            )
+            assumptions.append(Assumption(IMAGE_TOKENS, float(model.context_tokens), "tokens", "given", "model"))
         return model.context_tokens
     if question.sequence_tokens is not None:
         return _positive("sequence_tokens", question.sequence_tokens)
     tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
     source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
-    assumptions.append(Assumption("sequence", float(tokens), "tokens", "default", source))
+    assumptions.append(Assumption(SEQUENCE, float(tokens), "tokens", "default", source))
     return tokens
 
 
@@ -250,7 +248,7 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
     if question.model.unit == "images":
         images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
-        assumptions.append(Assumption("batch", float(images), "images", "default", source))
+        assumptions.append(Assumption(BATCH, float(images), "images", "default", source))
         return images
     large = total_parameters(question.model) > LARGE_PARAMETERS
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
@@ -263,7 +261,7 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
         f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
         f"and Llama's {format_count(ceiling)}"
     )
-    assumptions.append(Assumption("batch", float(sequences * sequence), "tokens", "default", source))
+    assumptions.append(Assumption(BATCH, float(sequences * sequence), "tokens", "default", source))
     return sequences * sequence
 
 
@@ -282,7 +280,7 @@ def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumpti
             expected=f"a multiple of the sequence's {sequence:,}, such as {rounded:,}",
         )
     source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
-    assumptions.append(Assumption("batch", float(rounded), "tokens", "given", source))
+    assumptions.append(Assumption(BATCH, float(rounded), "tokens", "given", source))
     return rounded
 
 

@@ -18,7 +18,7 @@ from trainwright.planner.plan.question import FixedLayout, Question, filled, str
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
-from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.plan import SOFTWARE, Assumption, Origin
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
@@ -138,7 +138,7 @@ def _machine_assumptions(
     if machines.scale_out is not None and machines.nodes > 1:
         assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins.get("scale_out")))
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
-    assumptions.append(Assumption("software", software.name, "", "catalog", f"{software.title}; {spread}"))
+    assumptions.append(Assumption(SOFTWARE, software.name, "", "catalog", f"{software.title}; {spread}"))
     if price is None:
         source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
         assumptions.append(Assumption("price", "unknown", "", "catalog", source))

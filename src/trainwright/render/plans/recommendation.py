@@ -14,7 +14,7 @@ from trainwright.planner.plan.layout import mesh
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import ADAPTERS, BATCH, IMAGE_TOKENS, SEQUENCE, SOFTWARE, Assumption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -232,7 +232,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
 
 def assumptions(scenario: Scenario) -> list[Assumption]:
     """Returns what the run's defaults and the ways to buy rest on."""
-    named = {"sequence", "tokens", "batch", "adapters", "tokens of an image", "images", "software"}
+    named = {SEQUENCE, BATCH, ADAPTERS, IMAGE_TOKENS, SOFTWARE, scenario.run.model.unit}
     shown = [each for each in scenario.assumptions if each.name in named]
     lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]
     lives.append(f"others {SPOT_OTHER_MTBF_S / HOUR_S:,.0f} h")

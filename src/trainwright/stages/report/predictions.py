@@ -9,18 +9,15 @@ from trainwright.core.units import format_bytes, format_seconds
 from trainwright.planner.evidence.audit import Audit
 from trainwright.render.pictures.bars import PHASE_TONES
 from trainwright.render.results.audit import AuditLine, groups, verdict
-from trainwright.spec.plan import Assumption, Plan, Rental
+from trainwright.spec.plan import PROCESS, Assumption, Plan, Rental
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Section, Table, Tone
 from trainwright.stages.report.charts import Bar, Bars, Segment
 from trainwright.stages.report.run_record import RunRecord
 from trainwright.stages.report.say import title
 
-PROCESS, TEMPORARIES = "process before training", "temporaries and allocator"
+PROCESS_PART, TEMPORARIES = "process before training", "temporaries and allocator"
 """The two parts of workspace that can be told apart."""
-
-PROCESS_ASSUMPTION = "process before the model"
-"""The name under which the planner says how large it takes the process to be."""
 
 WORKSPACE = (
     "The process before training is Python, torch and the libraries that it loads. Temporaries and allocator is what "
@@ -81,7 +78,7 @@ def _stack(parts: Mapping[str, float], *, ghost: bool) -> Bar:
 def _memory(plan: Plan, training: Mapping[str, Any] | None) -> Figure:
     predicted = _classes(plan.estimate.memory.as_dict(), _predicted_process_bytes(plan))
     measured = _classes((training or {}).get("memory") or {}, (training or {}).get("process_bytes") or 0)
-    if measured and PROCESS not in measured:
+    if measured and PROCESS_PART not in measured:
         # Nothing measured the process by itself (a GPU, an earlier version): then workspace stays whole on both sides.
         predicted = plan.estimate.memory.as_dict()
     names = [name for name in predicted if predicted[name] > 0 or measured.get(name, 0) > 0]
@@ -109,14 +106,14 @@ def _classes(memory: Mapping[str, float], process_bytes: float) -> dict[str, flo
     parts = dict(memory)
     if parts and process_bytes > 0:
         workspace = parts.pop("workspace", 0.0)
-        parts[PROCESS] = min(process_bytes, workspace)
-        parts[TEMPORARIES] = workspace - parts[PROCESS]
+        parts[PROCESS_PART] = min(process_bytes, workspace)
+        parts[TEMPORARIES] = workspace - parts[PROCESS_PART]
     return parts
 
 
 def _predicted_process_bytes(plan: Plan) -> float:
     """Returns the size that the plan assumes of the process before training; 0 where it assumes none."""
-    sizes = (item.value for item in plan.estimate.assumptions if item.name == PROCESS_ASSUMPTION)
+    sizes = (item.value for item in plan.estimate.assumptions if item.name == PROCESS)
     return next((size for size in sizes if isinstance(size, float)), 0.0)
 
 
