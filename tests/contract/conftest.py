@@ -44,6 +44,7 @@ class Copy:
 
     def add(self, name: str, text: str) -> None:
         """Writes a file that is not there yet."""
+        (self.package / name).parent.mkdir(exist_ok=True)
         with (self.package / name).open("x", encoding="utf-8") as file:
             file.write(text)
 

@@ -206,6 +206,33 @@ def test_a_source_is_a_file_and_its_keys(copy):
     assert copy.json("data", "recipe.yaml", keys, shares)["total"]["kept"]["documents"] == 9
 
 
+STAGE = """
+from trainwright.artifact.stage import Context, StageResult
+
+
+def run(context: Context) -> StageResult:
+    text = context.input("dataset").file("dataset.json").read_text(encoding="utf-8")
+    (context.out / "size.txt").write_text(str(len(text)), encoding="utf-8")
+    return StageResult(summary={"characters": len(text)})
+"""
+
+
+def test_a_stage_is_a_folder_and_two_lines(copy):
+    copy.add("stages/newcomer/__init__.py", STAGE)
+    copy.insert("spec/manifest.py", '    "newcomer": "size",\n', after='"evaluate": "evaluation"')
+    line = '        _stage("newcomer", identity=lambda recipe, inputs: {}, needs=[_DATASET]),\n'
+    copy.insert("pipeline/graph.py", line, after='_stage("audit", ')
+    (copy.root / "corpus.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n', encoding="utf-8")
+    (copy.root / "recipe.yaml").write_text(RECIPE.replace("family: newcomer, ", ""), encoding="utf-8")
+    corpus = "data.sources=[{kind: jsonl, paths: [corpus.jsonl]}]"
+    shares = "data.split={train: 1, validation: 0, test: 0}"
+    made = copy.json("run", "recipe.yaml", corpus, shares, "--upto", "newcomer")["artifacts"]
+    (dataset,) = copy.root.glob("**/data-*/dataset.json")
+    assert made["newcomer"]["summary"] == {"characters": len(dataset.read_text(encoding="utf-8"))}
+    named = copy.json("run", "recipe.yaml", corpus, shares, "stages=[{stage: newcomer}]")["artifacts"]
+    assert named["newcomer"]["summary"] == made["newcomer"]["summary"]
+
+
 COMMAND = '''"""Greet, and say how."""
 
 from __future__ import annotations

@@ -39,14 +39,13 @@ def test_its_files_are_there(kind):
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("kind", [kind for kind, (inside, *_) in ROWS.items() if re.search(r"`[A-Z]+`", inside)])
-def test_its_registry_is_there(kind):
-    inside = ROWS[kind][0]
-    (registry,) = re.findall(r"`([A-Z]{4,})`", inside)
-    files = [PACKAGE / path for path in re.findall(r"`([^`]+\.py)`", inside)]
-    folders = [PACKAGE / path.rpartition("/")[0] / "__init__.py" for path in re.findall(r"`([^`]+\.py)`", inside)]
-    texts = [file.read_text(encoding="utf-8") for file in (*files, *folders) if file.is_file()]
-    assert any(re.search(rf"^{registry}\b.*=", text, re.MULTILINE) for text in texts), registry
+REGISTRIES = [pair for inside, *_ in ROWS.values() for pair in re.findall(r"`([A-Z]{4,})` in `([^`]+)`", inside)]
+
+
+@pytest.mark.parametrize(("registry", "file"), REGISTRIES)
+def test_its_registry_is_there(registry, file):
+    text = (PACKAGE / file).read_text(encoding="utf-8")
+    assert re.search(rf"^{registry}\b.*=", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, (*_, held_by) in ROWS.items() if "Contract" in held_by])

@@ -11,9 +11,6 @@ from trainwright.core.spelling import did_you_mean
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.sections.base import Section
 
-SECTIONS = ("model", "data", "task", "train", "plan", "evaluate", "export", "serve")
-"""The sections that a step may lay its own keys over."""
-
 Overrides = dict[str, Any]
 
 
@@ -64,3 +61,7 @@ class StepSection(Section):
         """The keys of its own, by section."""
         keys = {section: getattr(self, section) for section in SECTIONS}
         return {section: values for section, values in keys.items() if values is not None}
+
+
+SECTIONS = tuple(name for name, field in StepSection.model_fields.items() if field.annotation == Overrides | None)
+"""The sections that a step may lay its own keys over."""

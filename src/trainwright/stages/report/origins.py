@@ -12,13 +12,14 @@ from trainwright.core.units import format_bytes, format_seconds
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.record import Machine
+from trainwright.spec.manifest import KINDS
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, Section, Table
 from trainwright.stages.report.charts import Bar, Bars, Segment
 from trainwright.stages.report.model_facts import model_facts
 from trainwright.stages.report.run_record import RunRecord
 
-STAGES = ("doctor", "plan", "data", "train", "evaluate", "audit", "export", "serve")
+STAGES = tuple(stage for stage, kind in KINDS.items() if kind != "page")
 SHORT = 12
 
 KEPT, LOST, READ = 2, 1, 0
