@@ -29,4 +29,4 @@ def _huggingface(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:
         with blaming(spec.family, where="model.family"):
             huggingface_config(spec, where=where)
     except RecipeError as error:
-        yield error
+        yield error.with_fix("change the model, name another exporter, or list stages without export")

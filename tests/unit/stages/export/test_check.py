@@ -23,6 +23,7 @@ def test_what_can_be_exported(tmp_path, override) -> None:
 def test_a_family_without_a_form_is_refused_under_the_format(tmp_path) -> None:
     (problem,) = problems(planned_recipe(tmp_path, FORMLESS, f"export.formats=['{PAIR}', huggingface]"), None)
     assert (problem.what, problem.where) == ("this family has no Hugging Face form", "export.formats.1")
+    assert problem.fix is not None and "another exporter" in problem.fix
     assert list(problems(planned_recipe(tmp_path, FORMLESS, f"export.formats=['{PAIR}']"), None)) == []
 
 
