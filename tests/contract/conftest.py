@@ -60,6 +60,16 @@ class Copy:
         (number,) = (number for number, line in enumerate(lines) if after in line)
         path.write_text("".join([*lines[: number + 1], text, *lines[number + 1 :]]), encoding="utf-8")
 
+    def replace(self, name: str, old: str, new: str) -> None:
+        """Writes the only place of ``old`` anew."""
+        path = self.package / name
+        before, after = path.read_text(encoding="utf-8").split(old)
+        path.write_text(f"{before}{new}{after}", encoding="utf-8")
+
+    def remove(self) -> None:
+        """Removes all of it."""
+        shutil.rmtree(self.root)
+
     def call(self, *arguments: str) -> str:
         """Returns what a command prints."""
         return self.module("trainwright", *arguments)
@@ -77,8 +87,9 @@ class Copy:
 @pytest.fixture
 def copy(tmp_path: Path) -> Iterator[Copy]:
     """A fresh copy."""
-    yield Copy(tmp_path / "copy")
-    shutil.rmtree(tmp_path / "copy")
+    copy = Copy(tmp_path / "copy")
+    yield copy
+    copy.remove()
 
 
 @pytest.fixture(scope="session")

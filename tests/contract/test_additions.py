@@ -133,6 +133,39 @@ def test_a_launcher_is_a_class(tmp_path):
     assert "PLACE is here" in place.log(job_id).read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def plan(tmp_path, run_module):
+    """``plan(argument, ...)``: the JSON of a plan on a cluster."""
+    return lambda *arguments: json.loads(
+        run_module("trainwright", "plan", "--tokens", "1B", *arguments, "--json", folder=tmp_path)
+    )["plan"]
+
+
+def test_a_link_is_a_rate(plan):
+    cluster = plan("--model", "gpt2", "--on", "2x1xh100-sxm", "--scale-out", "100Gb/s")["cluster"]
+    assert (cluster["scale_out"]["bytes_per_s"], cluster["origins"]["scale_out"]) == (100e9 / 8, "given")
+
+
+def test_a_price_is_an_amount(plan):
+    estimate = plan("--model", "gpt2", "--on", "h100-sxm", "--price", "36")["estimate"]
+    assert estimate["usd"]["mid"] == pytest.approx(estimate["seconds"]["mid"] / 100)
+
+
+def test_a_model_shape_is_a_configuration(plan, tmp_path):
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 1000,
+        "max_position_embeddings": 512,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    parameters = plan("--model", "config.json", "--on", "t4")["parameters"]
+    assert sum(parameters.values()) == 2 * 1000 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
+
+
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[..., str]) -> Path:
     """A run of the recipe above, from the command line; documents are stories, some of them unfinished."""

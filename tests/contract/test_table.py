@@ -54,7 +54,15 @@ def test_its_contract_is_there(kind):
     assert hasattr(importlib.import_module(f"trainwright.testing.contract_{name.lower()}"), f"{name}Contract")
 
 
-def test_every_kind_is_added_once():
-    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_additions*.py"))
-    tried = {name.replace("_", " ") for name in re.findall(r"^def test_an?_(\w+?)_is_an?_", text, re.MULTILINE)}
-    assert set(ROWS) - HELD_ELSEWHERE == tried
+def kinds_tried(*names: str) -> set[str]:
+    """The kinds that tests of some modules add: ``test_a_model_family_is_a_file``."""
+    text = "".join((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8") for name in names)
+    return {kind.replace("_", " ") for kind in re.findall(r"^def test_an?_(\w+?)_is_an?_", text, re.MULTILINE)}
+
+
+def test_every_kind_is_added_inside():
+    assert kinds_tried("test_additions_in_package", "test_additions_by_line") == set(ROWS) - HELD_ELSEWHERE
+
+
+def test_every_kind_with_a_way_from_outside_is_added_from_there():
+    assert kinds_tried("test_additions") == {kind for kind, (_, outside, _) in ROWS.items() if outside}
