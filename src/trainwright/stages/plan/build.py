@@ -33,9 +33,10 @@ from trainwright.planner.plan.workload import assumptions as dataset_assumptions
 from trainwright.planner.plan.workload import deviation, resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
+from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
+from trainwright.spec.sections.train import OPTIMIZERS
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
 
 
@@ -73,7 +74,11 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         recompute=workload.recompute,
         price=None,
         settings=here.settings,
-        assumptions=(*here.assumptions(run, compiled=compiled), *dataset_assumptions(recipe, facts)),
+        assumptions=(
+            *here.assumptions(run, compiled=compiled),
+            *dataset_assumptions(recipe, facts),
+            *_unmeasured(recipe),
+        ),
         references=learnt.references,
         references_from=learnt.text,
         left_out=learnt.left_out,
@@ -92,6 +97,15 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
+
+
+def _unmeasured(recipe: Recipe) -> tuple[Assumption, ...]:
+    """What stands in for an optimizer from outside."""
+    optimizer = recipe.train.optimizer
+    if optimizer.name in OPTIMIZERS:
+        return ()
+    value, source = f"as {optimizer.counted_as}", f"nobody has measured {optimizer.name}"
+    return (Assumption("memory and time of the optimizer", value, "", "default", source),)
 
 
 def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:

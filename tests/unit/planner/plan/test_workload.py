@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fixtures.planned_recipe import planned_recipe
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
@@ -18,6 +18,7 @@ from trainwright.planner.plan.workload import (
     steps_in,
     tokens_in,
 )
+from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import DatasetFacts
 from trainwright.testing.artifacts import train_tokenizer
 
@@ -64,6 +65,17 @@ def test_a_validation_says_where_its_size_is_from(tmp_path) -> None:
         assert (entry.value, entry.origin) == (tokens, origin)
         assert entry.source.startswith(source)
         assert resolve(asked, facts, precision="fp32").validation_tokens == tokens
+
+
+def test_an_optimizer_from_outside_is_planned_as_adamw_and_the_plan_says_so(tmp_path) -> None:
+    def stand_ins(name: str) -> list[Assumption]:
+        plan = plan_of(planned_recipe(tmp_path, f"train.optimizer.name={name}"))
+        return [each for each in plan.estimate.assumptions if each.name == "memory and time of the optimizer"]
+
+    (entry,) = stand_ins("contract.additions.optimizers:momentum")
+    assert (entry.value, entry.origin) == ("as adamw", "default")
+    assert "contract.additions.optimizers:momentum" in entry.source
+    assert stand_ins("adamw") == stand_ins("muon") == []
 
 
 def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:
