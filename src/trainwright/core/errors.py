@@ -92,16 +92,17 @@ class TrainwrightError(Exception):
         # another signature were made.
         return _revive, (type(self), self.args, self.__dict__)
 
-    def at(self, where: object | None, *, seen: object | None = None) -> Self:
-        """Returns the same error about another place, and another value where ``seen`` is one."""
-        return self._with(where=None if where is None else str(where), seen=self.seen if seen is None else str(seen))
+    def at(self, where: object | None, *, seen: object | None = None, what: str | None = None) -> Self:
+        """Returns the same error about another place; with another value seen, and another text, where there is one."""
+        changes = {name: str(value) for name, value in (("seen", seen), ("what", what)) if value is not None}
+        return self._with(where=None if where is None else str(where), **changes)
 
     def about(self, field: str) -> Self:
         """Returns the same error about a field."""
         return self._with(field=field)
 
-    def with_fix(self, fix: str) -> Self:
-        """Returns the same error with other advice."""
+    def with_fix(self, fix: str | None) -> Self:
+        """Returns the same error with other advice, or with none."""
         return self._with(fix=fix)
 
     def renamed(self, names: Mapping[str, str]) -> Self:

@@ -56,5 +56,4 @@ def _placed(value: Any, key: str) -> Node:
 def _without_key(problem: RecipeError, at: str) -> RecipeError:
     """The problem without the key in its text, which its place names."""
     key = (problem.where or "").removeprefix(f"{at}.")
-    what = problem.what.removeprefix(f"{key}: ")
-    return RecipeError(what, where=problem.where, seen=problem.seen, expected=problem.expected, fix=problem.fix)
+    return problem.at(problem.where, what=problem.what.removeprefix(f"{key}: "))

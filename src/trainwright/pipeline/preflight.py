@@ -81,7 +81,7 @@ def _placed(problem: TrainwrightError, step: Step) -> TrainwrightError:
             break
     else:
         return problem
-    return type(problem)(problem.what, where=key, seen=problem.seen, expected=problem.expected, fix=problem.fix)
+    return problem.at(key)
 
 
 def _holds(value: Any, parts: list[str]) -> bool:

@@ -55,7 +55,7 @@ class _Wiring:
             try:
                 _check_name(f"stages.{index}", section, self.titles[:index])
                 self._add(f"stages.{index}", section)
-            except RecipeError as error:
+            except TrainwrightError as error:
                 problems += error.problems if isinstance(error, RecipeErrors) else (error,)
                 self.failed.add(section.title)
         if problems:
@@ -108,7 +108,7 @@ class _Wiring:
             try:
                 return path, open_artifact(path).manifest.kind
             except DataError as error:
-                raise RecipeError(error.what, where=key, seen=text, expected=error.expected) from error
+                raise error.at(key, seen=text) from error
         if text in self.done:
             return text, self.done[text].stage.makes
         if text in self.failed:

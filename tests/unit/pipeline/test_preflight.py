@@ -11,9 +11,9 @@ import pytest
 
 from trainwright.artifact.stage import StageResult
 from trainwright.core.config import load
-from trainwright.core.errors import DataError, RecipeError, RecipeErrors
+from trainwright.core.errors import DataError, MissingPackage, RecipeError, RecipeErrors
 from trainwright.core.records import to_json
-from trainwright.pipeline import runner
+from trainwright.pipeline import preflight, runner
 from trainwright.pipeline.preflight import check, problems
 from trainwright.pipeline.steps import steps
 from trainwright.spec.recipe import Recipe
@@ -27,6 +27,15 @@ data:
   tokenizer: {vocabulary: 300}
 train: {sequence_tokens: 32, batch_tokens: 64, duration: 10 steps}
 """
+
+
+def test_a_problem_under_the_key_of_its_step_keeps_its_template_and_its_values(early, monkeypatch) -> None:
+    problem = MissingPackage("pyarrow", needed_for="reading Parquet files", extra="data").at("data.sources.0.kind")
+    monkeypatch.setattr(preflight, "load", lambda name, kind: lambda recipe, tokenizer: [problem])
+    listed = "stages:\n  - {stage: train, data: {sources: [{kind: python-stdlib}]}}\n"
+    line, _ = early(text=listed)
+    placed = next(each for each in problems(line, line, {}) if each.where == "stages.0.data.sources.0.kind")
+    assert (placed.template, placed.fields, placed.fix) == (problem.template, problem.fields, problem.fix)
 
 
 @pytest.fixture

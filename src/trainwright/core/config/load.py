@@ -46,8 +46,7 @@ class Loaded(Generic[T]):
             if below is None:
                 break
             node, origin = below, below.origin
-        what = said(problem.where, problem.what, origin)
-        return type(problem)(what, where=origin, seen=problem.seen, expected=problem.expected, fix=problem.fix)
+        return problem.at(origin, what=said(problem.where, problem.what, origin))
 
     def describe(self, key: str) -> str:
         """``train.lr = 0.0003  (override train.lr)``, one line for each value under ``key``.

@@ -40,9 +40,7 @@ class PlugInSection:
         try:
             plug_in = load(reference, kind=self.what)
         except RecipeError as error:
-            raise RecipeError(
-                error.what, where=self.tag, seen=error.seen, expected=error.expected, fix=error.fix
-            ) from error
+            raise error.at(self.tag) from error
         section = getattr(plug_in, "Section", None)
         if isinstance(section, type) and issubclass(section, self.base):
             return section

@@ -221,18 +221,16 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
     causes = error.problems if isinstance(error, RecipeErrors) else (error,)
     problems = []
     for cause in causes:
-        text = cause.what if isinstance(cause, RecipeError) else message
-        blamed = f"{cause.where} {text}" if isinstance(cause, RecipeError) else text
-        origin = _blamed(blamed, finding.node or finding.parent, root)
         key = dotted(finding.path)
         if isinstance(cause, RecipeError):
+            origin = _blamed(f"{cause.where} {cause.what}", finding.node or finding.parent, root)
             key = ".".join(part for part in (key, cause.where) if part)
-            seen, expected, fix = cause.seen, cause.expected, cause.fix
-        else:
-            plain = finding.node is not None and not isinstance(finding.node.content, (dict, list))
-            seen = shown(finding.node.content) if plain and finding.node and "seen " not in text else None
-            expected = fix = None
-        problems.append(RecipeError(said(key, text, origin), where=origin, seen=seen, expected=expected, fix=fix))
+            problems.append(cause.at(origin, what=said(key, cause.what, origin)))
+            continue
+        origin = _blamed(message, finding.node or finding.parent, root)
+        plain = finding.node is not None and not isinstance(finding.node.content, (dict, list))
+        seen = shown(finding.node.content) if plain and finding.node and "seen " not in message else None
+        problems.append(RecipeError(said(key, message, origin), where=origin, seen=seen))
     return problems
 
 

@@ -118,7 +118,7 @@ def _count(value: str) -> int:
     try:
         return parse_count(value)
     except RecipeError as error:
-        raise RecipeError(error.what, field="sweep", seen=error.seen, expected=error.expected) from error
+        raise error.about("sweep") from error
 
 
 def _continued(values: list[str], text: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError
+from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import DataSection
@@ -52,8 +52,7 @@ def _filters(section: DataSection) -> Iterator[TrainwrightError]:
         try:
             load_filters((name,))
         except RecipeError as error:
-            key = f"data.clean.filters.{number}"
-            yield RecipeError(error.what, where=key, seen=error.seen, expected=error.expected, fix=error.fix)
+            yield error.at(f"data.clean.filters.{number}")
 
 
 def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
@@ -64,7 +63,7 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
     try:
         path = local_path(section.tokenizer.path)
     except RecipeError as error:
-        yield RecipeError(error.what, where=f"{key}.path", seen=error.seen)
+        yield error.at(f"{key}.path")
         return
     if not path.is_file():
         expected = "a tokenizer.json"
@@ -77,5 +76,4 @@ def _missing(package: str, *, key: str, needed_for: str) -> Iterator[Trainwright
     except ValueError:  # sys.modules holds None for it: hidden on purpose
         there = False
     if not there:
-        what = f"{needed_for} needs the package {package!r}, which is not installed"
-        yield MachineError(what, where=key, fix="run: pip install 'trainwright[data]'")
+        yield MissingPackage(package, needed_for=needed_for, extra="data").at(key)

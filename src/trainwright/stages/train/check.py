@@ -62,7 +62,7 @@ def _pretrained(recipe: Recipe) -> Iterator[TrainwrightError]:
     try:
         folder = local_path(named)
     except RecipeError as error:
-        yield RecipeError("{problem}", where="model.init_from", seen=named, problem=error.what)
+        yield error.at("model.init_from")
         return
     expected = "a Hugging Face directory or a checkpoint"
     if not folder.is_dir():

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.core.config import load
-from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.core.errors import MissingPackage, RecipeError, RecipeErrors
 
 
 def test_the_last_layer_wins_and_every_value_knows_its_origin(read):
@@ -28,6 +28,14 @@ def test_the_last_layer_wins_and_every_value_knows_its_origin(read):
     assert origins["train.optimizer.betas.0"] == "default"
     assert loaded.origins.keys() == loaded.leaves.keys()
     assert loaded.leaves["extra"] == {}
+
+
+def test_a_located_problem_keeps_its_template_its_values_and_its_advice(read):
+    missing = MissingPackage("pyarrow", needed_for="reading Parquet files", extra="data")
+    located = read("name: demo\n").located(missing.at("name"))
+    assert (located.where, located.what) == ("r.yaml:1:1", f"name: {missing.what}")
+    assert isinstance(located, MissingPackage)
+    assert (located.template, located.fields, located.fix) == (missing.template, missing.fields, missing.fix)
 
 
 def test_describe_says_value_and_origin(read):

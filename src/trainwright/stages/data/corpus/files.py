@@ -73,7 +73,7 @@ def path_problem(number: int, order: int, source: Source[Any]) -> DataError | Re
         error: DataError | RecipeError = _nothing_matches(path, place)
     except (DataError, RecipeError) as problem:
         error = problem
-    return type(error)(error.what, where=place.key, seen=error.seen or path, expected=error.expected)
+    return error.at(place.key, seen=error.seen or path).with_fix(None)  # the place says what to check
 
 
 def unreadable(where: str, error: OSError) -> DataError:
