@@ -23,13 +23,12 @@ def recipe(corpus, duration="2 epochs"):
 
 
 def test_a_dataset_that_is_there_is_counted(tmp_path, monkeypatch):
-    dataset = make_artifact(
-        tmp_path, "data", {"report.json": json.dumps({"splits": SPLITS}).encode()}, summary={"vocabulary": 320}
-    )
+    described = json.dumps({"vocabulary": 320, "splits": SPLITS}).encode()
+    dataset = make_artifact(tmp_path, "data", {"dataset.json": described})
     monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
     known = known_facts(recipe(tmp_path / "gone"), root=tmp_path)
     assert (known.train_tokens, known.train_documents, known.vocabulary, known.counted) == (9000, 12, 320, True)
-    (dataset.path / "report.json").write_text("{}")
+    (dataset.path / "dataset.json").write_text("{}")
     with pytest.raises(DataError, match="damaged file"):
         known_facts(recipe(tmp_path / "gone"), root=tmp_path)
 
@@ -66,7 +65,7 @@ def test_a_dataset_that_is_here_and_damaged_is_no_estimate(tmp_path):
 
 
 def test_a_dataset_of_another_corpus_is_not_taken(tmp_path):
-    make_artifact(tmp_path, "data", {"report.json": b"{}"})
+    make_artifact(tmp_path, "data", {"dataset.json": b"{}"})
     (tmp_path / "corpus.txt").write_text("word " * 5000)
     assert not known_facts(recipe(tmp_path / "corpus.txt"), root=tmp_path).counted
     assert not known_facts(recipe(tmp_path / "gone", "5 steps"), root=tmp_path).counted

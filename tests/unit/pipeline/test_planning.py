@@ -27,9 +27,8 @@ def asked(tmp_path, monkeypatch):
     """A recipe beside its dataset of 9,000 tokens, on the fake machine; called with what is set over it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.yaml").write_text(RECIPE)
-    dataset = make_artifact(
-        tmp_path / "kept", "data", {"report.json": json.dumps({"splits": SPLITS}).encode()}, summary={"vocabulary": 320}
-    )
+    described = json.dumps({"vocabulary": 320, "splits": SPLITS}).encode()
+    dataset = make_artifact(tmp_path / "kept", "data", {"dataset.json": described})
     monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
     return lambda *overrides: api.load_recipe("r.yaml", overrides=overrides)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from math import log2
+from pathlib import Path
 
+from trainwright.artifact.shards import DATASET
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
@@ -16,8 +18,6 @@ from trainwright.spec.workload import DatasetFacts, Precision, Workload
 
 DEFAULT_VALIDATION_TOKENS = 100_000
 """Taken where the recipe validates on a whole split whose size is not known yet."""
-REPORT = "report.json"
-"""The file of a dataset that counts its splits."""
 BYTES = 256
 """Tokens that a byte-level tokenizer has for the bytes themselves."""
 BYTES_PER_DOUBLING = 0.4
@@ -90,12 +90,18 @@ def counted_facts(dataset: Artifact) -> DatasetFacts:
     """Returns the facts of a dataset that is there.
 
     Raises:
-        DataError: its report is damaged.
+        DataError: its description is damaged.
     """
-    dataset.verify({REPORT})
-    splits = json.loads(dataset.file(REPORT).read_text(encoding="utf-8"))["splits"]
+    dataset.verify({DATASET})
+    return described_facts(dataset.path)
+
+
+def described_facts(folder: Path) -> DatasetFacts:
+    """Returns the facts of the dataset in a folder as ``dataset.json`` counts them; its digest is not checked."""
+    record = json.loads((folder / DATASET).read_text(encoding="utf-8"))
+    splits = record["splits"]
     return DatasetFacts(
-        vocabulary=dataset.summary["vocabulary"],
+        vocabulary=record["vocabulary"],
         train_tokens=splits["train"]["tokens"],
         train_documents=splits["train"]["documents"],
         validation_tokens=splits["validation"]["tokens"] if "validation" in splits else None,

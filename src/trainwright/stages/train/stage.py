@@ -20,13 +20,12 @@ from trainwright.model.build import build_network
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
+from trainwright.planner.plan.workload import described_facts, steps_in
 from trainwright.planner.plan.workload import resolve as resolve_workload
-from trainwright.planner.plan.workload import steps_in
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
-from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, write_bundle
 from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings, torch_settings
@@ -92,14 +91,7 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
-    split, validation = dataset.splits["train"], dataset.splits.get("validation")
-    facts = DatasetFacts(
-        vocabulary=dataset.vocabulary,
-        train_tokens=split.tokens,
-        train_documents=split.documents,
-        validation_tokens=None if validation is None else validation.tokens,
-        counted=True,
-    )
+    split, facts = dataset.splits["train"], described_facts(dataset.path)
     precision = plan.workload.precision
     workload = resolve_workload(recipe, facts, precision=precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)

@@ -7,11 +7,13 @@ import json
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
     assumptions,
     bytes_per_token,
+    counted_facts,
     estimated_facts,
     pretrained_vocabulary,
     resolve,
@@ -20,7 +22,7 @@ from trainwright.planner.plan.workload import (
 )
 from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import DatasetFacts
-from trainwright.testing.artifacts import train_tokenizer
+from trainwright.testing.artifacts import make_dataset, train_tokenizer
 
 COUNTED = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7, validation_tokens=900, counted=True)
 EPOCH_TOKENS = 10_112
@@ -34,6 +36,22 @@ def test_epochs_are_the_tokens_of_the_train_split(tmp_path) -> None:
     assert workload.validation_tokens == 900
     assert tokens_in(recipe, "0.5 epochs", COUNTED) == EPOCH_TOKENS // 2
     assert steps_in(recipe, "0.5 epochs", COUNTED) == 5
+
+
+def test_a_dataset_is_counted_as_its_shards_are_read(tmp_path) -> None:
+    dataset = make_dataset(tmp_path, {"train": ["the cat sat", "on a mat", "and slept"], "validation": ["a dog ran"]})
+    shards = TokenDataset.open(dataset.path)
+    train, validation = shards.splits["train"], shards.splits["validation"]
+    assert train.documents == 3 and train.tokens == len(train.read(0, train.tokens)) > 3
+    assert counted_facts(dataset) == DatasetFacts(
+        vocabulary=shards.vocabulary,
+        train_tokens=train.tokens,
+        train_documents=train.documents,
+        validation_tokens=validation.tokens,
+        counted=True,
+    )
+    (whole := tmp_path / "whole").mkdir()
+    assert counted_facts(make_dataset(whole, {"train": ["all of it"]})).validation_tokens is None
 
 
 def test_epochs_of_a_corpus_are_estimated_and_say_so(tmp_path) -> None:
