@@ -69,6 +69,14 @@ def test_the_fine_tuning_reads_its_own_source_in_the_tokens_of_the_base(first) -
     assert len(tokenizers) == 1
 
 
+def test_the_fine_tuning_is_planned_as_it_is_trained(project) -> None:
+    # The corpus gives fewer tokens than 2000: only the tokenizer of the base knows the vocabulary.
+    keys = ("data.tokenizer.vocabulary=2000", "stages.1.train.duration=2 epochs")
+    made = project.json("run", "--upto", "tuned", *keys)["artifacts"]
+    planned, trained = made["tuned.plan"]["summary"], made["tuned"]["summary"]
+    assert (planned["parameters"], planned["steps"]) == (trained["parameters"], trained["steps"])
+
+
 def test_again_is_all_cached(project, first) -> None:
     done = project.call("run")
     assert done.returncode == 0, done.stderr

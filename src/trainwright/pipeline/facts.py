@@ -21,5 +21,5 @@ def known_facts(recipe: Recipe, *, root: Path | None = None) -> DatasetFacts:
     Raises:
         DataError: neither dataset nor corpus is here, and the length is in epochs.
     """
-    dataset = None if root is None else left_here(recipe, root=root, kind="dataset")
+    dataset = None if root is None else left_here(recipe, {}, root=root, kind="dataset")
     return estimated_facts(recipe, corpus_bytes=corpus_bytes(recipe)) if dataset is None else counted_facts(dataset)

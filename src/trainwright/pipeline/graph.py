@@ -237,6 +237,8 @@ STAGES: Mapping[str, Stage] = {
             aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,
+            base=_TOKENIZER,
+            settled=_in_tokens_of_base,
             needs=[Need(kind="machine")],
             sections=("model", "data", "task", "train", "plan"),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import Workspace
+from trainwright.artifact.store import Workspace, open_artifact
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.registry import load
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
@@ -45,7 +45,10 @@ def training_of(
     refusals = [problem for problem in known if isinstance(problem, RecipeError)]
     if refusals:
         raise RecipeErrors(refusals)
-    return named(recipe, stage="train", step=step, option=option).recipe, known
+    training = named(recipe, stage="train", step=step, option=option)
+    base = training.inputs.get("base")
+    there = {"base": open_artifact(base)} if isinstance(base, Path) else {}
+    return STAGES["plan"].settled(training.recipe, there), known
 
 
 def machine_of(recipe: Recipe, *, root: Path) -> Machine:

@@ -107,8 +107,8 @@ def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
     return done
 
 
-def left_here(recipe: Recipe, *, root: Path, kind: str) -> Artifact | None:
-    """The artefact of a kind that needs no other one, as an earlier run of this recipe left it; None: there is none.
+def left_here(recipe: Recipe, inputs: Mapping[str, Artifact], *, root: Path, kind: str) -> Artifact | None:
+    """The artefact of a kind that is made of these inputs, as an earlier run left it; None: there is none.
 
     Where what it is made from is not here nobody can tell which one it is, and there is none either.
 
@@ -119,7 +119,7 @@ def left_here(recipe: Recipe, *, root: Path, kind: str) -> Artifact | None:
     if next(root.glob(f"{stage.name}-*/{MANIFEST}"), None) is None:
         return None  # nothing is digested in vain
     try:
-        here = address(stage, recipe, {}, root)
+        here = address(stage, recipe, {role: inputs[role] for role in stage.needs if role in inputs}, root)
     except DataError:
         return None
     return Workspace(root).find(stage.name, here.fingerprint)
@@ -208,7 +208,7 @@ def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> 
         above = (workspace.root, *workspace.above)
         return run(recipe, root=below, upto=upto, listeners=events.listeners, above=above)
 
-    aside = {kind: left_here(here.recipe, root=workspace.root, kind=kind) for kind in here.stage.aside}
+    aside = {kind: left_here(here.recipe, here.inputs, root=workspace.root, kind=kind) for kind in here.stage.aside}
     return Context(
         recipe=here.recipe,
         inputs={kind: artifact for kind, artifact in aside.items() if artifact is not None} | dict(here.inputs),

@@ -200,7 +200,8 @@ class _Wiring:
         """A step that nobody listed, under the same recipe; an equal one is taken where there is one."""
         stage = maker(kind)
         model = chosen.get("base", chosen.get("checkpoint"))
-        tokens_of = {"base": model} if kind == "dataset" and model is not None else {}
+        # A dataset is made, and a run planned, in the tokens of the model that is gone on from.
+        tokens_of = {"base": model} if "base" in stage.needs and model is not None else {}
         inputs = self._inputs(replace(step, stage=stage), tokens_of, frozenset(stage.sections))
         for other in self.done.values():
             same = all(getattr(other.recipe, name) == getattr(step.recipe, name) for name in stage.sections)

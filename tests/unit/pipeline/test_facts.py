@@ -25,7 +25,7 @@ def recipe(corpus, duration="2 epochs"):
 def test_a_dataset_that_is_there_is_counted(tmp_path, monkeypatch):
     described = json.dumps({"vocabulary": 320, "splits": SPLITS}).encode()
     dataset = make_artifact(tmp_path, "data", {"dataset.json": described})
-    monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
+    monkeypatch.setattr(facts, "left_here", lambda recipe, inputs, *, root, kind: {"dataset": dataset}[kind])
     known = known_facts(recipe(tmp_path / "gone"), root=tmp_path)
     assert (known.train_tokens, known.train_documents, known.vocabulary, known.counted) == (9000, 12, 320, True)
     (dataset.path / "dataset.json").write_text("{}")

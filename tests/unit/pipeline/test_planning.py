@@ -29,7 +29,7 @@ def asked(tmp_path, monkeypatch):
     (tmp_path / "r.yaml").write_text(RECIPE)
     described = json.dumps({"vocabulary": 320, "splits": SPLITS}).encode()
     dataset = make_artifact(tmp_path / "kept", "data", {"dataset.json": described})
-    monkeypatch.setattr(facts, "left_here", lambda recipe, *, root, kind: {"dataset": dataset}[kind])
+    monkeypatch.setattr(facts, "left_here", lambda recipe, inputs, *, root, kind: {"dataset": dataset}[kind])
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
     return lambda *overrides: api.load_recipe("r.yaml", overrides=overrides)
 

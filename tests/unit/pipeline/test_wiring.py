@@ -84,7 +84,7 @@ def test_fine_tuning_on_other_data_gets_a_dataset_in_the_tokens_of_its_base_and_
     assert line["base"].inputs == {"dataset": "data", "plan": "plan"}
     assert line["tuned"].inputs == {"base": "base", "dataset": "tuned.data", "plan": "tuned.plan"}
     assert line["tuned.data"].inputs == {"base": "base"}
-    assert line["tuned.plan"].inputs == {"machine": "doctor"}
+    assert line["tuned.plan"].inputs == {"base": "base", "machine": "doctor"}
 
 
 def test_a_step_sees_the_recipe_of_the_step_before_it_with_its_own_keys_over_it(wired) -> None:
