@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -14,6 +15,7 @@ from trainwright.planner.plan.workload import (
     assumptions,
     bytes_per_token,
     counted_facts,
+    deviation,
     estimated_facts,
     pretrained_vocabulary,
     resolve,
@@ -100,6 +102,25 @@ def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:
     assert bytes_per_token(256) == 1, "the bytes themselves"
     assert bytes_per_token(50_257) == pytest.approx(4.05, abs=0.01)
     assert bytes_per_token(1024) < bytes_per_token(4096) < bytes_per_token(32_768)
+
+
+@pytest.mark.parametrize(
+    ("keys", "counted_over_estimated"),
+    [
+        (("data.sources=[{kind: files, paths: [x]}]",), (0.65, 0.94)),
+        (("data.sources=[{kind: jsonl, paths: [x]}]",), (0.26, 1.15)),
+        (
+            ("data.sources=[{kind: jsonl, paths: [x], label_key: y}]", "task={name: classify, labels: [a, b]}"),
+            (500 / 50, 500 / 5000),
+        ),
+    ],
+)
+def test_the_range_of_an_estimated_epoch_holds_what_was_counted(tmp_path, keys, counted_over_estimated) -> None:
+    recipe = planned_recipe(tmp_path, "train.duration=3 epochs", *keys)
+    estimated = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7)
+    factor = math.exp(1.645 * deviation(recipe, estimated))
+    assert all(1 / factor < ratio < factor for ratio in counted_over_estimated)
+    assert deviation(recipe, COUNTED) == 0.0
 
 
 def test_nothing_is_known_without_a_corpus(tmp_path) -> None:
