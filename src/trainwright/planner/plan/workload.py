@@ -22,17 +22,8 @@ BYTES = 256
 """Tokens that a byte-level tokenizer has for the bytes themselves."""
 BYTES_PER_DOUBLING = 0.4
 """Bytes by which a token grows with each doubling of the vocabulary: 4 bytes at 50,257 entries, as GPT-2 on English."""
-TOKENS_DEVIATION = 0.27
-"""Standard deviation of the logarithm of an epoch's true over its estimated tokens: 0.65 to 1.15 times as many were
-counted in Python, English and Chinese with vocabularies of 512 to 32,768 (docs/lab/log.md)."""
-PLAIN_TEXT = frozenset({"python-stdlib", "files", "text"})
-"""Sources whose bytes are text. In records the other keys count as bytes too."""
-RECORDS_DEVIATION = 0.85
-"""The same of records: 0.26 to 1.15 times as many were counted."""
 DOCUMENT_BYTES = 500
 """Taken for a document where none was counted: sentences have 50 bytes, articles 5,000."""
-DOCUMENTS_DEVIATION = 1.8
-"""The same of documents: a mean of 26 bytes to 9.7 kB is within the range."""
 
 
 def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Workload:
@@ -133,16 +124,6 @@ def estimated_facts(recipe: Recipe, *, corpus_bytes: int | None) -> DatasetFacts
         train_documents=max(1, round(train_bytes / DOCUMENT_BYTES)),
         validation_tokens=round(corpus_bytes * recipe.data.split.validation / bytes_per_token(vocabulary)) or None,
     )
-
-
-def deviation(recipe: Recipe, facts: DatasetFacts) -> float:
-    """Returns the standard deviation of the logarithm of the run's true over its planned length."""
-    if facts.counted or parse_duration(recipe.train.duration).unit != "epochs":
-        return 0.0
-    if recipe.task.kind.reads == "documents":
-        return DOCUMENTS_DEVIATION
-    plain = all(source.kind in PLAIN_TEXT for source in recipe.data.sources)
-    return TOKENS_DEVIATION if plain else RECORDS_DEVIATION
 
 
 def bytes_per_token(vocabulary: int) -> float:

@@ -10,12 +10,12 @@ import pytest
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.planner.plan.epochs import deviation
 from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
     assumptions,
     bytes_per_token,
     counted_facts,
-    deviation,
     estimated_facts,
     pretrained_vocabulary,
     resolve,
