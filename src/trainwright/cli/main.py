@@ -168,12 +168,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(TERMINATED if isinstance(stop, SignalTerminate) else INTERRUPTED, arguments, debug=debug)
     except TrainwrightError as error:
         return _failed(error, arguments, debug=debug)
-    except Exception as error:  # noqa: BLE001  # the outermost frame: a user gets a line, not a traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the outermost frame: a line in place of a traceback
         return _failed(_unforeseen(error), arguments, debug=debug)
     return code
 
 
-def _unforeseen(error: Exception) -> TrainwrightError:
+def _unforeseen(error: BaseException) -> TrainwrightError:
     """Returns what no layer below has put into words: a refusal of the machine by its number, else our mistake."""
     if isinstance(error, MemoryError):
         return MachineError("the memory is full", fix="end other programs, or ask for less")

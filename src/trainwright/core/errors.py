@@ -135,6 +135,13 @@ def about(field: str) -> Iterator[None]:
         raise error.about(field) from error
 
 
+def in_one_line(error: BaseException) -> str:
+    """Returns an exception's type and the first line of its message; characters that cannot be printed are escaped."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    message = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in first)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 def _line(error: TrainwrightError) -> str:
     place = error.where or error.field
     head = f"{place}: {error.what}" if place else error.what

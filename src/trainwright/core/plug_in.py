@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from trainwright.core.errors import MACHINE_ERRNOS, RecipeError, TrainwrightError
+from trainwright.core.errors import MACHINE_ERRNOS, RecipeError, TrainwrightError, in_one_line
 from trainwright.core.registry import is_reference
 
 T = TypeVar("T")
@@ -94,12 +94,14 @@ def not_an_instance(value: object, cls: type) -> TypeError:
 def blaming(name: str, *, where: str, error_class: type[TrainwrightError] = RecipeError) -> Iterator[None]:
     """Turns whatever the plug-in ``name`` raises into one line about ``where``; our own code's errors stay.
 
+    ``sys.exit`` is a failure like any other: it must not end an unfinished command with exit code 0.
+
     Raises:
         TrainwrightError: of ``error_class``: the plug-in raised something that is not one of our errors.
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not is_reference(name) or not _is_mistake(error):
             raise
         raise _failure(name, error, where=where, error_class=error_class) from error
@@ -119,7 +121,7 @@ def blaming_at_fault(settings: Mapping[str, Any]) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         at_fault = _at_fault(error, dict(_references(settings))) if _is_mistake(error) else {}
         if not at_fault:
             raise
@@ -127,16 +129,15 @@ def blaming_at_fault(settings: Mapping[str, Any]) -> Iterator[None]:
         raise _failure(names, error, where=", ".join(at_fault), error_class=RecipeError) from error
 
 
-def _is_mistake(error: Exception) -> bool:
+def _is_mistake(error: BaseException) -> bool:
     """Whether an exception is one of code, not one of our errors and no refusal of the machine."""
     refused = isinstance(error, OSError) and error.errno in MACHINE_ERRNOS
     return not (refused or isinstance(error, (TrainwrightError, MemoryError)))
 
 
-def _failure(name: str, error: Exception, *, where: str, error_class: type[TrainwrightError]) -> TrainwrightError:
-    seen = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+def _failure(name: str, error: BaseException, *, where: str, error_class: type[TrainwrightError]) -> TrainwrightError:
     fix = "mend it; --debug shows the traceback"
-    return error_class("the plug-in {name} failed", where=where, seen=seen, fix=fix, name=name)
+    return error_class("the plug-in {name} failed", where=where, seen=in_one_line(error), fix=fix, name=name)
 
 
 def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +152,7 @@ def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
         yield ".".join(key), value
 
 
-def _at_fault(error: Exception, references: Mapping[str, str]) -> dict[str, str]:
+def _at_fault(error: BaseException, references: Mapping[str, str]) -> dict[str, str]:
     """Those references, by key, in whose code the exception was raised; several where they share a module."""
     modules = {key: _modules(reference) for key, reference in references.items()}
     for frame, _ in reversed(list(walk_tb(error.__traceback__))):

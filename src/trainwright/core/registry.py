@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, in_one_line
 from trainwright.core.spelling import did_you_mean, with_article
 
 REFERENCE = "package.module:name"
@@ -61,12 +61,12 @@ def load(reference: str, *, kind: str) -> Callable[..., Any]:
         raise RecipeError(
             "cannot import {kind}", seen=repr(reference), fix=f"no module {error.name!r}: is it installed?", kind=kind
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if reference.startswith("trainwright."):
             raise
         raise RecipeError(
             "importing this {kind} fails",
-            seen=f"{reference!r}, {type(error).__name__}: {error}",
+            seen=f"{reference!r}, {in_one_line(error)}",
             fix="mend it; --debug shows the traceback",
             kind=kind,
         ) from error

@@ -151,6 +151,12 @@ def test_a_defect_is_called_one(fake, capsys):
     assert (document["exit_code"], document["errors"][0]["code"]) == (70, "defect")
 
 
+def test_an_exit_in_the_middle_of_a_command_is_no_success(fake, capsys):
+    fake(raising(SystemExit(0)))
+    assert main(["fake"]) == 70
+    assert capsys.readouterr().err.startswith("error: a defect in trainwright: SystemExit: 0; ")
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [

@@ -6,7 +6,15 @@ import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 
 from trainwright.core import errors
-from trainwright.core.errors import DataError, MissingPackage, RecipeError, RecipeErrors, TrainwrightError, about
+from trainwright.core.errors import (
+    DataError,
+    MissingPackage,
+    RecipeError,
+    RecipeErrors,
+    TrainwrightError,
+    about,
+    in_one_line,
+)
 
 ONE_OF_EACH = [
     TrainwrightError("no", where="a.yaml:3", seen=4, expected="5", fix="write 5"),
@@ -23,6 +31,22 @@ def test_the_line_holds_what_where_seen_expected_and_fix():
     assert str(TrainwrightError("no", expected="x")) == "no (expected x)"
     assert str(ONE_OF_EACH[1]) == "x: one\ntwo"
     assert str(ONE_OF_EACH[2]).endswith("run: pip install 'trainwright[data]'")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("first\nsecond"), "ValueError: first"),
+        (ValueError("\r\n  first"), "ValueError: first"),
+        (ValueError("\x1b[31mred\tand \ud800"), r"ValueError: \x1b[31mred\tand \ud800"),
+        (ValueError("élan 你好"), "ValueError: élan 你好"),
+        (SystemExit(0), "SystemExit: 0"),
+        (SystemExit(), "SystemExit"),
+    ],
+    ids=repr,
+)
+def test_another_s_exception_is_one_line_that_a_terminal_can_show(error, line):
+    assert in_one_line(error) == line
 
 
 def test_exit_codes_are_those_of_the_documentation():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import DataError, Interrupted, RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called, InstanceOf, blaming, blaming_at_fault, described, instance
 from trainwright.core.units import format_count
@@ -95,6 +95,18 @@ def test_what_a_plug_in_raises_is_one_line_that_names_it() -> None:
         raise KeyError
 
 
+def test_a_plug_in_that_exits_has_failed() -> None:
+    line = r"^a\.b: the plug-in my\.own:rule failed \(seen SystemExit: 0\)"
+    with pytest.raises(RecipeError, match=line), blaming("my.own:rule", where="a.b"):
+        sys.exit(0)
+    with pytest.raises(KeyboardInterrupt), blaming("my.own:rule", where="a.b"):
+        raise KeyboardInterrupt
+    with pytest.raises(Interrupted), blaming("my.own:rule", where="a.b"):
+        raise Interrupted("stopped")
+    with pytest.raises(SystemExit), blaming("adamw", where="a.b"):
+        sys.exit(0)
+
+
 def test_our_own_mistakes_and_errors_in_words_stay_what_they_are() -> None:
     with pytest.raises(KeyError), blaming("adamw", where="train.optimizer.name"):
         raise KeyError
@@ -107,6 +119,7 @@ MODULES = {
     "mine/rules.py": """
         def optimizer(): raise ZeroDivisionError("by zero")
         def schedule(): raise OSError(28, "No space left on device")
+        def family(): raise SystemExit(0)
         def task(): from mine import helper; helper.fall()
     """,
     "mine/helper.py": "def fall(): raise KeyError('x')",
@@ -139,6 +152,7 @@ def _mine(monkeypatch, tmp_path) -> Iterator[None]:
             "train.optimizer",
             "mine.rules:optimizer",
         ),
+        ({"model": {"family": "mine.rules:family"}}, "mine.rules:family", "model.family", "mine.rules:family"),
         ({"a": ["x", "mine.rules:task"], "b": "other:task"}, "mine.rules:task", "a.1", "mine.rules:task"),
         (
             {"a": "mine.rules:task", "b": "mine.rules:optimizer"},

@@ -38,6 +38,14 @@ def test_a_missing_module_or_attribute_is_named():
         load("os.path:jion", kind="filter")
 
 
+def test_a_module_that_exits_is_refused_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "users_exit.py").write_text("raise SystemExit('done\\nand \\x1b[31mgone')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RecipeError) as caught:
+        load("users_exit:f", kind="filter")
+    assert str(caught.value).startswith("importing this filter fails (seen 'users_exit:f', SystemExit: done)")
+
+
 def test_a_module_that_lacks_its_own_dependency_names_the_dependency(tmp_path, monkeypatch):
     (tmp_path / "users_filter.py").write_text("import absent_dependency\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)

@@ -97,6 +97,7 @@ def read_unit(job: ReadJob) -> int:
 
     Raises:
         DataError: a file cannot be read, or ``strict`` and a record is broken.
+        RecipeError: a filter from outside the project failed.
         MachineError: the disk is full.
     """
     paths, footers = finished_parts(job.directory, job.unit.number)

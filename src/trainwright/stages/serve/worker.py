@@ -131,7 +131,7 @@ class Worker:
             while self._take_new():
                 self._drop_cancelled()
                 self._deliver(self._generator.step())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.failure = f"generation broke down: {type(error).__name__}: {error}"
             raise
         finally:

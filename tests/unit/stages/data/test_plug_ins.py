@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import RecipeError
 from trainwright.spec.sections.data import CleanSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.digests import outside_digests
@@ -18,7 +18,9 @@ from my_filters.words import BAD
 
 def short(text):
     if "boom" in text:
-        raise ValueError("boom")
+        raise ValueError("boom\\nthat is: \\x1b[31mboom")
+    if text == "exit":
+        raise SystemExit(0)
     if "number" in text:
         return 3
     return "too short" if len(text) < {limit} else "bad words" if BAD in text else None
@@ -44,14 +46,16 @@ def test_only_code_from_outside_is_a_plug_in(section):
     assert plug_ins(rules) == ("a:x", "b:x")
 
 
-def test_a_filter_that_fails_is_named_with_the_text(package):
-    cleaner = Cleaner(CleanSection(filters=("my_filters:short",)))
+def test_a_filter_that_fails_is_named_with_its_key_and_the_text(package):
+    cleaner = Cleaner(CleanSection(filters=("few-letters", "my_filters:short")))
     assert cleaner("abc") == ("abc", "too short")
     assert cleaner("abcdef") == ("abcdef", None)
-    line = r"on a text that begins 'boom here': the plug-in my_filters:short failed \(seen ValueError: boom\)"
-    with pytest.raises(DataError, match=line):
+    failed = r"^data\.clean\.filters\.1: the plug-in my_filters:short failed on a text that begins "
+    with pytest.raises(RecipeError, match=failed + r"'boom here' \(seen ValueError: boom\)"):
         cleaner("boom here")
-    with pytest.raises(DataError, match=r"failed \(seen TypeError: a filter returns None or a reason to drop, not 3\)"):
+    with pytest.raises(RecipeError, match=failed + "'exit' \\(seen SystemExit: 0\\)"):
+        cleaner("exit")
+    with pytest.raises(RecipeError, match=r"seen TypeError: a filter returns None or a reason to drop, not 3\)"):
         cleaner("number")
 
 
@@ -79,6 +83,37 @@ data:
 """
 
 
+def trainwright(package, *arguments):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path])}
+    command = [sys.executable, "-m", "trainwright", *arguments]
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_filter_that_exits_is_no_success(package, tmp_path, workers):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a").write_text("a good text")
+    (corpus / "b").write_text("exit")
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=corpus))
+    sources = ", ".join(f"{{kind: files, paths: ['{corpus / name}']}}" for name in "ab")  # a job for each
+    where = (str(tmp_path / "recipe.yaml"), "--workspace", str(tmp_path / "runs"))
+    done = trainwright(package, "data", *where, f"data.sources=[{sources}]", f"data.exec.workers={workers}")
+    assert done.returncode == 2, done.stderr
+    line = "data.clean.filters.0: the plug-in my_filters:short failed on a text that begins 'exit' (seen SystemExit: 0)"
+    assert line in done.stderr.splitlines()[-1]
+    assert not list((tmp_path / "runs").glob("data-*/manifest.json"))
+
+
+def test_a_filter_s_module_that_exits_is_refused_with_the_recipe(package, tmp_path):
+    (package / "__init__.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=package))
+    done = trainwright(package, "config", "validate", str(tmp_path / "recipe.yaml"))
+    assert done.returncode == 2, done.stdout
+    line = "data.clean.filters.0: importing this filter fails (seen 'my_filters:short', SystemExit: 0)"
+    assert line in done.stderr.splitlines()[0]
+
+
 def test_another_filter_makes_another_dataset(package, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -87,11 +122,8 @@ def test_another_filter_makes_another_dataset(package, tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE.format(corpus=corpus))
 
     def documents():
-        command = [sys.executable, "-m", "trainwright", "data", str(tmp_path / "recipe.yaml")]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path])}
-        subprocess.run(
-            [*command, "--workspace", str(tmp_path / "runs")], env=environment, check=True, capture_output=True
-        )
+        done = trainwright(package, "data", str(tmp_path / "recipe.yaml"), "--workspace", str(tmp_path / "runs"))
+        assert done.returncode == 0, done.stderr
         manifests = (json.loads(path.read_text()) for path in (tmp_path / "runs").glob("data-*/manifest.json"))
         return sorted(manifest["summary"]["documents"] for manifest in manifests)
 

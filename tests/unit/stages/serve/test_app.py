@@ -362,14 +362,15 @@ class TestShutdown:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually):
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), SystemExit(0)], ids=repr)
+def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually, error):
     from trainwright.stages.serve import service as module
 
     opened = module.open_engine
 
     def open_broken(*arguments, **settings):
         engine = opened(*arguments, **settings)
-        engine.step = Mock(side_effect=RuntimeError("out of memory"))
+        engine.step = Mock(side_effect=error)
         return engine
 
     monkeypatch.setattr(module, "open_engine", open_broken)
@@ -377,7 +378,7 @@ def test_a_broken_engine_is_told_to_everyone(serve, monkeypatch, eventually):
     answer, content = post(server, "/v1/completions", model="tiny", prompt="x")
     assert answer.status == 503
     assert content["error"] == {
-        "message": "generation broke down: RuntimeError: out of memory",
+        "message": f"generation broke down: {type(error).__name__}: {error}",
         "type": "server_error",
         "param": None,
         "code": "server_unavailable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.spec.sections.data import CleanSection
 from trainwright.stages.data.cleaning.filters import Filter, load_filters
@@ -27,8 +27,11 @@ class Cleaner:
 
     def __init__(self, section: CleanSection) -> None:
         self._rules = section
-        functions = zip(section.filters, load_filters(section.filters), strict=True)
-        self._filters = tuple(_blamed(name, function) if ":" in name else function for name, function in functions)
+        functions = enumerate(zip(section.filters, load_filters(section.filters), strict=True))
+        self._filters = tuple(
+            _blamed(name, function, key=f"data.clean.filters.{number}") if ":" in name else function
+            for number, (name, function) in functions
+        )
 
     def __call__(self, text: str) -> tuple[str, str | None]:
         """The cleaned text and None, or the text so far and the reason to drop it.
@@ -58,14 +61,17 @@ class Cleaner:
         return text, None
 
 
-def _blamed(name: str, function: Filter) -> Filter:
-    """A plug-in's filter whose exceptions and wrong answers are one line that names it."""
+def _blamed(name: str, function: Filter, *, key: str) -> Filter:
+    """A plug-in's filter whose exceptions and wrong answers are one line under its key."""
 
     def reason_to_drop(text: str) -> str | None:
-        with blaming(name, where=f"on a text that begins {text[:40]!r}", error_class=DataError):
-            reason = function(text)
-            if not (reason is None or isinstance(reason, str)):
-                raise TypeError(f"a filter returns None or a reason to drop, not {reason!r}")
-            return reason
+        try:
+            with blaming(name, where=key):
+                reason = function(text)
+                if not (reason is None or isinstance(reason, str)):
+                    raise TypeError(f"a filter returns None or a reason to drop, not {reason!r}")
+                return reason
+        except RecipeError as error:
+            raise error.at(key, what=f"{error.what} on a text that begins {text[:40]!r}") from error
 
     return reason_to_drop
