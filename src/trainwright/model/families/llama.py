@@ -36,12 +36,10 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
     read.refuse("mlp_bias", False)
     read.refuse("hidden_act", "silu")
     read.refuse("quantization_config", None)
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise read.unsupported("rope_type", kind, "'default'")
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise read.unsupported("partial_rotary_factor", rope["partial_rotary_factor"], "1.0")
+    for rope in (read.section("rope_parameters"), read.section("rope_scaling")):
+        rope.refuse("rope_type", "default")
+        rope.refuse("type", "default")
+        rope.refuse("partial_rotary_factor", 1.0)
     return llama(read)
 
 

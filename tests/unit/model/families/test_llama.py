@@ -34,14 +34,21 @@ def test_rotary_base_from_either_place():
         ({"mlp_bias": True}, "mlp_bias=True"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type='llama3'"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type='linear'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "type='linear'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
         ({"quantization_config": {"bits": 4}}, "quantization_config={'bits': 4}"),
     ],
 )
 def test_what_changes_the_arithmetic_is_refused(change, message):
-    with pytest.raises(RecipeError, match=f"here: this model needs {message}, which is not supported"):
+    with pytest.raises(RecipeError, match=rf"here: (rope_\w+: )?this model needs {message}, which is not supported"):
         llama.from_config(SMALL | change, where="here")
+
+
+@pytest.mark.parametrize("key", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("value", ["linear", ["linear"], 7, ""])
+def test_rotary_settings_that_are_no_object_are_refused(key, value):
+    with pytest.raises(RecipeError, match=f"here: bad model configuration: {key} .*expected an object"):
+        llama.from_config(SMALL | {key: value}, where="here")
 
 
 def test_names_cover_every_parameter(tiny):
