@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from trainwright.core.registry import load
+from trainwright.artifact.tokenizer import load_tokenizer
 
 
 def prompt_problem(prompt: str, tokenizer: Path | None, *, context_tokens: int) -> str | None:
@@ -16,14 +15,15 @@ def prompt_problem(prompt: str, tokenizer: Path | None, *, context_tokens: int) 
         tokenizer: the tokenizer.json that will read it; None where it is not there yet: only an empty prompt is
             refused then.
         context_tokens: what prompt and answer have to fit into.
+
+    Raises:
+        DataError: the tokenizer cannot be read.
     """
     if not prompt:
         return "an empty prompt cannot be completed"
     if tokenizer is None:
         return None
-    # By name: the tokenizers package is not in the core, and only this question needs it.
-    reader: Any = load("tokenizers:Tokenizer", kind="tokenizer")
-    count = len(reader.from_file(str(tokenizer)).encode(prompt).ids)
+    count = len(load_tokenizer(tokenizer).encode(prompt).ids)
     if count < context_tokens:
         return None
     return f"this prompt has {count} tokens, and the context of {context_tokens} holds prompt and answer"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.store import Artifact
-from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
+from trainwright.artifact.tokenizer import load_tokenizer
+from trainwright.core.errors import RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Step, upstream
@@ -67,9 +68,10 @@ def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact])
         return None
     try:
         path = local_path(named)
-    except RecipeError:
+        load_tokenizer(path)
+    except TrainwrightError:
         return None  # reported under its own key
-    return path if path.is_file() else None
+    return path
 
 
 def _placed(problem: TrainwrightError, step: Step) -> TrainwrightError:

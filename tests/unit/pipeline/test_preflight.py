@@ -220,6 +220,18 @@ def test_a_pretrained_tokenizer_is_known_from_the_start(early, tmp_path) -> None
     assert "has 40 tokens" in line
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"version": "1.0", "model": {', b"\xff\x00", b"kind: bpe", b'{"version": "9"}']
+)
+def test_a_pretrained_tokenizer_that_does_not_parse_is_named_once(early, tmp_path, content) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    line, _ = early(f"data.tokenizer={{kind: pretrained, path: {path}}}", "evaluate.prompts=[a, b]")
+    (problem,) = problems(line, line, {})
+    assert (problem.where, problem.what, problem.exit_code) == ("data.tokenizer.path", "cannot read the tokenizer", 4)
+    assert problem.seen is not None and problem.seen.startswith(f"{path}: ")
+
+
 def test_one_problem_keeps_its_exit_code_and_several_of_a_kind_share_it(early) -> None:
     line, _ = early("data.sources=[{kind: files, paths: [/nowhere]}]")
     with pytest.raises(DataError):

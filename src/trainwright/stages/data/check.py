@@ -1,6 +1,7 @@
 """What is wrong with a data section and can be known without reading the corpus: each problem names its key.
 
-Nothing heavy is imported, no file is opened and no network is asked, so that it may run before anything else does.
+Nothing heavy is imported, no file but a tokenizer is opened and no network is asked, so that it may run before
+anything else does.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.data import CleanSection, DataSection
+from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.cleaning.filters import load_filters
 from trainwright.stages.data.corpus.files import path_problem
 from trainwright.stages.data.corpus.remote import is_url
@@ -22,11 +24,10 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, lengths that contradict each other, unknown filters, a missing
-    tokenizer and packages that are not installed. None means that reading can begin; what stands in the files is
-    another matter.
+    They are missing paths, patterns that match nothing, unknown filters, a missing tokenizer and packages that are not
+    installed. None means that reading can begin; what stands in the files is another matter.
     """
-    return (*_sources(section), *_lengths(section.clean), *_filters(section), *_tokenizer(section))
+    return (*_sources(section), *_filters(section), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -46,16 +47,6 @@ def _sources(section: DataSection) -> Iterator[TrainwrightError]:
             problem = path_problem(number, order, source)
             if problem is not None:
                 yield problem
-
-
-def _lengths(clean: CleanSection) -> Iterator[TrainwrightError]:
-    if clean.max_characters is not None and clean.max_characters < clean.min_characters:
-        yield RecipeError(
-            "no document would be kept",
-            where="data.clean.max_characters",
-            seen=clean.max_characters,
-            expected=f"{clean.min_characters} (data.clean.min_characters) or more",
-        )
 
 
 def _filters(section: DataSection) -> Iterator[TrainwrightError]:
@@ -79,12 +70,20 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
     if not path.is_file():
         expected = "a tokenizer.json"
         yield DataError("no tokenizer here", where=f"{key}.path", seen=section.tokenizer.path, expected=expected)
+    elif _installed("tokenizers"):
+        try:
+            load_tokenizer(path)
+        except DataError as error:
+            yield error.at(f"{key}.path", seen=f"{section.tokenizer.path}: {error.seen}")
 
 
 def _missing(package: str, *, key: str, needed_for: str) -> Iterator[TrainwrightError]:
-    try:
-        there = find_spec(package) is not None
-    except ValueError:  # sys.modules holds None for it: hidden on purpose
-        there = False
-    if not there:
+    if not _installed(package):
         yield MissingPackage(package, needed_for=needed_for, extra="data").at(key)
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # sys.modules holds None for it: hidden on purpose
+        return False

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from pickle import PickleError
-from typing import Any
 
 from trainwright.artifact.store import write_atomically, writing
+from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
@@ -219,19 +219,10 @@ def tokenizer_facts(path: Path, *, end_of_text: str) -> TokenizerFacts:
     Raises:
         DataError: it is missing, broken, or has no such token.
     """
-    tokenizers = need("tokenizers", needed_for="loading a tokenizer")
-    try:
-        text = path.read_text(encoding="utf-8")
-        record: Any = json.loads(text)
-    except (OSError, ValueError) as error:
-        seen = getattr(error, "strerror", None) or str(error)
-        raise DataError("cannot read this tokenizer", where=path, seen=seen, expected="a tokenizer.json") from error
-    if not isinstance(record, dict) or "model" not in record:
-        raise DataError("this is no tokenizer.json", where=path, expected="a JSON object with 'model'")
-    tokenizer = _load(tokenizers, text, path)
+    tokenizer = load_tokenizer(path)
     identity = tokenizer.token_to_id(end_of_text)
     if identity is None:
-        special = [token["content"] for token in record.get("added_tokens") or []]
+        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         raise DataError(
             "this tokenizer has no token {end_of_text!r}",
             where=path,
@@ -241,10 +232,3 @@ def tokenizer_facts(path: Path, *, end_of_text: str) -> TokenizerFacts:
         )
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     return TokenizerFacts(vocabulary=largest + 1, end_of_text_id=identity)
-
-
-def _load(tokenizers: Any, text: str, path: Path) -> Any:
-    try:
-        return tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # its Rust code raises plain Exception
-        raise DataError("tokenizers cannot load this file", where=path, seen=str(error)) from error

@@ -1,0 +1,27 @@
+"""The guard for a tokenizer.json that a recipe names; ``model.conventions`` has that of a model directory."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from trainwright.core.errors import DataError, MissingPackage
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Returns the ``tokenizers.Tokenizer`` of a tokenizer.json.
+
+    Raises:
+        DataError: it is missing, is no UTF-8, or is no tokenizer.json.
+        MissingPackage: ``tokenizers`` is not installed.
+    """
+    try:
+        package: Any = import_module("tokenizers")
+    except ImportError as error:  # the package is not in the core
+        raise MissingPackage("tokenizers", needed_for="reading a tokenizer", extra="data") from error
+    try:
+        return package.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except Exception as error:  # the package's Rust code raises plain Exception for anything it cannot parse
+        seen = getattr(error, "strerror", None) or str(error)
+        raise DataError("cannot read the tokenizer", where=path, seen=seen, expected="a tokenizer.json") from error
