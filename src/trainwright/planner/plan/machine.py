@@ -109,12 +109,17 @@ def _all_of(machine: Machine, *, wanted: str) -> Here:
 
 
 def _on_threads(here: Here, threads: int) -> Here:
-    """Returns the machine with a process of so many threads: nobody measured how much slower fewer of them are."""
+    """Returns the machine with a process of so many threads: nobody measured how much slower fewer or more are."""
     if here.threads in (None, threads):
         return replace(here, threads=threads)
-    text = "all rates in proportion, no faster with more than there are cores; the range holds no loss at all"
+    fewer = here.facts.cores / threads
+    text = (
+        "all rates in proportion; the range holds no loss at all"
+        if fewer > 1
+        else "more than the cores: no faster, and the range holds a loss in proportion"
+    )
     note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text)
-    source = OnThreads(source=here.source, slower=max(1.0, here.facts.cores / threads))
+    source = OnThreads(source=here.source, slower=max(1.0, fewer), doubt=max(fewer, 1 / fewer))
     return replace(here, threads=threads, source=source, rates=(*here.rates, note))
 
 

@@ -1,4 +1,4 @@
-"""Rates of a processor that computes with fewer threads than it was measured with."""
+"""Rates of a processor that computes with other threads than it was measured with."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from trainwright.spec.run import RunSpec
 class OnThreads:
     """A source of rates whose kernels take ``slower`` times as long as those of ``source``, or up to as long as them.
 
-    Matrix products lose in proportion to the threads, what waits for memory may lose nothing.
+    Matrix products lose in proportion to the threads, what waits for memory may lose nothing. More threads than cores
+    wait for each other: ``doubt`` is the factor of the time by which nobody knows what they lose.
     """
 
     source: Catalogue | Probed | OnThreads
     slower: float
+    doubt: float
 
     def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
         """Returns the seconds of each layout."""
@@ -39,5 +41,5 @@ class OnThreads:
         return self.source.process(run)
 
     def spread(self, run: RunSpec) -> float:
-        """Returns the deviation of ``source`` with that of a range that ends where nothing is lost."""
-        return math.hypot(self.source.spread(run), math.log(self.slower) / INTERVAL)
+        """Returns the deviation of ``source`` with that of the doubt."""
+        return math.hypot(self.source.spread(run), math.log(self.doubt) / INTERVAL)

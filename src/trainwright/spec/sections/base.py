@@ -11,6 +11,8 @@ from trainwright.core.units import parse_count, parse_duration, parse_seconds
 
 Positive = Annotated[int, Field(gt=0)]
 """At least one of something countable."""
+Workers = Annotated[int, Field(gt=0, le=1024)]
+"""Threads or processes: no machine has more processors, and many more than it has end in a crash."""
 
 
 def _quantity(parse: Any) -> BeforeValidator:

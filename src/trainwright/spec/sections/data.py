@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from trainwright.core.config.plug_in import PlugInSection
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
-from trainwright.spec.sections.base import Positive, Section
+from trainwright.spec.sections.base import Section, Workers
 
 FILTERS: Mapping[str, str] = {
     "long-lines": "trainwright.stages.data.cleaning.filters:long_lines",
@@ -145,7 +145,7 @@ class TokenizerSection(Section):
 class DataExec(Section):
     """How the data is prepared; never changes a byte of the result."""
 
-    workers: Positive | Literal["auto"] = Field("auto", description="processes; auto: one per core")
+    workers: Workers | Literal["auto"] = Field("auto", description="processes; auto: one per core")
     part_documents: int = Field(2000, gt=0, description="documents per part; an interruption loses one part per worker")
     part_bytes: int = Field(
         64 * 2**20, gt=0, description="text per part and per sorting bucket: what one worker holds in memory at a time"

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
-from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section
+from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.workload import OptimizerName
 
 OPTIMIZERS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ class TrainExec(Section):
         "auto", description="sequences per forward pass; auto: the planner's"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
-    threads: Positive | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
+    threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
     keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")

@@ -1,4 +1,4 @@
-"""Fewer threads than cores: slower in proportion, with a range from no loss at all on."""
+"""Other threads than cores: fewer are slower in proportion, with a range from no loss at all on; more may lose."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ def test_a_step_takes_longer_in_proportion(planned, threads, slower) -> None:
     every, fewer = planned("auto").estimate, planned(threads).estimate
     assert fewer.phases.total_s == pytest.approx(slower * every.phases.total_s)
     assert fewer.seconds.low <= every.seconds.mid * 1.001 and fewer.seconds.high >= slower * every.seconds.high * 0.999
+
+
+def test_more_threads_than_cores_widen_the_range_by_as_much_as_they_may_lose(planned) -> None:
+    every, more = planned("auto").estimate, planned(8).estimate
+    assert more.seconds.mid == pytest.approx(every.seconds.mid)
+    assert more.seconds.high >= 2 * every.seconds.mid * 0.999 and more.seconds.high > 1.1 * every.seconds.high
+    (entry,) = (entry for entry in more.assumptions if entry.name == "threads")
+    assert entry.unit == "on 4 cores" and entry.source.startswith("more than the cores")
 
 
 def test_the_plan_says_what_it_takes_threads_for(planned) -> None:

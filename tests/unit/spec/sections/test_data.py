@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from trainwright.spec.sections.data import DataSection, Source, SplitSection, TokenizerSection
+from trainwright.spec.sections.data import DataExec, DataSection, Source, SplitSection, TokenizerSection
 
 
 def test_default_split_is_seventy_fifteen_fifteen() -> None:
@@ -35,3 +35,8 @@ def test_each_source_needs_paths(kind) -> None:
 def test_a_corpus_needs_a_source() -> None:
     with pytest.raises(ValidationError):
         DataSection(sources=())
+
+
+def test_more_workers_than_any_machine_has_processors_are_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1024"):
+        DataExec.model_validate({"workers": 100_000})

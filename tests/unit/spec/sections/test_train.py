@@ -17,6 +17,7 @@ from trainwright.spec.sections.train import TrainSection
         ({"optimizer": {"betas": [2, 0.9]}}, "less than 1"),
         ({"exec": {"micro_batch": 0}}, "greater than 0"),
         ({"exec": {"threads": -1}}, "greater than 0"),
+        ({"exec": {"threads": 100_000}}, "less than or equal to 1024"),
     ],
 )
 def test_impossible_runs_say_why(section, part) -> None:
