@@ -46,8 +46,8 @@ def _plain(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """sha256 (hex) of the canonical text of ``value``."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    """sha256 (hex) of the canonical text of ``value``, lone surrogates (of a file name that is not UTF-8) included."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def file_digest(path: Path) -> str:

@@ -14,7 +14,7 @@ from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.data import DataSection
+from trainwright.spec.sections.data import CleanSection, DataSection
 from trainwright.stages.data.cleaning.filters import load_filters
 from trainwright.stages.data.corpus.files import path_problem
 from trainwright.stages.data.corpus.remote import is_url
@@ -24,10 +24,11 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, unknown filters, a missing tokenizer and packages that are not
-    installed. None means that reading can begin; what stands in the files is another matter.
+    They are missing paths, patterns that match nothing, lengths that contradict each other, unknown filters, a missing
+    tokenizer and packages that are not installed. None means that reading can begin; what stands in the files is
+    another matter.
     """
-    return (*_sources(section), *_filters(section), *_tokenizer(section))
+    return (*_sources(section), *_lengths(section.clean), *_filters(section), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -47,6 +48,16 @@ def _sources(section: DataSection) -> Iterator[TrainwrightError]:
             problem = path_problem(number, order, source)
             if problem is not None:
                 yield problem
+
+
+def _lengths(clean: CleanSection) -> Iterator[TrainwrightError]:
+    if clean.max_characters is not None and clean.max_characters < clean.min_characters:
+        yield RecipeError(
+            "no document would be kept",
+            where="data.clean.max_characters",
+            seen=clean.max_characters,
+            expected=f"{clean.min_characters} (data.clean.min_characters) or more",
+        )
 
 
 def _filters(section: DataSection) -> Iterator[TrainwrightError]:

@@ -51,6 +51,22 @@ def test_every_problem_is_found_at_once_and_named_by_its_key(section, folder):
     assert "module 'math' has no 'no_such'" in str(found[6])
 
 
+def test_an_empty_path_is_not_the_current_directory(section, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (line,) = lines(section({"kind": "files", "paths": [".", ""]}))
+    assert line == "data.sources.0.paths.1: an empty path (seen '', expected a file, directory, glob or URL)"
+
+
+def test_lengths_that_no_document_has_are_refused_by_their_key(section):
+    source = {"kind": "python-stdlib"}
+    for clean in ({"min_characters": 5, "max_characters": 5}, {"min_characters": 6}, {"max_characters": 1}):
+        assert lines(section(source, clean=clean)) == []
+    (line,) = lines(section(source, clean={"min_characters": 6, "max_characters": 5}))
+    assert line == (
+        "data.clean.max_characters: no document would be kept (seen 5, expected 6 (data.clean.min_characters) or more)"
+    )
+
+
 @pytest.mark.parametrize(
     ("package", "key"),
     [("pyarrow", "data.sources.0.kind"), ("fsspec", "data.sources.1.paths.0"), ("tokenizers", "data.tokenizer")],

@@ -51,6 +51,7 @@ def list_files(section: DataSection) -> tuple[Entry, ...]:
 
     Raises:
         DataError: a path is missing or no file, or a pattern matches nothing.
+        RecipeError: a path is empty, or names the home of an unknown user.
     """
     entries: list[Entry] = []
     for number, source in enumerate(section.sources):
@@ -137,6 +138,8 @@ def _nothing_matches(path: str, place: _Place) -> DataError:
 
 
 def _local(text: str, place: _Place) -> Iterator[Entry]:
+    if not text:  # Path takes it for the current directory
+        raise RecipeError("an empty path", where=place.key, seen=repr(text), expected="a file, directory, glob or URL")
     path = local_path(text)
     try:
         mode = path.stat().st_mode

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +67,22 @@ def test_the_cache_spares_reading_what_did_not_change(tree, tmp_path, section, h
     assert corpus_digest(source, cache=cache) != first
     assert hashed[4:] == ["b.txt"]
     assert corpus_digest(source, cache=None) == corpus_digest(source, cache=cache)
+
+
+def test_a_file_whose_name_is_not_utf8_is_hashed_and_remembered(tree, tmp_path, section, hashed, later):
+    source, cache = section({"kind": "files", "paths": [str(tree)]}), tmp_path / "digests.json"
+    ordinary = corpus_digest(source, cache=cache)
+    path = Path(os.fsdecode(os.fsencode(tree) + b"/caf\xe9.txt"))
+    path.write_text("alpha beta")
+    with_it = corpus_digest(source, cache=cache)
+    assert with_it != ordinary
+    assert corpus_digest(source, cache=cache) == with_it
+    assert hashed.count(path.name) == 1
+    path.write_text("beta alpha")
+    corpus = read_corpus(source, cache=cache)
+    assert (corpus.changed, corpus.digest() != with_it) == ((str(path),), True)
+    path.unlink()
+    assert corpus_digest(source, cache=cache) == ordinary
 
 
 def test_a_change_that_keeps_size_and_mtime_is_seen(tree, tmp_path, section, later):
