@@ -86,7 +86,9 @@ def source_digest(reference: str) -> str:
     if ours or spec.submodule_search_locations is None:
         origin = Path(spec.origin or "")
         if ours or not origin.is_file():
-            return digest({"file": file_digest(origin) if origin.is_file() else f"{spec.origin} of {sys.version}"})
+            return digest(
+                {"file": file_digest(origin) if origin.is_file() else f"{searched}, {spec.origin} of {sys.version}"}
+            )
         return digest({"file": file_digest(origin)} | _beside(origin.parent, [origin]))
     roots = [Path(root) for root in spec.submodule_search_locations]
     beside = _beside(roots[0].parent, [path for root in roots for path in root.rglob("*.py")])
