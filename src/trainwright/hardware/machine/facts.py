@@ -19,7 +19,7 @@ from trainwright.hardware.machine import cgroup
 from trainwright.hardware.machine.nvidia import Gpu, gpus
 from trainwright.hardware.machine.processor import cpu_clock_hz, cpu_features, cpu_model, is_virtual
 
-BUSY_INTERVAL_S = 0.25
+BUSY_INTERVAL_S = 0.15
 """Time for which the processors are watched to see what other programs use of them."""
 
 

@@ -48,6 +48,9 @@ instead of 144 ms, their products alone about 40 ms (docs/lab/log.md)."""
 SPREAD = 0.085
 """Standard deviation of the logarithm of measured over predicted seconds, as audits of probed machines have shown: nine
 runs of ten within 0.87 and 1.15."""
+QUICK_SPREAD = 0.16
+"""The same of a quick measurement against a thorough one: the root mean square of ten on two quiet machines, which
+planned 0.98 to 1.57 times as long (docs/lab/log.md)."""
 MOST_BUSY = 0.9
 """Of a machine that is busier still nobody knows how fast it is alone: ten times as fast is believed at most."""
 NEAR_TOKENS = 2048
@@ -136,8 +139,8 @@ class Probed:
         return process if self.probes.device_kind == "cpu" else replace(process, waste=0.0)
 
     def spread(self, run: RunSpec) -> float:
-        """Returns ``SPREAD``; more of an exchange that no probe has measured, and of rates of a busy machine."""
-        spread = math.hypot(SPREAD, self._busy_spread())
+        """Returns ``SPREAD``; more of a quick measurement, of a busy machine, and of an exchange nobody measured."""
+        spread = math.hypot(SPREAD, 0.0 if self.probes.thorough else QUICK_SPREAD, self._busy_spread())
         return spread if run.cluster.devices == 1 else math.hypot(spread, run.stack.time.spread)
 
     def _busy_spread(self) -> float:

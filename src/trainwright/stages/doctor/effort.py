@@ -154,11 +154,11 @@ QUICK_CPU = Effort(
         budget_s=0.4,
     ),
     growth=Shapes(tuple(BlockShape("llama", 256, 768, 2, 512, depth) for depth in (2, 4))),
-    losses=Shapes(((512, 256, 4096), (512, 512, 16384)), least=1, budget_s=0.1),
+    losses=Shapes(((512, 256, 4096), (256, 256, 16384)), least=1, budget_s=0.1),
     attentions=Shapes(((4, 4, 512, 64), (8, 2, 256, 64), (2, 4, 1024, 64)), in_every=1, least=2, budget_s=0.2),
     working_sets=Shapes((3 * MiB, 48 * MiB, 768 << 10), least=2, budget_s=0.1),
     updates=Shapes((1 << 20, 1 << 23), least=1, budget_s=0.05),
-    matrices=Shapes(((256, 256), (512, 512), (768, 256), (128, 128)), least=2, budget_s=0.2),
+    matrices=Shapes(((256, 256), (384, 384), (768, 256), (128, 128)), least=2, budget_s=0.1),
     disk_bytes=16 * MiB,
 )
 

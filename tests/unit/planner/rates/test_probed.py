@@ -1,5 +1,6 @@
 """On the ideal machine every answer is known: work over rate, at any shape and in any layout."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.probed import Probed
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
+from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 from trainwright.testing.machine import BYTES_PER_S, FLOPS_PER_S, fake_probes
@@ -49,6 +51,15 @@ def between_bytes(model, tokens):
 
 
 # ----------------------------------------------------------------------------------------------------------- one device
+def test_a_quick_measurement_is_trusted_less_than_a_thorough_one():
+    """Nine of ten quick ones lie within 1.35 times either way, so that the slowest of ten is the one outside."""
+    thorough, quick = (
+        replace(PROBED, probes=replace(PROBED.probes, thorough=each)).spread(run_of()) for each in (True, False)
+    )
+    assert math.exp(INTERVAL * thorough) == pytest.approx(1.15, abs=0.005)
+    assert math.exp(INTERVAL * quick) == pytest.approx(1.35, abs=0.01)
+
+
 def test_a_pass_is_products_attention_traffic_and_loss(shape):
     flops = count_flops(shape, sequences=2, sequence_tokens=512)
     casts = 6 * block_matrix_parameters(shape) / BYTES_PER_S
