@@ -31,7 +31,8 @@ import torch
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
-from trainwright.artifact.store import Artifact, Workspace
+from trainwright.artifact.store import Artifact
+from trainwright.artifact.workspace import Workspace
 from trainwright.model.build import build_network
 from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.tasks.windows import Windows

@@ -1,16 +1,10 @@
-"""The workspace: content-addressed directories, each complete or absent.
-
-``<workspace>/<stage>-<fingerprint>/`` is an artefact; ``<stage>-<fingerprint>.partial/`` is work under way, kept by an
-interruption and taken up by the next run. The manifest is written last, then one rename makes the artefact.
-"""
+"""Artefacts: complete directories whose manifest lists every file; and writes of which a kill leaves no half."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,13 +15,11 @@ from typing import Any
 from trainwright import __version__
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
-from trainwright.core.records import from_json, to_json
+from trainwright.core.records import from_json
 from trainwright.core.spelling import counted
 from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
-CHECKED = ".checked"
-"""Folder of a workspace: how the files of each artefact looked when their digests were last right."""
 SHORT = 12
 """Hex digits of a fingerprint in a directory's name."""
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG, errno.ENAMETOOLONG)
@@ -75,17 +67,6 @@ class Artifact:
         for entry in self.manifest.files:
             if names is None or entry.path in names:
                 verify_file(self.path, entry)
-
-
-def directory_digest(path: Path) -> str:
-    """sha256 over the names and contents of a directory's files.
-
-    Raises:
-        DataError: there is no such directory, or it is empty.
-    """
-    if not path.is_dir() or not any(path.iterdir()):
-        raise DataError("no files here", where=path, expected="a directory with a model in it")
-    return digest(sorted((entry.path, entry.sha256) for entry in _entries(path)))
 
 
 def verify_file(root: Path, entry: FileEntry) -> None:
@@ -153,144 +134,9 @@ def _in_present_form(record: dict[str, Any], source: Path) -> dict[str, Any]:
     return record
 
 
-class Workspace:
-    """Where the artefacts of a recipe live.
-
-    Args:
-        root: where artefacts are made and looked for.
-        above: where they are looked for besides: the workspaces that this one is a child of.
-    """
-
-    def __init__(self, root: Path, *, above: tuple[Path, ...] = ()) -> None:
-        self.root, self.above = root, above
-
-    def path(self, stage: str, fingerprint: str) -> Path:
-        """Where that artefact is or will be."""
-        return self.root / f"{stage}-{fingerprint[:SHORT]}"
-
-    def find(self, stage: str, fingerprint: str) -> Artifact | None:
-        """The complete artefact of that fingerprint, or None."""
-        for root in (self.root, *self.above):
-            path = root / self.path(stage, fingerprint).name
-            if (path / MANIFEST).is_file():
-                artifact = open_artifact(path)
-                if artifact.manifest.fingerprint == fingerprint:
-                    return artifact
-        return None
-
-    def draft(self, stage: str, fingerprint: str) -> Path:
-        """The directory of work under way, made where it is absent.
-
-        Raises:
-            MachineError: it cannot be written.
-        """
-        path = self.path(stage, fingerprint)
-        partial = path.with_name(path.name + ".partial")
-        with writing(partial):
-            partial.mkdir(parents=True, exist_ok=True)
-        return partial
-
-    @contextmanager
-    def lock(self, stage: str, fingerprint: str) -> Iterator[None]:
-        """Hold the right to work on one artefact.
-
-        Raises:
-            MachineError: another process holds it.
-        """
-        with writing(self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
-            stream = (self.root / f".{stage}-{fingerprint[:SHORT]}.lock").open("w")
-        with stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise MachineError(
-                    "another process is working on {stage}",
-                    where=self.path(stage, fingerprint),
-                    fix="wait for it, or stop it first",
-                    stage=stage,
-                ) from error
-            yield
-
-    def commit(self, partial: Path, manifest: Manifest) -> Artifact:
-        """Turn finished work into an artefact: digest the files, write the manifest, rename.
-
-        Files whose names start with a dot are left out and deleted. ``manifest.files`` is filled here.
-        """
-        for hidden in partial.glob(".*"):
-            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
-        files = tuple(sorted(_entries(partial), key=lambda entry: entry.path))
-        record = to_json(manifest) | {"files": [to_json(entry) for entry in files]}
-        with writing(partial):
-            write_atomically(partial / MANIFEST, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
-        final = partial.with_name(partial.name.removesuffix(".partial"))
-        if final.exists():
-            shutil.rmtree(final)
-        partial.rename(final)
-        _sync_directory(final.parent)
-        artifact = open_artifact(final)
-        self._note(artifact)
-        return artifact
-
-    def check(self, artifact: Artifact) -> None:
-        """Make sure that an artefact which is handed out again is what its manifest says.
-
-        Sizes are compared always, digests of those files whose size, time or inode is not what it was when they were
-        last compared: a run in which all is there reads no gigabytes, and a byte that somebody changed is found.
-
-        Raises:
-            DataError: a file is missing or damaged; names it.
-        """
-        known = self._noted(artifact)
-        changed = set()
-        for entry in artifact.manifest.files:
-            stamp = _stamp(artifact.path / entry.path)
-            if stamp is None or stamp[0] != entry.size_bytes or stamp != known.get(entry.path):
-                changed.add(entry.path)
-        if changed:
-            artifact.verify(changed)
-            self._note(artifact)
-
-    def _notes(self, artifact: Artifact) -> Path:
-        return artifact.path.parent / CHECKED / f"{artifact.path.name}.json"
-
-    def _noted(self, artifact: Artifact) -> dict[str, list[int]]:
-        try:
-            record = json.loads(self._notes(artifact).read_bytes())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return record if isinstance(record, dict) else {}
-
-    def _note(self, artifact: Artifact) -> None:
-        """Remember how the files of an artefact look whose digests are right; beside it, for it may be read-only."""
-        notes = self._notes(artifact)
-        if not writable(notes):
-            return
-        stamps = {entry.path: _stamp(artifact.path / entry.path) for entry in artifact.manifest.files}
-        with writing(notes):
-            notes.parent.mkdir(exist_ok=True)
-            write_atomically(notes, json.dumps(stamps).encode())
-
-
-def _stamp(path: Path) -> list[int] | None:
-    """Size, time of the last write and of the last change of its facts, and inode; None where there is no file."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
-
-
 def writable(path: Path) -> bool:
     """Whether something may be written at a path, which may not exist yet."""
     return os.access(next(each for each in (path, *path.absolute().parents) if each.exists()), os.W_OK)
-
-
-def _entries(root: Path) -> Iterator[FileEntry]:
-    for path in root.rglob("*"):
-        if path.is_file() and path != root / MANIFEST:
-            name = path.relative_to(root).as_posix()
-            yield FileEntry(path=name, size_bytes=path.stat().st_size, sha256=file_digest(path))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -301,10 +147,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     temporary.replace(path)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Waits until the disk has what was renamed in a directory."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import Artifact, directory_digest
+from trainwright.artifact.store import Artifact
+from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError
 from trainwright.core.fingerprint import file_digest, source_digest
 from trainwright.core.paths import local_path

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import Workspace, open_artifact
+from trainwright.artifact.store import open_artifact
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.registry import load
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here

@@ -13,7 +13,8 @@ from pathlib import Path
 from trainwright import __version__
 from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.stage import Context, StageFunction
-from trainwright.artifact.store import MANIFEST, Artifact, Workspace, open_artifact, writable, writing
+from trainwright.artifact.store import MANIFEST, Artifact, open_artifact, writable, writing
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.plug_in import blaming_at_fault

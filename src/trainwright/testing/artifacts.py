@@ -10,7 +10,8 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from trainwright.artifact.shards import SplitWriter, write_dataset
-from trainwright.artifact.store import Artifact, Workspace
+from trainwright.artifact.store import Artifact
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.records import to_json
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.manifest import KINDS, Manifest

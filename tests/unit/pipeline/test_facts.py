@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from trainwright.artifact.store import Workspace
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError
 from trainwright.pipeline import facts
 from trainwright.pipeline.facts import known_facts

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.finished import finished
 from fixtures.planned_recipe import TEXT, planned_recipe
-from trainwright.artifact.store import Workspace
+from trainwright.artifact.workspace import Workspace
 from trainwright.cli import main as cli
 from trainwright.hardware.machine.record import Machine, machine_text
 from trainwright.hardware.machine.shared import shared_probes

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from trainwright.artifact.events import Events
-from trainwright.artifact.store import Workspace
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.records import to_json
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.probes import BandwidthProbe, DiskProbe, MatmulProbe, Probes, Timing

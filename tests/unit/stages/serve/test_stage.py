@@ -7,7 +7,7 @@ import pytest
 from trainwright.artifact.bundle import SERVED
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
-from trainwright.artifact.store import Workspace
+from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError, MachineError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.generation.generate import complete
