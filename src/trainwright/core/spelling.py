@@ -6,9 +6,8 @@ A Cyrillic o in ``mоdel`` or a long dash before an option cannot be seen by a r
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 
 REMARK = "what was written has"
 
@@ -42,7 +41,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Returns ``did you mean 'x'?`` for the nearest known name, or None where none is near.
 
     Where ``name`` holds characters that only look like those of the known one, they are named.
@@ -50,6 +49,12 @@ def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str | None:
     near = get_close_matches(ascii_twin(name), list(known), n=1, cutoff=0.6)
     hints = (f"did you mean {near[0]!r}?" if near else None, foreign_characters(name))
     return " ".join(hint for hint in hints if hint) or None
+
+
+def unknown(name: str, known: Iterable[str]) -> dict[str, str | None]:
+    """Returns what an error says of an unknown name: it was seen, all known are expected, the nearest is advised."""
+    names = list(known)
+    return {"seen": repr(name), "expected": f"one of {', '.join(names)}", "fix": did_you_mean(name, names)}
 
 
 def ascii_twin(text: str) -> str:

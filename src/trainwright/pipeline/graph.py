@@ -18,7 +18,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.fingerprint import file_digest, source_digest
 from trainwright.core.paths import local_path
 from trainwright.core.registry import is_reference, load
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
@@ -329,9 +329,7 @@ def upstream(line: Iterable[Step], name: str) -> tuple[Step, ...]:
     line = tuple(line)
     names = [step.name for step in line]
     if name not in names:
-        raise RecipeError(
-            "no such step", seen=repr(name), expected=f"one of {', '.join(names)}", fix=did_you_mean(name, names)
-        )
+        raise RecipeError("no such step", **unknown(name, names))
     wanted = {name}
     for step in reversed(line):
         if step.name in wanted:

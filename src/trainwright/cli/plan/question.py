@@ -11,7 +11,7 @@ from trainwright.cli.arguments import located, read_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_count
 
 if TYPE_CHECKING:
@@ -299,5 +299,4 @@ def one_of(value: str, known: tuple[str, ...], *, where: str) -> str:
     slug = value.replace("-", "_")
     if slug in known:
         return slug
-    fix = did_you_mean(value, list(known))
-    raise RecipeError("unknown value", where=where, seen=repr(value), expected=f"one of {', '.join(known)}", fix=fix)
+    raise RecipeError("unknown value", where=where, **unknown(value, known))

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.planner.counts.layouts import Numbers
 
 Values = float | Numbers
@@ -24,27 +23,12 @@ PETAFLOP_DAY = 8.64e19
 FLOPS_PER_PARAMETER_TOKEN = 6.0
 
 
-class Law(Protocol):
-    """A relation between compute, parameters and tokens on the compute-optimal frontier."""
-
-    @property
-    def source(self) -> str:
-        """Returns the paper and its table."""
-
-    @property
-    def assumes(self) -> str:
-        """Returns the conditions of its validity, beyond this module's first lines."""
-
-    def parameters(self, flops: Values) -> Numbers:
-        """Returns the parameters of the best model for ``flops``."""
-
-    def tokens(self, flops: Values) -> Numbers:
-        """Returns the tokens to train that model on."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PowerLaw:
-    """``N = n (C / c)^a`` and ``D = d (C / c)^b``."""
+    """``N = n (C / c)^a`` and ``D = d (C / c)^b`` on the compute-optimal frontier.
+
+    ``source`` is the paper and its table, ``assumes`` the conditions of its validity beyond this module's first lines.
+    """
 
     flops_at: float
     parameters_at: float
@@ -107,6 +91,8 @@ class LossLaw:
         return np.where(above > 0, FLOPS_PER_PARAMETER_TOKEN * (one / reachable) ** (1.0 / power), np.inf)
 
 
+Law = PowerLaw | LossLaw
+"""A relation between compute, parameters and tokens on the compute-optimal frontier."""
 _HOFFMANN = "Hoffmann et al., 2022, arXiv 2203.15556"
 LAWS: Mapping[str, Law] = {
     # The ends of the papers' tables fix factors and exponents to three digits, the printed exponents to two.
@@ -193,9 +179,7 @@ def find_law(name: str) -> Law:
         RecipeError: there is none.
     """
     if name not in LAWS:
-        raise RecipeError(
-            "unknown scaling law", seen=repr(name), expected=f"one of {', '.join(LAWS)}", fix=did_you_mean(name, LAWS)
-        )
+        raise RecipeError("unknown scaling law", **unknown(name, LAWS))
     return LAWS[name]
 
 
@@ -224,22 +208,16 @@ def optimal_for(parameters: Values, *, law: str = DEFAULT_LAW) -> Optimum:
     return compute_optimal(np.asarray(flops), law=law)
 
 
-def loss(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> Numbers:
-    """Returns the expected loss of a model after so many tokens, on the law's own data and tokenizer.
-
-    Raises:
-        RecipeError: the law has no loss.
-    """
-    return _loss_law(law).loss(parameters, tokens)
-
-
 def over_training(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> OverTraining:
     """Returns the cost of training a model away from the frontier.
 
     Raises:
         RecipeError: the law has no loss.
     """
-    chosen = _loss_law(law)
+    chosen = find_law(law)
+    if not isinstance(chosen, LossLaw):
+        losses = ", ".join(name for name, known in LAWS.items() if isinstance(known, LossLaw))
+        raise RecipeError("this scaling law has no loss", seen=repr(law), expected=f"one of {losses}")
     flops = training_flops(parameters, tokens)
     best = chosen.flops_for(chosen.loss(parameters, tokens))
     best_parameters = chosen.parameters(best)
@@ -266,11 +244,3 @@ def critical_batch_tokens(tokens: Values) -> Numbers:
 def critical_batch_tokens_at(loss_value: Values) -> Numbers:
     """Returns the same batch by loss: ``2e8 / L^(1 / 0.21)`` tokens on WebText2 (Kaplan et al., 2020, equation 1.4)."""
     return np.asarray(2e8 / np.asarray(loss_value) ** (1.0 / 0.21))
-
-
-def _loss_law(name: str) -> LossLaw:
-    chosen = find_law(name)
-    if isinstance(chosen, LossLaw):
-        return chosen
-    losses = ", ".join(known for known, law in LAWS.items() if isinstance(law, LossLaw))
-    raise RecipeError("this scaling law has no loss", seen=repr(name), expected=f"one of {losses}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
 from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices, total_parameters
 from trainwright.spec.convnet import AnyModel, transformer
@@ -27,15 +27,10 @@ def adapted(model: ModelSpec, adapter: Adapter) -> tuple[Matrix, ...]:
     Raises:
         RecipeError: the model has no matrix of a target's name; names the nearest.
     """
-    known = list(dict.fromkeys(matrix.name for matrix in matrices(model)))
+    known = dict.fromkeys(matrix.name for matrix in matrices(model))
     for target in adapter.targets:
         if target not in known:
-            raise RecipeError(
-                "no such matrix to adapt",
-                seen=repr(target),
-                expected=f"one of {', '.join(known)}",
-                fix=did_you_mean(target, known),
-            )
+            raise RecipeError("no such matrix to adapt", **unknown(target, known))
     return tuple(matrix for matrix in matrices(model) if matrix.name in adapter.targets)
 
 

@@ -16,7 +16,6 @@ from trainwright.planner.forecast.memory.offload import (
     STATE_BUFFERS,
     SUB_GROUP_PARAMETERS,
     WEIGHT_BUFFERS,
-    Offloaded,
     offloaded,
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase, case_of, kept, shared, state_bytes
@@ -25,6 +24,18 @@ from trainwright.planner.plan.cluster import Planned
 
 SHARED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}
 """The stage of ZeRO from which ranks share each (Rajbhandari et al., 2020)."""
+_CLASSES = {
+    "weights": "as they are kept",
+    "gradients": "that are there at the peak",
+    "optimizer": "moments, master weights",
+    "activations": "kept for the backward pass",
+    "logits": "and their copies",
+    "communication": "buffers",
+    "workspace": "temporaries, libraries",
+    "reserved_unused": "by the allocator",
+    "context": "of the driver",
+}
+_INFINITY = "Rajbhandari et al., 2021, arXiv 2104.07857, section 3"
 
 
 class _Place:
@@ -38,7 +49,8 @@ class _Place:
         )
         self.states: Kept = kept(self.case)
         self.stage = int(self.table.last_stage[0])
-        self.moment = MOMENTS[int(self.table.moment[0])]
+        self.moment = int(self.table.moment[0])
+        """Its place in ``MOMENTS``."""
 
     def at(self, values: Numbers | float) -> float:
         """Returns the stage's number of [2, L] or [L]."""
@@ -46,18 +58,18 @@ class _Place:
         return float(array[self.stage, 0] if array.ndim == 2 else array.reshape(-1)[0])
 
     def explained(self, name: str, about: str, formula: str, terms: Iterable[Term], **more: Any) -> Explanation:
-        """Returns the formula of one class of the table; ``more`` are its source and details."""
-        value = float(getattr(self.table, name)[0])
+        """Returns the formula of one class of the table, or of what is off the device; ``more``: source, details."""
+        value = float(getattr(self.table, f"{name}_bytes" if name in ("host", "nvme") else name)[0])
         return Explanation(f"memory.{name}", about, formula, tuple(terms), value, "bytes", **more)
 
     @property
     def when(self) -> str:
         """Returns ``at the loss, on the first stage``."""
+        name = MOMENTS[self.moment]
+        moments = {"end": "at the end of the backward pass", "backward": "in the backward pass"}
+        text = moments.get(name, f"at the {name}")
         piped = self.planned.plan.parallel.pp > 1
-        moment = {"end": "at the end of the backward pass", "backward": "in the backward pass"}.get(
-            self.moment, f"at the {self.moment}"
-        )
-        return moment + (f", on the {'last' if self.stage else 'first'} stage" if piped else "")
+        return text + (f", on the {'last' if self.stage else 'first'} stage" if piped else "")
 
 
 def _state(name: str) -> Callable[[Planned], Explanation]:
@@ -66,38 +78,35 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
     def explained(planned: Planned) -> Explanation:
         place = _Place(planned)
         value = float(getattr(place.table, name)[0])
-        about = f"{name} of one rank, {place.when}"
         if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0:
             return _kept_otherwise(place, name, value)
         each = getattr(state_bytes(place.case), {"weights": "weight", "gradients": "gradient"}.get(name, name))
-        stage = SHARED_FROM[name]
+        stage, layouts = SHARED_FROM[name], place.case.layouts
         count = place.at(shared(place.case, from_stage=stage))
         share = value / (each * count)
-        layouts = place.case.layouts
+        ranks = f"{place.at(layouts.dp_shard * layouts.cp):.0f} ranks"
+        since = f"{'from' if place.at(layouts.zero_stage) >= stage else 'only from'} ZeRO-{stage} on"
+        whole = f"of {place.at(place.case.stages.total):,.0f} on the rank's stage"
         terms = [
             Term("b", each, "bytes", _bytes_of(planned, name)),
-            Term(
-                "n",
-                count,
-                "parameters",
-                f"of {place.at(place.case.stages.total):,.0f} on "
-                f"the rank's stage, shared by dp_shard x cp = {place.at(layouts.dp_shard * layouts.cp):.0f} ranks "
-                f"{'from' if place.at(layouts.zero_stage) >= stage else 'only from'} ZeRO-{stage} on",
-            ),
+            Term("n", count, "parameters", f"{whole}, shared by dp_shard x cp = {ranks} {since}"),
         ]
-        if abs(share - 1) < 1e-9:
-            return place.explained(name, about, "b × n", terms, source="Rajbhandari et al., 2020, section 3")
-        terms.append(Term("s", share, "", f"share of them that is there {place.when}"))
-        return place.explained(name, about, "b × n × s", terms, source="Rajbhandari et al., 2020, section 3")
+        formula = "b × n"
+        if abs(share - 1) >= 1e-9:
+            formula = "b × n × s"
+            terms.append(Term("s", share, "", f"share of them that is there {place.when}"))
+        source = "Rajbhandari et al., 2020, section 3"
+        return place.explained(name, f"{name} of one rank, {place.when}", formula, terms, source=source)
 
     return explained
 
 
 def _kept_otherwise(place: _Place, name: str, value: float) -> Explanation:
     whole = place.at(getattr(place.states, name))
-    terms = [Term("k", whole, "bytes", f"{name} that stay on the device, frozen ones as kept")]
-    there = value / whole if whole else 0.0
-    terms.append(Term("s", there, "", f"share of them that is there {place.when}"))
+    terms = (
+        Term("k", whole, "bytes", f"{name} that stay on the device, frozen ones as kept"),
+        Term("s", value / whole if whole else 0.0, "", f"share of them that is there {place.when}"),
+    )
     return place.explained(name, f"{name} of one rank with adapters or offload", "k × s", terms)
 
 
@@ -111,18 +120,16 @@ def _bytes_of(planned: Planned, name: str) -> str:
 
 def _activations(planned: Planned) -> Explanation:
     place = _Place(planned)
-    case, stages = place.case, place.case.stages
-    value = float(place.table.activations[0])
+    case, stages, moment = place.case, place.case.stages, MOMENTS[place.moment]
     about = f"what the forward pass keeps for the backward pass, {place.when}"
-    if place.moment not in ("loss", "backward"):
-        terms = [Term("r", value, "bytes", "what the first block still holds")]
-        return place.explained("activations", about, "r", terms)
+    if moment not in ("loss", "backward"):
+        held = Term("r", float(place.table.activations[0]), "bytes", "what the first block still holds")
+        return place.explained("activations", about, "r", [held])
     step = pass_bytes(case)
     full = planned.plan.workload.recompute == "full"
-    dense, mixed = (
-        (input_bytes(case),) * 2 if full else (block_bytes(case, mixture=False), block_bytes(case, mixture=True))
-    )
+    dense, mixed = (input_bytes(case) if full else block_bytes(case, mixture=mixture) for mixture in (False, True))
     each = "a layer's input: tokens x width x bytes" if full else "kept by one layer, all operations"
+    inside = 0.0 if moment == "loss" else place.at(step.inside + step.kept_again)
     terms = [
         Term("p", place.at(stages.passes), "", "micro batches in flight on this stage"),
         Term("L", place.at(stages.dense_layers), "layers", "on this stage, without experts"),
@@ -130,40 +137,31 @@ def _activations(planned: Planned) -> Explanation:
         Term("M", place.at(stages.moe_layers), "layers", "on this stage, with experts"),
         Term("m", place.at(mixed), "bytes", each),
         Term("o", place.at(step.beside), "bytes", "kept outside of the layers"),
+        Term("i", inside, "bytes", "inside the block that goes backward"),
     ]
-    inside = 0.0 if place.moment == "loss" else place.at(step.inside + step.kept_again)
-    terms.append(Term("i", inside, "bytes", "inside the block that goes backward"))
     formula = "p × (L × a + M × m + o) + i"
     # What is not there needs no symbol.
     for symbol, pattern in (("M", " + M × m"), ("o", " + o"), ("i", " + i")):
         if next(term for term in terms if term.symbol == symbol).value == 0:
             formula = formula.replace(pattern, "")
             terms = [term for term in terms if term.symbol not in ({"M", "m"} if symbol == "M" else {symbol})]
-    return place.explained(
-        "activations",
-        about,
-        formula,
-        terms,
-        details=_operations(place, full=full),
-        source="Korthikanti et al., 2022, arXiv 2205.05198, and each stack's own kernels",
-    )
+    source = "Korthikanti et al., 2022, arXiv 2205.05198, and each stack's own kernels"
+    details = _operations(place, full=full)
+    return place.explained("activations", about, formula, terms, details=details, source=source)
 
 
 def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
     """Returns a layer's bytes by operation, where they are counted so."""
-    tokens = Term("", place.at(micro_tokens(place.case)), "tokens", "of a micro batch on a rank")
-    if full or place.case.memory.kernels == "own":
+    case, tokens = place.case, Term("", place.at(micro_tokens(place.case)), "tokens", "of a micro batch on a rank")
+    if full or case.memory.kernels == "own":
         return (tokens,)
-    mixture = place.at(place.case.stages.dense_layers) == 0
-    factor = place.case.memory.activations
-    parts = {name: factor * place.at(part) for name, part in layer_bytes(place.case, mixture=mixture).items()}
+    layer = layer_bytes(case, mixture=place.at(case.stages.dense_layers) == 0)
+    parts = {name.replace("_", " "): case.memory.activations * place.at(part) for name, part in layer.items()}
     elements = tokens.value * place.model.width
     return (
         tokens,
         *(
-            Term(
-                "", part, "bytes", f"of a layer: {name.replace('_', ' ')}, {part / elements:.3g} bytes x tokens x width"
-            )
+            Term("", part, "bytes", f"of a layer: {name}, {part / elements:.3g} bytes x tokens x width")
             for name, part in parts.items()
             if part
         ),
@@ -172,146 +170,88 @@ def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
 
 def _logits(planned: Planned) -> Explanation:
     place = _Place(planned)
-    value = float(place.table.logits[0])
-    about = f"logits and their gradients, {place.when}"
-    tokens, vocabulary = place.at(micro_tokens(place.case)), place.model.vocabulary
-    terms = [
+    tokens, vocabulary, tp = place.at(micro_tokens(place.case)), place.model.vocabulary, planned.plan.parallel.tp
+    each = float(place.table.logits[0]) * tp / (tokens * vocabulary) if vocabulary else 0.0
+    terms = (
         Term("T", tokens, "tokens", "of a micro batch on a rank"),
         Term("V", float(vocabulary), "", "vocabulary"),
-        Term("t", float(planned.plan.parallel.tp), "", "tensor-parallel ranks"),
-    ]
-    each = value * planned.plan.parallel.tp / (tokens * vocabulary) if vocabulary else 0.0
-    terms.append(Term("c", each, "bytes", "of all copies of a logit, hidden states included"))
-    return place.explained("logits", about, "T × V × c / t", terms)
+        Term("t", float(tp), "", "tensor-parallel ranks"),
+        Term("c", each, "bytes", "of all copies of a logit, hidden states included"),
+    )
+    return place.explained("logits", f"logits and their gradients, {place.when}", "T × V × c / t", terms)
 
 
 def _communication(planned: Planned) -> Explanation:
     place = _Place(planned)
-    moment = moments_of(place.case, place.states)[int(place.table.moment[0])]
-    terms = [
-        Term(
-            "g",
-            place.at(moment.communication),
-            "bytes",
-            f"weights gathered {place.when}: embedding and head, and layers one after the other",
-        ),
-        Term("b", place.at(bucket_bytes(place.case, place.states)), "bytes", "buffers in which gradients are reduced"),
-    ]
+    gathered = place.at(moments_of(place.case, place.states)[place.moment].communication)
+    buckets = place.at(bucket_bytes(place.case, place.states))
+    what = f"weights gathered {place.when}: embedding and head, and layers one after the other"
+    terms = (
+        Term("g", gathered, "bytes", what),
+        Term("b", buckets, "bytes", "buffers in which gradients are reduced"),
+    )
     return place.explained("communication", "buffers of collectives", "g + b", terms)
 
 
 def _workspace(planned: Planned) -> Explanation:
     place = _Place(planned)
-    moment = moments_of(place.case, place.states)[int(place.table.moment[0])]
-    terms = [
-        Term("u", place.at(moment.workspace), "bytes", f"temporaries {place.when}"),
+    used = place.at(moments_of(place.case, place.states)[place.moment].workspace)
+    library = library_bytes(place.model, planned.plan.cluster.device)
+    terms = (
+        Term("u", used, "bytes", f"temporaries {place.when}"),
         Term("w", place.case.memory.workspace_bytes, "bytes", "of the stack, fitted"),
-        Term(
-            "l", library_bytes(place.model, planned.plan.cluster.device), "bytes", "of the library of matrix products"
-        ),
-    ]
+        Term("l", library, "bytes", "of the library of matrix products"),
+    )
     return place.explained("workspace", "temporaries and libraries", "u + w + l", terms)
 
 
 def _host(planned: Planned) -> Explanation:
     place = _Place(planned)
-    gone, devices = offloaded(place.case), planned.plan.cluster.node.devices
-    value = float(place.table.host_bytes[0])
-    ranks = Term("d", float(devices), "", "devices of a node")
     about = "what offload keeps in one node's memory"
     if not planned.choice.forecast.layouts.offloads_to_nvme[0]:
-        return Explanation(
-            "memory.host", about, "d × (w + g + s)", (ranks, *_moved(place, gone)), value, "bytes", source=_INFINITY
-        )
-    pinned = Term(
-        "p",
-        place.at(gone.host),
-        "bytes",
-        f"pinned buffers of a rank: up to "
-        f"{STATE_BUFFERS} of {SUB_GROUP_PARAMETERS:.0e} fp32 elements for the state, {WEIGHT_BUFFERS} of "
-        f"{BUFFER_PARAMETERS:.0e} for weights",
-    )
-    return Explanation(
-        "memory.host",
-        about,
-        "d × p",
-        (ranks, pinned),
-        value,
-        "bytes",
-        source="DeepSpeed's defaults of offload_optimizer and offload_param",
-    )
+        return place.explained("host", about, "d × (w + g + s)", _moved(place), source=_INFINITY)
+    state = f"{STATE_BUFFERS} of {SUB_GROUP_PARAMETERS:.0e} fp32 elements for the state"
+    weights = f"{WEIGHT_BUFFERS} of {BUFFER_PARAMETERS:.0e} for weights"
+    pinned = place.at(offloaded(place.case).host)
+    terms = (_devices(place), Term("p", pinned, "bytes", f"pinned buffers of a rank: up to {state}, {weights}"))
+    source = "DeepSpeed's defaults of offload_optimizer and offload_param"
+    return place.explained("host", about, "d × p", terms, source=source)
 
 
 def _nvme(planned: Planned) -> Explanation:
-    place, node = _Place(planned), planned.plan.cluster.node
-    value = float(place.table.nvme_bytes[0])
-    there = Term("", float(node.nvme_bytes or 0), "bytes", "of the node's drives")
+    place = _Place(planned)
+    details = (Term("", float(planned.plan.cluster.node.nvme_bytes or 0), "bytes", "of the node's drives"),)
     about = "what offload keeps on one node's NVMe drives"
-    if not value:
-        return Explanation("memory.nvme", about, "0", (), value, "bytes", details=(there,))
-    ranks = Term("d", float(node.devices), "", "devices of a node")
-    return Explanation(
-        "memory.nvme",
-        about,
-        "d × (w + g + s)",
-        (ranks, *_moved(place, offloaded(place.case))),
-        value,
-        "bytes",
-        details=(there,),
-        source=_INFINITY,
+    if not place.table.nvme_bytes[0]:
+        return place.explained("nvme", about, "0", (), details=details)
+    return place.explained("nvme", about, "d × (w + g + s)", _moved(place), details=details, source=_INFINITY)
+
+
+def _devices(place: _Place) -> Term:
+    return Term("d", float(place.planned.plan.cluster.node.devices), "", "devices of a node")
+
+
+def _moved(place: _Place) -> tuple[Term, ...]:
+    """Returns a node's devices, and what of each rank left the device."""
+    moved = offloaded(place.case).moved
+    return (
+        _devices(place),
+        Term("w", place.at(moved.weights), "bytes", "weights of a rank"),
+        Term("g", place.at(moved.gradients), "bytes", "gradients of a rank"),
+        Term("s", place.at(moved.optimizer), "bytes", "the optimizer's state of a rank"),
     )
-
-
-def _moved(place: _Place, gone: Offloaded) -> tuple[Term, ...]:
-    parts = (
-        ("w", gone.moved.weights, "weights"),
-        ("g", gone.moved.gradients, "gradients"),
-        ("s", gone.moved.optimizer, "the optimizer's state"),
-    )
-    return tuple(Term(symbol, place.at(value), "bytes", f"{name} of a rank") for symbol, value, name in parts)
-
-
-_INFINITY = "Rajbhandari et al., 2021, arXiv 2104.07857, section 3"
 
 
 def _total(planned: Planned) -> Explanation:
     table = planned.choice.forecast.memory
-    names = (
-        "weights",
-        "gradients",
-        "optimizer",
-        "activations",
-        "logits",
-        "communication",
-        "workspace",
-        "reserved_unused",
-        "context",
+    terms = tuple(Term(name, float(getattr(table, name)[0]), "bytes", what) for name, what in _CLASSES.items())
+    details = (
+        Term("", float(table.needed_bytes[0]), "bytes", "needed at least"),
+        Term("", usable_bytes(planned.plan.cluster.device), "bytes", "of the device"),
     )
-    terms = tuple(Term(name, float(getattr(table, name)[0]), "bytes", _CLASSES[name]) for name in names)
-    limit = Term("", usable_bytes(planned.plan.cluster.device), "bytes", "of the device")
-    needed = Term("", float(table.needed_bytes[0]), "bytes", "needed at least")
-    return Explanation(
-        "memory.total",
-        "peak of one device as its driver shows it",
-        " + ".join(names),
-        terms,
-        float(table.device_bytes[0]),
-        "bytes",
-        details=(needed, limit),
-    )
+    about, value = "peak of one device as its driver shows it", float(table.device_bytes[0])
+    return Explanation("memory.total", about, " + ".join(_CLASSES), terms, value, "bytes", details=details)
 
-
-_CLASSES = {
-    "weights": "as they are kept",
-    "gradients": "that are there at the peak",
-    "optimizer": "moments, master weights",
-    "activations": "kept for the backward pass",
-    "logits": "and their copies",
-    "communication": "buffers",
-    "workspace": "temporaries, libraries",
-    "reserved_unused": "by the allocator",
-    "context": "of the driver",
-}
 
 MEMORY: Mapping[str, Callable[[Planned], Explanation]] = {
     "memory.total": _total,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.planner.explain.formula import Explanation
 from trainwright.planner.explain.memory import MEMORY
 from trainwright.planner.explain.run import RUN
@@ -27,11 +27,5 @@ def explain(planned: Planned, name: str) -> Explanation:
         RecipeError: nothing of that name; names near ones.
     """
     if name not in EXPLAINERS:
-        raise RecipeError(
-            "nothing to explain by that name",
-            field="explain",
-            seen=repr(name),
-            expected=f"one of {', '.join(EXPLAINERS)}",
-            fix=did_you_mean(name, EXPLAINERS),
-        )
+        raise RecipeError("nothing to explain by that name", field="explain", **unknown(name, EXPLAINERS))
     return EXPLAINERS[name](planned)

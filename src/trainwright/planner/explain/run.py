@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.cost.goodput import HOUR_S, Goodput
+from trainwright.planner.cost.goodput import HOUR_S
 from trainwright.planner.cost.run_cost import RunCost, checkpoint_bytes
 from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.explain.formula import Explanation, Term, first
@@ -34,39 +34,26 @@ def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
 
 
 def _seconds(planned: Planned) -> Explanation:
-    parts: Goodput = planned.run.parts
-    assert {field.name for field in fields(Goodput)} >= _PARTS.keys()
-    terms = tuple(
-        Term(name.removesuffix("_s"), first(getattr(parts, name)), "s", meaning)
-        for name, meaning in _PARTS.items()
-        if first(getattr(parts, name))
-    )
-    return Explanation(
-        "run.seconds",
-        f"{planned.run.steps:,} steps and what interrupts them",
-        " + ".join(term.symbol for term in terms),
-        terms,
-        first(planned.run.seconds),
-        "s",
-        source="Daly, 2006, equation 20, for failures",
-    )
+    parts = {name: first(getattr(planned.run.parts, name)) for name in _PARTS}
+    terms = tuple(Term(name.removesuffix("_s"), value, "s", _PARTS[name]) for name, value in parts.items() if value)
+    about, formula = f"{planned.run.steps:,} steps and what interrupts them", " + ".join(term.symbol for term in terms)
+    source = "Daly, 2006, equation 20, for failures"
+    return Explanation("run.seconds", about, formula, terms, first(planned.run.seconds), "s", source=source)
 
 
 def _usd(planned: Planned) -> Explanation:
     price = planned.scenario.price
     if price is None or planned.run.usd is None:
-        raise RecipeError(
-            "no price is known to explain", where=planned.plan.cluster.device.name, fix="give one: `price` 2.50"
-        )
+        device = planned.plan.cluster.device.name
+        raise RecipeError("no price is known to explain", where=device, fix="give one: `price` 2.50")
     terms = (
         Term("s", first(planned.run.seconds), "s", "the run (run.seconds)"),
         Term("h", HOUR_S, "s", "an hour"),
         Term("d", float(planned.plan.cluster.devices), "", "devices"),
         Term("p", price.usd_per_device_hour, "$", "for one device and hour"),
     )
-    return Explanation(
-        "run.usd", "the run's price", "s / h × d × p", terms, first(planned.run.usd), "$", source=price.source
-    )
+    value = first(planned.run.usd)
+    return Explanation("run.usd", "the run's price", "s / h × d × p", terms, value, "$", source=price.source)
 
 
 def _checkpoint(planned: Planned) -> Explanation:
@@ -77,10 +64,8 @@ def _checkpoint(planned: Planned) -> Explanation:
         Term("P", float(count), "parameters", "that are trained"),
         Term("b", size / count, "bytes", "of a weight, its master copy and the moments"),
     )
-    writes = Term("", first(run.checkpoint_s), "s", "to write it")
-    return Explanation(
-        "checkpoint.bytes", "one checkpoint of the whole model", "P × b", terms, size, "bytes", details=(writes,)
-    )
+    about, details = "one checkpoint of the whole model", (Term("", first(run.checkpoint_s), "s", "to write it"),)
+    return Explanation("checkpoint.bytes", about, "P × b", terms, size, "bytes", details=details)
 
 
 RUN: Mapping[str, Callable[[Planned], Explanation]] = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.experts import fullest, processors_left
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.counts.kernels import KINDS
+from trainwright.planner.counts.kernels import KINDS, Kind
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.planner.counts.work import Work
 from trainwright.planner.explain.formula import Explanation, Term, first
@@ -24,21 +24,36 @@ from trainwright.planner.plan.cluster import Planned
 from trainwright.planner.plan.shares import COMPUTE, bound_by, exposed, step_without
 from trainwright.planner.rates.catalogue import Catalogue, Rates
 
+_PHASES = {
+    "forward": "kernels of the forward pass",
+    "backward": "kernels of the backward pass, recomputation included",
+    "communicate": "collectives that nothing hides",
+    "update": "the optimizer",
+    "host": "waiting for the host to launch kernels",
+    "idle": "the pipeline's bubble",
+}
+_KINDS = {
+    "p": "matrix products of the blocks",
+    "a": "attention",
+    "b": "memory traffic between the products",
+    "h": "the output head and the loss",
+}
+_SENT = {
+    "tensor parallelism": "t",
+    "context parallelism": "c",
+    "expert parallelism": "e",
+    "pipeline sends": "p",
+    "sharded weights and gradients": "s",
+    "gradients once a step": "g",
+}
+_FIT = "fit: benchmarks/fit_time.py"
+
 
 def _step(planned: Planned) -> Explanation:
     step = planned.choice.forecast.step
-    meanings = {
-        "forward": "kernels of the forward pass",
-        "backward": "kernels of the backward pass, recomputation included",
-        "communicate": "collectives that nothing hides",
-        "update": "the optimizer",
-        "host": "waiting for the host to launch kernels",
-        "idle": "the pipeline's bubble",
-    }
-    terms = tuple(Term(name, first(getattr(step, name)), "s", meaning) for name, meaning in meanings.items())
-    return Explanation(
-        "time.step", "one step, which its phases partition", " + ".join(meanings), terms, first(step.total_s), "s"
-    )
+    terms = tuple(Term(name, first(getattr(step, name)), "s", meaning) for name, meaning in _PHASES.items())
+    about = "one step, which its phases partition"
+    return Explanation("time.step", about, " + ".join(_PHASES), terms, first(step.total_s), "s")
 
 
 def _counted(forecast: Forecast) -> tuple[Work, Rates]:
@@ -55,18 +70,8 @@ def _counted(forecast: Forecast) -> tuple[Work, Rates]:
 def _left(forecast: Forecast) -> tuple[Term, ...]:
     """Returns the share of processors that sending to experts leaves to others; nothing where it leaves all."""
     left = first(processors_left(forecast.run, forecast.layouts))
-    if left == 1.0:
-        return ()
     meaning = "share of the processors that sending to experts leaves, while both run"
-    return (Term("k", left, "", meaning),)
-
-
-_SYMBOLS = {
-    "p": "matrix products of the blocks",
-    "a": "attention",
-    "b": "memory traffic between the products",
-    "h": "the output head and the loss",
-}
+    return () if left == 1.0 else (Term("k", left, "", meaning),)
 
 
 def _kernels(phase: str) -> Callable[[Planned], Explanation]:
@@ -77,57 +82,49 @@ def _kernels(phase: str) -> Callable[[Planned], Explanation]:
         whole = first(getattr(forecast.step, phase))
         parts = {
             symbol: whole - first(getattr(step_without(forecast, COMPUTE[kind]), phase))
-            for symbol, kind in _SYMBOLS.items()
+            for symbol, kind in _KINDS.items()
         }
         # The rank with the head has fewer blocks; what it has more of all is the head's.
         parts["h"] = whole - sum(value for symbol, value in parts.items() if symbol != "h")
-        terms = [Term(symbol, parts[symbol], "s", kind) for symbol, kind in _SYMBOLS.items()]
+        terms = tuple(Term(symbol, parts[symbol], "s", kind) for symbol, kind in _KINDS.items())
         about = f"kernels of the {phase} pass, all {first(forecast.layouts.micro_batches):,.0f} micro batches"
-        return Explanation(f"time.{phase}", about, " + ".join(_SYMBOLS), tuple(terms), whole, "s")
+        return Explanation(f"time.{phase}", about, " + ".join(_KINDS), terms, whole, "s")
 
     return explained
+
+
+def _forward_s(forecast: Forecast, kind: Kind) -> float:
+    """Returns the seconds that the forward passes of a step spend on one kind of work."""
+    return first(step_without(forecast, *(each for each in KINDS if each != kind)).forward)
 
 
 def _products(planned: Planned) -> Explanation:
     """Returns the formula of the forward pass's matrix products: operations over the rate reached."""
     forecast = planned.choice.forecast
-    work, rate = _counted(forecast)
-    others = [kind for kind in KINDS if kind != "products"]
-    value, left = first(step_without(forecast, *others).forward), _left(forecast)
+    (work, rate), peak, left = _counted(forecast), forecast.peak_flops_per_s, _left(forecast)
     terms = (
         Term("m", first(forecast.layouts.micro_batches), "", "micro batches of a rank"),
         Term("c", first(rate.compute), "", "time of this software's kernels against all software's, fitted"),
-        Term("F", first(work.products_s) * forecast.peak_flops_per_s, "FLOP", "of a rank's products, one micro batch"),
-        Term(
-            "U",
-            first(work.unaligned_s) * forecast.peak_flops_per_s,
-            "FLOP",
-            "of those whose sizes are no multiple of 128 bytes",
-        ),
+        Term("F", first(work.products_s) * peak, "FLOP", "of a rank's products, one micro batch"),
+        Term("U", first(work.unaligned_s) * peak, "FLOP", "of those whose sizes are no multiple of 128 bytes"),
         Term("u", first(rate.unaligned), "", "speed of those"),
-        Term("P", forecast.peak_flops_per_s, "FLOP/s", "dense peak of the device"),
+        Term("P", peak, "FLOP/s", "dense peak of the device"),
         Term("r", first(rate.products), "", "share of the peak reached, fitted"),
         Term("w", first(work.busy), "", "share of the tensor cores that whole waves of tiles keep busy"),
         Term("x", first(rate.tiles), "", "how much of that libraries lose, fitted"),
         Term("o", first(rate.operands), "", "share of B that nothing hides, fitted"),
         Term("B", first(work.operands_s), "s", "moving the operands once"),
+        *left,
     )
-    return Explanation(
-        "time.products",
-        "matrix products of the forward pass",
-        f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)",
-        (*terms, *left),
-        value,
-        "s",
-        source="NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); fit: benchmarks/fit_time.py",
-    )
+    about = "matrix products of the forward pass"
+    formula = f"m × c × ((F + U / u - U) / (P × r{' × k' if left else ''} × w ^ x) + o × B)"
+    source = f"NVIDIA, Matrix Multiplication Background User's Guide (tiles and waves); {_FIT}"
+    return Explanation("time.products", about, formula, terms, _forward_s(forecast, "products"), "s", source=source)
 
 
 def _attention(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
-    work, rate = _counted(forecast)
-    others = [kind for kind in KINDS if kind != "attention"]
-    value, left = first(step_without(forecast, *others).forward), _left(forecast)
+    (work, rate), left = _counted(forecast), _left(forecast)
     terms = (
         Term("m", first(forecast.layouts.micro_batches), "", "micro batches of a rank"),
         Term("c", first(rate.compute), "", "time of the stack's kernels, fitted"),
@@ -138,39 +135,20 @@ def _attention(planned: Planned) -> Explanation:
         Term("s", first(rate.scores), "", "times that written scores are moved"),
         Term("S", first(work.scores_s), "s", "moving the scores once"),
         Term("w", first(rate.bandwidth), "", "share of the memory's rate reached"),
+        *left,
     )
-    return Explanation(
-        "time.attention",
-        "attention of the forward pass",
-        f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)",
-        (*terms, *left),
-        value,
-        "s",
-        source="fit: benchmarks/fit_time.py",
-    )
+    about, value = "attention of the forward pass", _forward_s(forecast, "attention")
+    formula = f"m × c × ((A + h × a) / {'(r × k)' if left else 'r'} + s × S / w)"
+    return Explanation("time.attention", about, formula, terms, value, "s", source=_FIT)
 
 
 def _communicate(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
-    symbols = {
-        "tensor parallelism": "t",
-        "context parallelism": "c",
-        "expert parallelism": "e",
-        "pipeline sends": "p",
-        "sharded weights and gradients": "s",
-        "gradients once a step": "g",
-    }
-    terms = tuple(Term(symbols[share.name], share.seconds, "s", share.name) for share in exposed(forecast))
-    return Explanation(
-        "time.communicate",
-        "collectives that nothing hides, over all micro batches",
-        " + ".join(term.symbol for term in terms) or "0",
-        terms,
-        first(forecast.step.communicate),
-        "s",
-        details=_routed(planned),
-        source="alpha-beta over two tiers of links: planner/forecast/communication (collectives.py, dispatch.py)",
-    )
+    terms = tuple(Term(_SENT[share.name], share.seconds, "s", share.name) for share in exposed(forecast))
+    about, formula = "collectives that nothing hides, over all micro batches", " + ".join(term.symbol for term in terms)
+    value, details = first(forecast.step.communicate), _routed(planned)
+    source = "alpha-beta over two tiers of links: planner/forecast/communication (collectives.py, dispatch.py)"
+    return Explanation("time.communicate", about, formula or "0", terms, value, "s", details=details, source=source)
 
 
 def _routed(planned: Planned) -> tuple[Term, ...]:
@@ -186,50 +164,35 @@ def _routed(planned: Planned) -> tuple[Term, ...]:
     there, back = token_bytes(model, plan.workload, dispatch)
     bound = "" if experts.groups == 1 else f", of {experts.active_groups} of {experts.groups} groups at most"
     hidden = passes(forecast.kernels, forecast.sent, forecast.layouts, forecast.exposure).hidden
+    hidden_s = first(forecast.layouts.micro_batches * hidden)
     way = "one a node, then one a rank" if dispatch.hierarchical else "one for each expert"
-    details = [
+    load = first(fullest(model, plan.workload, forecast.layouts))
+    details = (
         Term("", first(expected_ranks(experts, float(ep))), "", f"ranks of {ep} that a token goes to{bound}"),
         Term("", inside, "", f"copies of a token over links inside the node: {way}"),
         Term("", between, "", "copies of a token over the network"),
         Term("", there, "bytes", "of a copy on its way to its experts"),
         Term("", back, "bytes", "of a copy on its way back"),
-        Term(
-            "",
-            first(fullest(model, plan.workload, forecast.layouts)),
-            "",
-            "load of the fullest rank over the mean, which all wait for",
-        ),
-        Term(
-            "",
-            first(forecast.layouts.micro_batches * hidden),
-            "s",
-            "sent to experts and stages while the other direction's micro batch is computed",
-        ),
-    ]
-    return tuple(details if details[-1].value else details[:-1])
+        Term("", load, "", "load of the fullest rank over the mean, which all wait for"),
+        Term("", hidden_s, "s", "sent to experts and stages while the other direction's micro batch is computed"),
+    )
+    return details if hidden_s else details[:-1]
 
 
 def _update(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
     (work, rate), device = _counted(forecast), planned.plan.cluster.device
-    ours = first(step_without(forecast).update)
+    whole = first(forecast.step.update)
     terms = (
         Term("u", first(rate.update), "", "traffic against one fused kernel's, fitted"),
         Term("B", first(work.update_s) * device.bytes_per_s, "bytes", "read and written once by one fused kernel"),
         Term("M", device.bytes_per_s, "bytes/s", "the memory's rate"),
         Term("w", first(rate.bandwidth), "", "share of it that streams reach"),
         Term("n", first(work.orthogonal_s / rate.head), "s", "products that make Muon's updates orthogonal"),
-        Term("o", first(forecast.step.update) - ours, "s", "moving what is offloaded"),
+        Term("o", whole - first(step_without(forecast).update), "s", "moving what is offloaded"),
     )
-    return Explanation(
-        "time.update",
-        "the optimizer's update",
-        "u × B / (M × w) + n + o",
-        terms,
-        first(forecast.step.update),
-        "s",
-        details=_streamed(planned),
-    )
+    about, formula = "the optimizer's update", "u × B / (M × w) + n + o"
+    return Explanation("time.update", about, formula, terms, whole, "s", details=_streamed(planned))
 
 
 def _streamed(planned: Planned) -> tuple[Term, ...]:
@@ -248,27 +211,15 @@ def _streamed(planned: Planned) -> tuple[Term, ...]:
 
 def _idle(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
-    value, bubble = first(forecast.step.idle), first(forecast.exposure.bubble)
+    value, bubble, stages = first(forecast.step.idle), first(forecast.exposure.bubble), first(forecast.layouts.pp)
     alone = ", with what passes that run alone do not hide" if forecast.layouts.has("schedule", "dualpipe")[0] else ""
+    beyond = f"beyond the work and the sends of one rank, the schedule of {stages:,.0f} stages played out{alone}"
     terms = (
-        Term(
-            "w",
-            value / bubble,
-            "s",
-            f"beyond the work and the sends of one rank, the schedule of {first(forecast.layouts.pp):,.0f} "
-            f"stages played out{alone}",
-        ),
+        Term("w", value / bubble, "s", beyond),
         Term("b", bubble, "", "of the schedule's bubble, what is really idle, fitted"),
     )
-    return Explanation(
-        "time.idle",
-        "the pipeline's bubble",
-        "b × w",
-        terms,
-        value,
-        "s",
-        source="planner/forecast/time/bubble.py, planner/forecast/time/pipeline.py; fit: benchmarks/fit_time.py",
-    )
+    source = f"planner/forecast/time/bubble.py, planner/forecast/time/pipeline.py; {_FIT}"
+    return Explanation("time.idle", "the pipeline's bubble", "b × w", terms, value, "s", source=source)
 
 
 def _flops(planned: Planned) -> Explanation:
@@ -280,15 +231,10 @@ def _flops(planned: Planned) -> Explanation:
         Term("h", float(counted.head), "FLOP", "output head"),
         Term("s", float(counted.stem), "FLOP", "stem: pixels need no gradient"),
     )
-    return Explanation(
-        "flops",
-        f"one sequence of {plan.workload.sequence_tokens:,} tokens, forward and backward",
-        "3 × (l + a + h) + 2 × s",
-        terms,
-        float(counted.training),
-        "FLOP",
-        source="as torch's FlopCounterMode counts; attention in full: Chowdhery et al., 2022, appendix B",
-    )
+    about = f"one sequence of {plan.workload.sequence_tokens:,} tokens, forward and backward"
+    source = "as torch's FlopCounterMode counts; attention in full: Chowdhery et al., 2022, appendix B"
+    value = float(counted.training)
+    return Explanation("flops", about, "3 × (l + a + h) + 2 × s", terms, value, "FLOP", source=source)
 
 
 def _mfu(planned: Planned) -> Explanation:
@@ -300,15 +246,8 @@ def _mfu(planned: Planned) -> Explanation:
         Term("d", first(forecast.layouts.devices), "", "devices"),
         Term("P", forecast.peak_flops_per_s, "FLOP/s", "dense peak of one"),
     )
-    return Explanation(
-        "mfu",
-        "model FLOPs utilisation",
-        "F × B / (t × d × P)",
-        terms,
-        first(forecast.mfu),
-        "",
-        source="Chowdhery et al., 2022, arXiv 2204.02311, appendix B",
-    )
+    about, source = "model FLOPs utilisation", "Chowdhery et al., 2022, arXiv 2204.02311, appendix B"
+    return Explanation("mfu", about, "F × B / (t × d × P)", terms, first(forecast.mfu), "", source=source)
 
 
 TIME: Mapping[str, Callable[[Planned], Explanation]] = {

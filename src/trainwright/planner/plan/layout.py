@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import format_bytes
 from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
@@ -79,8 +79,7 @@ def parse_layout(text: str, *, field: str = "layout") -> FixedLayout:
 
 def _word(name: str, value: str, field: str) -> str | bool:
     if value not in WORDS[name]:
-        expected, fix = f"one of {', '.join(WORDS[name])}", did_you_mean(value, list(WORDS[name]))
-        raise RecipeError("unknown {name}", field=field, seen=repr(value), expected=expected, fix=fix, name=name)
+        raise RecipeError("unknown {name}", field=field, name=name, **unknown(value, WORDS[name]))
     return value == "true" if name in FLAGS else value
 
 

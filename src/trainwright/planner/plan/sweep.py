@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import did_you_mean, unknown
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.nodes import HERE, names_here
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
@@ -179,15 +179,8 @@ def varied(question: Question, axis: str, value: str) -> Question:
     if axis == "nodes":
         return _with_nodes(question, _nodes(value))
     if axis in CHOICES and value not in CHOICES[axis]:
-        known = list(CHOICES[axis])
-        raise RecipeError(
-            "unknown {axis}",
-            field="sweep",
-            seen=repr(value),
-            expected=f"one of {', '.join(known)}",
-            fix=did_you_mean(value, known),
-            axis=axis.replace("_", " "),
-        )
+        title = axis.replace("_", " ")
+        raise RecipeError("unknown {axis}", field="sweep", axis=title, **unknown(value, CHOICES[axis]))
     changed: dict[str, Any] = {FIELDS[axis]: _count(value) if axis in COUNTS else value}
     return replace(question, **changed)
 

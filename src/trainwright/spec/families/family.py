@@ -12,7 +12,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import InstanceOf
 from trainwright.core.registry import is_reference
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions
 
 
@@ -59,13 +59,7 @@ def huggingface_form(family: str, *, where: str) -> ModuleType:
             raise RecipeError("this family has no Hugging Face form", where=where, seen=repr(family))
         return importlib.import_module(module)
     what = "this model_type can be planned, not trained" if family in PLANNED_FAMILIES else "unknown model_type"
-    raise RecipeError(
-        what,
-        where=where,
-        seen=repr(family),
-        expected=f"one of {', '.join(FAMILIES)}",
-        fix=did_you_mean(family, list(FAMILIES)),
-    )
+    raise RecipeError(what, where=where, **unknown(family, FAMILIES))
 
 
 def huggingface_config(spec: ModelSpec, *, where: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.sections.base import Section
 
@@ -16,8 +16,7 @@ Overrides = dict[str, Any]
 
 def _known_stage(name: str) -> str:
     if name not in KINDS:
-        suggestion = did_you_mean(name, list(KINDS))
-        raise RecipeError("no such stage", seen=repr(name), expected=f"one of {', '.join(KINDS)}", fix=suggestion)
+        raise RecipeError("no such stage", **unknown(name, KINDS))
     return name
 
 

@@ -3,16 +3,21 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.cost.scaling_laws import (
+    DEFAULT_LAW,
     LAWS,
     compute_optimal,
     critical_batch_tokens,
     critical_batch_tokens_at,
     find_law,
-    loss,
     optimal_for,
     over_training,
     training_flops,
 )
+
+
+def loss(parameters, tokens, *, law=DEFAULT_LAW):
+    return find_law(law).loss(parameters, tokens)
+
 
 SIZES = (400e6, 1e9, 10e9, 67e9, 175e9, 280e9, 520e9, 1e12, 10e12)
 # Hoffmann et al., 2022, table 3 (approach 1) and table A3 (approaches 2 and 3): FLOPs and tokens for these sizes.
@@ -125,4 +130,4 @@ def test_unknown_laws_are_refused():
     with pytest.raises(RecipeError, match="besiroglu"):
         compute_optimal(1e21, law="besiroglo")
     with pytest.raises(RecipeError, match="no loss"):
-        loss(1e9, 1e10, law="kaplan")
+        over_training(1e9, 1e10, law="kaplan")

@@ -6,7 +6,8 @@ one less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,47 +19,21 @@ from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.forecast.time.passes import Passes, passes
 from trainwright.planner.forecast.time.pipeline import schedule_problem, simulate
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Schedule
 
 ROUNDS = 4
 """A step of more micro batches than so many times the stages repeats itself every ``stages`` micro batches."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pipeline:
-    """One layout's pipeline: seconds of each chunk [stages, chunks] for one micro batch, and of one hop."""
+def repeated_s(played_s: Callable[[int], float], stages: int, micro_batches: int) -> float:
+    """Returns the seconds of many micro batches, of which ``played_s`` plays only few.
 
-    schedule: Schedule
-    forward_s: Numbers
-    backward_s: Numbers
-    weight_s: Numbers
-    hop_s: float
-    together_s: Numbers | None = None
-    """A forward and a backward pass in one chunk [stages, stages], for DualPipe."""
-
-    def seconds(self, micro_batches: int) -> float:
-        """Returns the seconds from the first forward to the last backward pass.
-
-        Many micro batches are not played out: once the pipeline is full, every round of as many micro batches as there
-        are stages takes as long as the one before.
-        """
-        stages = len(self.forward_s)
-        if micro_batches <= ROUNDS * stages:
-            return self._played(micro_batches)
-        fewer = (ROUNDS - 1) * stages + micro_batches % stages
-        last = self._played(fewer)
-        return last + (last - self._played(fewer - stages)) * (micro_batches - fewer) / stages
-
-    def _played(self, micro_batches: int) -> float:
-        return simulate(
-            self.schedule,
-            forward_s=self.forward_s,
-            backward_s=self.backward_s,
-            weight_s=self.weight_s,
-            micro_batches=micro_batches,
-            hop_s=self.hop_s,
-            together_s=self.together_s,
-        ).seconds
+    Once the pipeline is full, every round of as many micro batches as there are stages takes as long as the one before.
+    """
+    if micro_batches <= ROUNDS * stages:
+        return played_s(micro_batches)
+    fewer = (ROUNDS - 1) * stages + micro_batches % stages
+    last = played_s(fewer)
+    return last + (last - played_s(fewer - stages)) * (micro_batches - fewer) / stages
 
 
 def layers_of_chunks(layers: int, stages: int, chunks: int) -> Numbers:
@@ -125,15 +100,21 @@ def idle_s(run: RunSpec, source: RateSource, kernels: Kernels, sent: Exchange, l
     for time, more in zip(times, head, strict=True):
         time[-1, -1] += more
     forward, backward, weight = times
-    pipeline = Pipeline(
-        schedule=schedule,
-        forward_s=forward,
-        backward_s=backward,
-        weight_s=weight,
-        hop_s=float(slowest.sends[0]) / (2 * chunks),
-        together_s=_together(blocks, share[:, 0], head) if schedule == "dualpipe" else None,
-    )
-    waited = pipeline.seconds(micro_batches) - micro_batches * float(slowest.total[0])
+    hop_s = float(slowest.sends[0]) / (2 * chunks)
+    together_s = _together(blocks, share[:, 0], head) if schedule == "dualpipe" else None
+
+    def played_s(count: int) -> float:
+        return simulate(
+            schedule,
+            forward_s=forward,
+            backward_s=backward,
+            weight_s=weight,
+            micro_batches=count,
+            hop_s=hop_s,
+            together_s=together_s,
+        )
+
+    waited = repeated_s(played_s, stages, micro_batches) - micro_batches * float(slowest.total[0])
     return max(0.0, waited) * float(np.max(exposure.bubble))
 
 

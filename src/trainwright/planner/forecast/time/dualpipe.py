@@ -60,8 +60,8 @@ def order(stages: int, micro_batches: int, rank: int) -> list[Chunk]:
     return chunks + [weights] * (outer + 1)
 
 
-def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> tuple[list[float], list[float], list[int]]:
-    """Returns each rank's end, its busy seconds, and its peak of stages' micro batches.
+def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> list[float]:
+    """Returns the end of each rank.
 
     Every rank works through its order as soon as a chunk's inputs are there; a result reaches the next rank ``hop_s``
     after it is ready. ``stages`` must be even, ``micro_batches`` too and at least twice as many.
@@ -72,8 +72,7 @@ def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> tuple[list[
     done: dict[str, list[list[list[float]]]] = {
         kind: [[[] for _ in range(stages)] for _ in range(2)] for kind in ("F", "B")
     }
-    clock, busy, place = [0.0] * stages, [0.0] * stages, [0] * stages
-    alive, peak = [0] * stages, [0] * stages
+    clock, place = [0.0] * stages, [0] * stages
     later: list[list[int]] = [[] for _ in range(stages)]
     left = sum(map(len, orders))
     while left:
@@ -84,22 +83,17 @@ def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> tuple[list[
                 ready = max((_ready(each, rank, stages, done, hop_s) for each in chunk), default=0.0)
                 if ready == np.inf:
                     break
-                seconds = _seconds(chunk, rank, stages, times, later[rank])
-                clock[rank] = max(clock[rank], ready) + seconds
-                busy[rank] += seconds
+                clock[rank] = max(clock[rank], ready) + _seconds(chunk, rank, stages, times, later[rank])
                 for kind, direction in chunk:
                     if kind != "W":
-                        done["F" if kind == "F" else "B"][direction][_stage(rank, direction, stages)].append(
-                            clock[rank]
-                        )
-                    alive[rank] += (kind == "F") - (kind in ("B", "W"))
-                    peak[rank] = max(peak[rank], alive[rank])
+                        ends = done["F" if kind == "F" else "B"][direction]
+                        ends[_stage(rank, direction, stages)].append(clock[rank])
                 place[rank] += 1
                 left -= 1
                 moved = True
         if not moved:
             raise AssertionError("a schedule that waits for itself")
-    return clock, busy, peak
+    return clock
 
 
 def _stage(rank: int, direction: int, stages: int) -> int:

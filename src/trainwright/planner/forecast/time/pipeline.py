@@ -1,4 +1,4 @@
-"""Seconds and micro batches in flight of pipeline schedules, played out event by event.
+"""Seconds of pipeline schedules, played out event by event.
 
 Schedules: GPipe, all forward and then all backward passes (Huang et al., 2019); 1F1B, one of each in turn (Narayanan et
 al., 2019); interleaved 1F1B, ``v`` chunks of the model on each rank (Narayanan et al., 2021, arXiv 2104.04473); and
@@ -10,7 +10,6 @@ that fills idle time (Qi et al., 2023, arXiv 2401.10241); and DualPipe, which ru
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,26 +19,8 @@ from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.time import dualpipe
 from trainwright.spec.workload import Schedule
 
-_FORWARD, _BACKWARD, _WEIGHT = range(3)
-_Work = tuple[int, int, int]  # what, which chunk of the rank, which micro batch
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
-    """A schedule played out.
-
-    ``busy_s`` and ``in_flight`` are by stage; the latter is the peak of micro batches whose activations are held, in
-    whole stages (a chunk is a part of one).
-    """
-
-    seconds: float
-    busy_s: tuple[float, ...]
-    in_flight: tuple[float, ...]
-
-    @property
-    def bubble(self) -> float:
-        """Returns idle over busy time of the busiest stage: the papers' bubble fraction."""
-        return self.seconds / max(self.busy_s) - 1.0
+FORWARD, BACKWARD, WEIGHT = range(3)
+Work = tuple[int, int, int]  # what, which chunk of the rank, which micro batch
 
 
 def simulate(
@@ -51,11 +32,12 @@ def simulate(
     micro_batches: int,
     hop_s: float = 0.0,
     together_s: Numbers | None = None,
-) -> Played:
-    """Plays ``schedule``; times are of shape ``[stages]`` or ``[stages, chunks]``, for one micro batch each.
+) -> float:
+    """Returns the seconds from the first forward to the last backward pass.
 
-    A result reaches the next stage ``hop_s`` after it is ready, while both stages go on working. ``together_s`` is for
-    DualPipe: a forward and a backward pass in one chunk [stages, stages]; by default their sum.
+    Times are of one micro batch, [stages] or [stages, chunks]. A result reaches the next stage ``hop_s`` after it is
+    ready, while both stages go on working. ``together_s`` is for DualPipe: a forward and a backward pass in one chunk
+    [stages, stages]; by default their sum.
 
     Raises:
         RecipeError: the schedule does not exist for these numbers.
@@ -70,20 +52,11 @@ def simulate(
         forward, backward, weight = times[:, :, 0]
         pairs = forward[:, None] + backward + weight if together_s is None else together_s
         each = dualpipe.Times(forward_s=forward, backward_s=backward, weight_s=weight, together_s=pairs)
-        ends, busy, alive = dualpipe.play(each, micro_batches, hop_s=hop_s)
-        return Played(seconds=max(ends), busy_s=tuple(busy), in_flight=tuple(map(float, alive)))
-    orders = [_order(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
+        return max(dualpipe.play(each, micro_batches, hop_s=hop_s))
+    orders = [order_of(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
     if schedule != "zero_bubble":
-        times[_BACKWARD] += times[_WEIGHT]
-    clock = _play(orders, times, micro_batches, hop_s if stages > 1 else 0.0)
-    closing = _WEIGHT if schedule == "zero_bubble" else _BACKWARD
-    return Played(
-        seconds=float(max(clock)),
-        busy_s=tuple(
-            float(sum(times[what, stage, chunk] for what, chunk, _ in order)) for stage, order in enumerate(orders)
-        ),
-        in_flight=tuple(_peak(order, closing) / chunks for order in orders),
-    )
+        times[BACKWARD] += times[WEIGHT]
+    return max(_play(orders, times, micro_batches, hop_s if stages > 1 else 0.0))
 
 
 def schedule_problem(schedule: Schedule, *, stages: int, chunks: int, micro_batches: int) -> str:
@@ -99,11 +72,11 @@ def schedule_problem(schedule: Schedule, *, stages: int, chunks: int, micro_batc
     return ""
 
 
-def _order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[_Work]:
+def order_of(schedule: Schedule, stages: int, chunks: int, micro_batches: int, stage: int) -> list[Work]:
     """Returns the work of ``stage`` in its order."""
     if schedule == "gpipe":
         batches = range(micro_batches)
-        return [(_FORWARD, 0, i) for i in batches] + [(_BACKWARD, 0, i) for i in batches]
+        return [(FORWARD, 0, i) for i in batches] + [(BACKWARD, 0, i) for i in batches]
     work = chunks * micro_batches
     warm = stages - stage - 1
     if schedule == "interleaved":
@@ -113,20 +86,20 @@ def _order(schedule: Schedule, stages: int, chunks: int, micro_batches: int, sta
     round_ = stages * chunks if schedule == "interleaved" else work
     size = stages if schedule == "interleaved" else work
     places = [(k % round_ // size, k // round_ * size + k % size) for k in range(work)]
-    order: list[_Work] = [(_FORWARD, *place) for place in places[:warm]]
+    order: list[Work] = [(FORWARD, *place) for place in places[:warm]]
     for k, (chunk, batch) in enumerate(places):
         if k + warm < work:
-            order.append((_FORWARD, *places[k + warm]))
-        order.append((_BACKWARD, chunks - 1 - chunk, batch))
+            order.append((FORWARD, *places[k + warm]))
+        order.append((BACKWARD, chunks - 1 - chunk, batch))
         if schedule == "zero_bubble" and batch >= stage:
             # Later by one micro batch from stage to stage, so that each holds as many as the first.
-            order.append((_WEIGHT, 0, batch - stage))
+            order.append((WEIGHT, 0, batch - stage))
     if schedule == "zero_bubble":
-        order += [(_WEIGHT, 0, i) for i in range(max(micro_batches - stage, 0), micro_batches)]
+        order += [(WEIGHT, 0, i) for i in range(max(micro_batches - stage, 0), micro_batches)]
     return order
 
 
-def _play(orders: list[list[_Work]], times: Numbers, micro_batches: int, hop_s: float) -> list[float]:
+def _play(orders: list[list[Work]], times: Numbers, micro_batches: int, hop_s: float) -> list[float]:
     """Returns each stage's end; every stage works through its order as soon as its inputs are there."""
     stages, chunks = times.shape[1:]
     virtual = stages * chunks
@@ -144,27 +117,18 @@ def _play(orders: list[list[_Work]], times: Numbers, micro_batches: int, hop_s: 
             while at < len(order):
                 what, chunk, batch = order[at]
                 part = chunk * stages + stage
-                if what == _FORWARD:
+                if what == FORWARD:
                     ready = forward[part - 1][batch] if part else -hop_s
-                elif what == _BACKWARD:
+                elif what == BACKWARD:
                     ready = backward[part + 1][batch] if part + 1 < virtual else forward[part][batch] - hop_s
                 else:
                     ready = -hop_s  # its backward pass came before it in the order
                 if ready == missing:
                     break
                 now = max(now, ready + hop_s) + seconds[what][part]
-                if what != _WEIGHT:
+                if what != WEIGHT:
                     done[what][part][batch] = now
                 at += 1
             clock[stage], place[stage] = now, at
             left -= at - start
     return clock
-
-
-def _peak(order: list[_Work], closing: int) -> int:
-    """Returns the largest number of forward passes that are not yet closed."""
-    alive = peak = 0
-    for what, _, _ in order:
-        alive += (what == _FORWARD) - (what == closing)
-        peak = max(peak, alive)
-    return peak

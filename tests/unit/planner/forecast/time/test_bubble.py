@@ -16,7 +16,7 @@ from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.planner.counts.work import Work
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.time import bubble
-from trainwright.planner.forecast.time.bubble import Pipeline, layers_of_chunks
+from trainwright.planner.forecast.time.bubble import layers_of_chunks, repeated_s
 from trainwright.planner.forecast.time.pipeline import simulate
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -92,7 +92,7 @@ def test_ends_with_a_layer_less_make_room_for_the_head():
     total = phases + idle_s(14, each, silence(), plan, IDEAL)
     assert phases == pytest.approx(16 * 3 * 5)
     forward = np.array([3.0, 4, 4, 4])
-    least = simulate("1f1b", forward_s=forward, backward_s=forward, weight_s=forward, micro_batches=16).seconds
+    least = simulate("1f1b", forward_s=forward, backward_s=forward, weight_s=forward, micro_batches=16)
     assert total == pytest.approx(max(phases, least))
 
 
@@ -149,10 +149,12 @@ def test_rounds_that_repeat_need_not_be_played(schedule):
         for time in times:
             time[0] *= rng.uniform(0.5, 1)
             time[-1, -1] += rng.uniform(0, 1)
-        forward, backward, weight = times
         hop_s = float(rng.uniform(0, 0.1))
-        whole = simulate(
-            schedule, forward_s=forward, backward_s=backward, weight_s=weight, micro_batches=micro_batches, hop_s=hop_s
-        )
-        pipeline = Pipeline(schedule=schedule, forward_s=forward, backward_s=backward, weight_s=weight, hop_s=hop_s)
-        assert pipeline.seconds(micro_batches) == pytest.approx(whole.seconds, rel=0.005)
+
+        def played_s(count, schedule=schedule, times=times, hop_s=hop_s):
+            forward, backward, weight = times
+            each = {"forward_s": forward, "backward_s": backward, "weight_s": weight}
+            return simulate(schedule, **each, micro_batches=count, hop_s=hop_s)
+
+        whole = played_s(micro_batches)
+        assert repeated_s(played_s, stages, micro_batches) == pytest.approx(whole, rel=0.005)

@@ -110,7 +110,7 @@ def test_a_bubble_is_what_narayanan_counts():
 @pytest.mark.parametrize(("pp", "micro"), [(2, 16), (8, 16), (8, 32), (8, 4)])
 def test_a_step_takes_what_its_schedule_takes_event_by_event(schedule, pp, micro):
     ones = np.ones(pp)
-    played = simulate(schedule, forward_s=ones, backward_s=ones, weight_s=ones, micro_batches=micro).seconds
+    played = simulate(schedule, forward_s=ones, backward_s=ones, weight_s=ones, micro_batches=micro)
     plan = ParallelPlan(pp=pp, dp_replicate=64 // micro, schedule=schedule)
     step = combine(work(products_s=1.0), silence(), shape(plan), IDEAL).total_s[0]
     assert step == pytest.approx(played)
