@@ -244,12 +244,12 @@ class TokenSplit:
 
     def _overlaps(self, start: int, stop: int) -> list[tuple[Shard, int, int, int]]:
         """Shards that overlap the range: (shard, its start in the split, first and last position in the shard)."""
-        found = []
+        overlaps = []
         for shard, begin in zip(self._shards, self._starts, strict=False):
             low, high = max(start - begin, 0), min(stop - begin, len(shard.tokens))
             if low < high:
-                found.append((shard, begin, low, high))
-        return found
+                overlaps.append((shard, begin, low, high))
+        return overlaps
 
     def _check_ids(self, shard: Shard, low: int, high: int) -> None:
         ids = shard.tokens[low:high]

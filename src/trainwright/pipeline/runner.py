@@ -238,10 +238,10 @@ def _timed(out: Path) -> Iterator[Callable[[], float]]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in _RECORDED_PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "absent"
-    return found
+            versions[package] = "absent"
+    return versions

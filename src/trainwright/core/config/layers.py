@@ -131,10 +131,10 @@ def _value(text: str, origin: Origin) -> Node:
     """``[a, b]``, ``{a: 1}`` and quoted texts are YAML; all else is one scalar, whatever characters it has."""
     if text[:1] not in ("[", "{", '"', "'"):
         return Node(content=scalar(text.strip()), origin=origin)
-    found: list[RecipeError] = []
-    node = read_yaml(text, lambda _line, _column: origin, found)
-    if found:
-        raise found[0]
+    problems: list[RecipeError] = []
+    node = read_yaml(text, lambda _line, _column: origin, problems)
+    if problems:
+        raise problems[0]
     return node
 
 

@@ -54,10 +54,10 @@ class Loaded(Generic[T]):
         Raises:
             RecipeError: no such key.
         """
-        found = [leaf for leaf in self.leaves if leaf == key or leaf.startswith(f"{key}.")]
-        if not found:
+        below = [leaf for leaf in self.leaves if leaf == key or leaf.startswith(f"{key}.")]
+        if not below:
             raise RecipeError("no such key", seen=repr(key), fix=did_you_mean(key, self.leaves))
-        return "\n".join(f"{leaf} = {shown(self.leaves[leaf])}  ({self.origins[leaf]})" for leaf in found)
+        return "\n".join(f"{leaf} = {shown(self.leaves[leaf])}  ({self.origins[leaf]})" for leaf in below)
 
 
 def load(

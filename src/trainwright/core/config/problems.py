@@ -236,16 +236,16 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
 
 def _blamed(text: str, section: Node, root: Node) -> Origin:
     """The place of a key that ``text`` names, else of something in the section."""
-    found = []
+    origins = []
     for word in _WORD.findall(text):
         for start in (section, root):
             node: Node | None = start
             for part in word.split("."):
                 node = node.child(int(part) if part.isdecimal() else part) if node is not None else None
             if node is not None and (start is section or "." in word):
-                found.append(node.origin)
+                origins.append(node.origin)
                 break
-    return _strongest(found or _origins(section))
+    return _strongest(origins or _origins(section))
 
 
 def _origins(node: Node) -> list[Origin]:

@@ -42,14 +42,14 @@ from trainwright.stages.data.parts import TERMINATOR, publish, publish_json, rea
 from trainwright.stages.data.read import ReadJob, Unit, finished_parts, plan_units, read_funnels, read_unit
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.tokens.encode import EncodeJob, assemble, encode_bucket
-from trainwright.stages.data.tokens.encoders import EngineChoice, EngineName, choose_engine
+from trainwright.stages.data.tokens.encoders import EncoderChoice, EncoderName, choose_encoder
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer, tokenizer_facts, train_tokenizer
 from trainwright.stages.data.workers import run_apart, run_jobs, worker_count
 
 LAYOUT = "layout.json"
 """Says which corpus, recipe and buckets the parts beside it are of; without it they are not taken up."""
 _SAMPLE_BYTES = 256 << 10
-"""Documents that both engines encode before one of them encodes everything."""
+"""Documents that both encoders encode before one of them encodes everything."""
 _MAX_BUCKET_BITS = 12
 
 
@@ -104,8 +104,8 @@ class _Preparation:
         arranged = self._arranged(corpus, units, bits, workers)
         splits = self._check_splits(arranged, corpus.skipped)
         trained, facts = self._timed("tokenizer", partial(self._tokenizer, bits, tokenizer_sha256))
-        choice = self._timed("check", partial(self._engine, bits))
-        encode = partial(self._encode, bits, splits, facts, engine=choice.engine, workers=workers)
+        choice = self._timed("check", partial(self._encoder, bits))
+        encode = partial(self._encode, bits, splits, facts, encoder=choice.encoder, workers=workers)
         lossy = self._timed("encode", partial(encode, all_bytes=total(arranged.funnels).kept.bytes))
         entries = self._timed("assemble", partial(self._assemble, bits, splits, facts))
         report = build_report(self.section, arranged.funnels, entries, facts, trained, lossy=lossy)
@@ -114,7 +114,7 @@ class _Preparation:
         (self.parts / LAYOUT).unlink(missing_ok=True)
         self.seconds["total"] = time.perf_counter() - started
         kept = total(arranged.funnels).kept
-        encoding = {"engine": choice.engine, "reason": choice.reason, "checked_documents": choice.checked_documents}
+        encoding = {"engine": choice.encoder, "reason": choice.reason, "checked_documents": choice.checked_documents}
         summary = DataSummary(
             vocabulary=facts.vocabulary,
             documents=kept.documents,
@@ -131,7 +131,9 @@ class _Preparation:
                 "buckets": 1 << bits,
                 "phase_seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
                 "encode_bytes_per_s": round(kept.bytes / max(self.seconds["encode"], 1e-9)),
-                "tokenizer_training": None if trained is None else {"engine": trained.engine, "reason": trained.reason},
+                "tokenizer_training": None
+                if trained is None
+                else {"engine": trained.trainer, "reason": trained.reason},
                 "encoding": encoding,
             },
         )
@@ -286,9 +288,9 @@ class _Preparation:
 
     def _train_tokenizer(self, bits: int, target: Path) -> dict[str, Any]:
         trained = train_tokenizer(self.section.tokenizer, self._training_sample(bits), target)
-        if trained.engine != "gigatoken":
+        if trained.trainer != "gigatoken":
             self.events.message(f"the tokenizer was trained with tokenizers: {trained.reason}")
-        return {"vocabulary": trained.vocabulary, "engine": trained.engine, "reason": trained.reason}
+        return {"vocabulary": trained.vocabulary, "engine": trained.trainer, "reason": trained.reason}
 
     def _training_sample(self, bits: int) -> list[Path]:
         """The first ``sample_bytes`` of the train split, whole documents: a uniform sample, being in hash order."""
@@ -311,7 +313,7 @@ class _Preparation:
             break
         return taken
 
-    def _engine(self, bits: int) -> EngineChoice:
+    def _encoder(self, bits: int) -> EncoderChoice:
         sample: list[bytes] = []
         size = 0
         for path in self._documents(bits, "train"):
@@ -322,8 +324,8 @@ class _Preparation:
                 size += len(text)
             if size >= _SAMPLE_BYTES:
                 break
-        choice = run_apart(partial(choose_engine, self.out / "tokenizer.json"), sample)
-        if choice.engine != "gigatoken":
+        choice = run_apart(partial(choose_encoder, self.out / "tokenizer.json"), sample)
+        if choice.encoder != "gigatoken":
             self.events.message(f"tokenizing with tokenizers, which is slower: {choice.reason}")
         return choice
 
@@ -333,7 +335,7 @@ class _Preparation:
         splits: Sequence[str],
         facts: TokenizerFacts,
         *,
-        engine: EngineName,
+        encoder: EncoderName,
         workers: int,
         all_bytes: int,
     ) -> int:
@@ -349,7 +351,7 @@ class _Preparation:
                 bucket=bucket,
                 splits=tuple(splits),
                 tokenizer=self.out / "tokenizer.json",
-                engine=engine,
+                encoder=encoder,
                 facts=facts,
                 lossless=self.section.tokenizer.kind == "byte-bpe",
                 directory=self.parts,

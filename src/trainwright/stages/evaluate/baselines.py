@@ -64,14 +64,14 @@ def ngrams(
     An order that the training text is too short for is left out.
     """
     text = stream(train)
-    found: list[list[Baseline]] = [[] for _ in splits]
+    by_split: list[list[Baseline]] = [[] for _ in splits]
     for order in orders:
         if len(text) <= order:
             continue
         started = time.perf_counter()
         model = NGram(text, order=order)
         counted_s = time.perf_counter() - started
-        for baselines, documents in zip(found, splits, strict=True):
+        for baselines, documents in zip(by_split, splits, strict=True):
             started = time.perf_counter()
             size = sum(map(len, documents))
             baselines.append(
@@ -84,7 +84,7 @@ def ngrams(
                     seconds=counted_s + time.perf_counter() - started,
                 )
             )
-    return found
+    return by_split
 
 
 def _compressed(name: str, documents: Sequence[bytes], compress: Callable[[bytes], bytes]) -> Baseline:

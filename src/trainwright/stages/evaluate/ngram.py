@@ -141,5 +141,5 @@ def _interpolate(order: _Order, grams: _Keys, lower: NDArray[np.float64]) -> NDA
 
 def _look_up(keys: _Keys, values: NDArray[np.int64], wanted: _Keys) -> NDArray[np.int64]:
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: NDArray[np.int64] = np.where(keys[places] == wanted, values[places], 0)
-    return found
+    counts: NDArray[np.int64] = np.where(keys[places] == wanted, values[places], 0)
+    return counts

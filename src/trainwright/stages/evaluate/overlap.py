@@ -56,12 +56,12 @@ def _agreement(completion: bytes, text: bytes) -> NDArray[np.int64]:
     likely = np.zeros(1 << 16, bool)
     likely[_hash(wanted)] = True
     symbols = np.frombuffer(text, np.uint8)
-    found = []
+    shared = []
     for start in range(0, len(symbols) if len(wanted) else 0, _BLOCK):
         keys = _windows(symbols[start : start + _BLOCK + WINDOW - 1])
         places = np.flatnonzero(likely[_hash(keys)])
-        found.append(start + places[np.isin(keys[places], wanted)])
-    hits = np.concatenate(found) if found else np.empty(0, np.int64)
+        shared.append(start + places[np.isin(keys[places], wanted)])
+    hits = np.concatenate(shared) if shared else np.empty(0, np.int64)
     breaks = np.flatnonzero(np.diff(hits) != 1)
     starts = hits[np.append(0, breaks + 1)] if len(hits) else hits
     ends = hits[np.append(breaks, len(hits) - 1)] + 1 if len(hits) else hits

@@ -17,7 +17,7 @@ from trainwright.artifact.shards import SplitEntry, SplitWriter, write_dataset
 from trainwright.core.errors import DataError
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
-from trainwright.stages.data.tokens.encoders import Engine, EngineName, load_engine
+from trainwright.stages.data.tokens.encoders import Encoder, EncoderName, load_encoder
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts
 
 _BATCH_BYTES = 4 << 20
@@ -30,7 +30,7 @@ class EncodeJob:
     bucket: int
     splits: tuple[str, ...]
     tokenizer: Path
-    engine: EngineName
+    encoder: EncoderName
     facts: TokenizerFacts
     lossless: bool
     directory: Path
@@ -55,7 +55,7 @@ def encode_bucket(job: EncodeJob) -> int:
     done = read_json(encoded_path(job.directory, job.bucket))
     if done is not None:
         return int(done["lossy"])
-    engine = load_engine(job.engine, job.tokenizer)
+    encoder = load_encoder(job.encoder, job.tokenizer)
     dtype = token_dtype(job.facts.vocabulary)
     end = np.array([job.facts.end_of_text_id], dtype)
     lossy = 0
@@ -63,8 +63,8 @@ def encode_bucket(job: EncodeJob) -> int:
         texts = read_documents(documents_path(job.directory, job.bucket, split))
         pieces: list[Any] = []
         lengths: list[int] = []
-        for text, ids in _encoded(engine, texts):
-            if engine.decode(ids) != text:
+        for text, ids in _encoded(encoder, texts):
+            if encoder.decode(ids) != text:
                 lossy += 1
             pieces += [ids.astype(dtype), end]
             lengths.append(len(ids) + 1)
@@ -76,16 +76,16 @@ def encode_bucket(job: EncodeJob) -> int:
     return lossy
 
 
-def _encoded(engine: Engine, texts: Sequence[bytes]) -> Iterator[tuple[bytes, Any]]:
+def _encoded(encoder: Encoder, texts: Sequence[bytes]) -> Iterator[tuple[bytes, Any]]:
     batch: list[bytes] = []
     size = 0
     for text in texts:
         batch.append(text)
         size += len(text)
         if size >= _BATCH_BYTES:
-            yield from zip(batch, engine.encode(batch), strict=True)
+            yield from zip(batch, encoder.encode(batch), strict=True)
             batch, size = [], 0
-    yield from zip(batch, engine.encode(batch), strict=True)
+    yield from zip(batch, encoder.encode(batch), strict=True)
 
 
 def assemble(

@@ -1,9 +1,9 @@
-"""Two engines that turn text into ids: gigatoken where it can, Hugging Face ``tokenizers`` as reference and fallback.
+"""Two encoders that turn text into ids: gigatoken where it can, Hugging Face ``tokenizers`` as reference and fallback.
 
 gigatoken trains and encodes one to two orders of magnitude faster and gives the same ids; that is not taken on trust:
-``choose_engine`` compares both on documents of the corpus and on texts that tend to go wrong.
+``choose_encoder`` compares both on documents of the corpus and on texts that tend to go wrong.
 
-A document that spells a special token, such as ``<|endoftext|>``, is text like any other: engines never turn it into
+A document that spells a special token, such as ``<|endoftext|>``, is text like any other: encoders never turn it into
 the special id, so that no document can forge the border between two.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from trainwright.stages.data.optional import need
 
-EngineName = Literal["gigatoken", "tokenizers"]
+EncoderName = Literal["gigatoken", "tokenizers"]
 
 PROBES = (
     b"",
@@ -38,7 +38,7 @@ PROBES = (
 """Texts that tell tokenizers apart: spaces, line ends, contractions, digits, scripts, emoji, special tokens."""
 
 
-class Engine(Protocol):
+class Encoder(Protocol):
     """Turns UTF-8 bytes into ids and back."""
 
     def encode(self, texts: Sequence[bytes]) -> list[NDArray[np.integer[Any]]]:
@@ -48,7 +48,7 @@ class Engine(Protocol):
         """The bytes that ids stand for."""
 
 
-class GigatokenEngine:
+class GigatokenEncoder:
     """gigatoken, one document at a time on the calling thread: its cache of words makes that the fastest way.
 
     Raises:
@@ -68,7 +68,7 @@ class GigatokenEngine:
         return bytes(self._tokenizer.decode(ids))
 
 
-class TokenizersEngine:
+class TokenizersEncoder:
     """Hugging Face ``tokenizers``: slower, takes every tokenizer.json, and is what others will load the file with."""
 
     def __init__(self, tokenizer_json: str) -> None:
@@ -94,42 +94,42 @@ def _without_special_tokens(tokenizer_json: str) -> str:
     return json.dumps(record)
 
 
-def load_engine(name: EngineName, path: Path) -> Engine:
-    """The engine for a tokenizer.json, kept for the next bucket that this process encodes."""
-    return _engine(name, path.read_text(encoding="utf-8"))
+def load_encoder(name: EncoderName, path: Path) -> Encoder:
+    """The encoder for a tokenizer.json, kept for the next bucket that this process encodes."""
+    return _encoder(name, path.read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=2)
-def _engine(name: EngineName, tokenizer_json: str) -> Engine:
-    return GigatokenEngine(tokenizer_json) if name == "gigatoken" else TokenizersEngine(tokenizer_json)
+def _encoder(name: EncoderName, tokenizer_json: str) -> Encoder:
+    return GigatokenEncoder(tokenizer_json) if name == "gigatoken" else TokenizersEncoder(tokenizer_json)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineChoice:
-    """Which engine encodes, and why: ``checked_documents`` were encoded by both with equal ids."""
+class EncoderChoice:
+    """Which encoder is used, and why: ``checked_documents`` were encoded by both with equal ids."""
 
-    engine: EngineName
+    encoder: EncoderName
     reason: str
     checked_documents: int
 
 
-def choose_engine(path: Path, sample: Sequence[bytes]) -> EngineChoice:
-    """The fast engine where it is installed, takes the tokenizer and gives the reference's ids.
+def choose_encoder(path: Path, sample: Sequence[bytes]) -> EncoderChoice:
+    """The fast encoder where it is installed, takes the tokenizer and gives the reference's ids.
 
     Both encode ``sample`` and ``PROBES``; one difference is enough to take the reference.
     """
     if find_spec("gigatoken") is None:
-        return EngineChoice(engine="tokenizers", reason="gigatoken is not installed", checked_documents=0)
+        return EncoderChoice(encoder="tokenizers", reason="gigatoken is not installed", checked_documents=0)
     texts = [*PROBES, *sample]
     try:
-        fast = load_engine("gigatoken", path).encode(texts)
+        fast = load_encoder("gigatoken", path).encode(texts)
     except (ValueError, RuntimeError, TypeError, OSError) as error:
         reason = f"gigatoken refuses this tokenizer: {error}"
-        return EngineChoice(engine="tokenizers", reason=reason, checked_documents=0)
-    reference = load_engine("tokenizers", path).encode(texts)
+        return EncoderChoice(encoder="tokenizers", reason=reason, checked_documents=0)
+    reference = load_encoder("tokenizers", path).encode(texts)
     for text, mine, theirs in zip(texts, fast, reference, strict=True):
         if not np.array_equal(mine, theirs):
             shown = text[:40].decode("utf-8", "replace")
             reason = f"gigatoken gives other ids than tokenizers for {shown!r}"
-            return EngineChoice(engine="tokenizers", reason=reason, checked_documents=len(texts))
-    return EngineChoice(engine="gigatoken", reason="same ids as tokenizers", checked_documents=len(texts))
+            return EncoderChoice(encoder="tokenizers", reason=reason, checked_documents=len(texts))
+    return EncoderChoice(encoder="gigatoken", reason="same ids as tokenizers", checked_documents=len(texts))

@@ -23,7 +23,7 @@ from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.parts import TERMINATOR, read_documents
-from trainwright.stages.data.tokens.encoders import EngineName, GigatokenEngine
+from trainwright.stages.data.tokens.encoders import EncoderName, GigatokenEncoder
 from trainwright.stages.data.workers import run_apart
 
 Merges = list[tuple[bytes, bytes]]
@@ -38,7 +38,7 @@ class TrainedTokenizer:
     """What training gave: the real vocabulary may be smaller than asked for where the corpus is small."""
 
     vocabulary: int
-    engine: EngineName
+    trainer: EncoderName
     reason: str
 
 
@@ -51,16 +51,16 @@ def train_tokenizer(section: TokenizerSection, documents: Sequence[Path], target
         MissingPackage: ``tokenizers`` is not installed.
         MachineError: the disk is full.
     """
-    engine: EngineName = "gigatoken"
+    trainer: EncoderName = "gigatoken"
     reason = "its trainer breaks ties as tokenizers does"
     if find_spec("gigatoken") is None:
-        engine, reason = "tokenizers", "gigatoken is not installed"
+        trainer, reason = "tokenizers", "gigatoken is not installed"
     else:
         try:
             merges = _train_with_gigatoken(section, documents)
         except _Refused as refusal:
-            engine, reason = "tokenizers", str(refusal)
-    if engine == "tokenizers":
+            trainer, reason = "tokenizers", str(refusal)
+    if trainer == "tokenizers":
         merges = run_apart(tokenizers_merges, _job(section, documents))
     learnt = {left + right for left, right in merges}
     if section.end_of_text.encode() in learnt:
@@ -72,7 +72,7 @@ def train_tokenizer(section: TokenizerSection, documents: Sequence[Path], target
     text = tokenizer_json(merges, end_of_text=section.end_of_text)
     with writing(target):
         write_atomically(target, text.encode())
-    return TrainedTokenizer(vocabulary=257 + len(learnt), engine=engine, reason=reason)
+    return TrainedTokenizer(vocabulary=257 + len(learnt), trainer=trainer, reason=reason)
 
 
 _Job = tuple[list[str], int, str]
@@ -114,11 +114,11 @@ def gigatoken_merges(job: _Job) -> Merges:
 def last_token_occurs(job: tuple[Merges, list[str], str]) -> bool:
     """Returns whether the last merge's token is in the encoded documents, in a process that Ctrl-C can end."""
     merges, paths, end_of_text = job
-    engine = GigatokenEngine(tokenizer_json(merges, end_of_text=end_of_text))
+    encoder = GigatokenEncoder(tokenizer_json(merges, end_of_text=end_of_text))
     token, identity = b"".join(merges[-1]), 256 + len(merges)
     for path in paths:
         for text in read_documents(Path(path)):
-            if token in text and identity in engine.encode([text])[0]:
+            if token in text and identity in encoder.encode([text])[0]:
                 return True
     return False
 

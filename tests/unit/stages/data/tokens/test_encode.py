@@ -27,18 +27,18 @@ def jobs(directory, tokenizer, **changes):
     directory.mkdir(exist_ok=True)
     for bucket, texts in enumerate(BUCKETS):
         documents_path(directory, bucket, "train").write_bytes(b"".join(t.encode() + TERMINATOR for t in texts))
-    settings = {"engine": "gigatoken", "lossless": True} | changes
+    settings = {"encoder": "gigatoken", "lossless": True} | changes
     return [
         EncodeJob(bucket=bucket, splits=("train",), tokenizer=tokenizer, facts=FACTS, directory=directory, **settings)
         for bucket in range(len(BUCKETS))
     ]
 
 
-@pytest.mark.parametrize("engine", ["gigatoken", "tokenizers"])
+@pytest.mark.parametrize("encoder", ["gigatoken", "tokenizers"])
 @pytest.mark.parametrize("batch", [1, 10, 1 << 20])
-def test_shards_hold_every_document_in_order_and_its_end(tmp_path, tokenizer, engine, batch, monkeypatch):
+def test_shards_hold_every_document_in_order_and_its_end(tmp_path, tokenizer, encoder, batch, monkeypatch):
     monkeypatch.setattr(module, "_BATCH_BYTES", batch)
-    assert [encode_bucket(job) for job in jobs(tmp_path / "parts", tokenizer, engine=engine)] == [0, 0, 0]
+    assert [encode_bucket(job) for job in jobs(tmp_path / "parts", tokenizer, encoder=encoder)] == [0, 0, 0]
     entries = assemble(
         tmp_path,
         tmp_path / "parts",
@@ -62,13 +62,13 @@ def test_shards_hold_every_document_in_order_and_its_end(tmp_path, tokenizer, en
 def test_a_finished_bucket_is_not_encoded_again(tmp_path, tokenizer, monkeypatch):
     for job in jobs(tmp_path / "parts", tokenizer):
         encode_bucket(job)
-    monkeypatch.setattr(module, "load_engine", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(module, "load_encoder", lambda *_: pytest.fail("encoded again"))
     for job in jobs(tmp_path / "parts", tokenizer):
         encode_bucket(job)
 
 
 class Forgetful:
-    """An engine that loses upper case, as some pretrained tokenizers do."""
+    """An encoder that loses upper case, as some pretrained tokenizers do."""
 
     def encode(self, texts):
         return [np.frombuffer(text.lower(), np.uint8) for text in texts]
@@ -78,7 +78,7 @@ class Forgetful:
 
 
 def test_documents_that_do_not_come_back_are_counted_or_refused(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(module, "load_engine", lambda *_: Forgetful())
+    monkeypatch.setattr(module, "load_encoder", lambda *_: Forgetful())
     monkeypatch.setitem(globals(), "BUCKETS", [["Upper", "lower", "CASE"]])
     (job,) = jobs(tmp_path / "a", tokenizer, lossless=False)
     assert encode_bucket(job) == 2

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainwright.stages.data.tokens import encoders
-from trainwright.stages.data.tokens.encoders import PROBES, GigatokenEngine, TokenizersEngine, choose_engine
+from trainwright.stages.data.tokens.encoders import PROBES, GigatokenEncoder, TokenizersEncoder, choose_encoder
 from trainwright.stages.data.tokens.tokenizer import tokenizer_json
 
 MERGES = [(b"e", b"r"), (b" ", b"t"), (b"h", b"er"), (b" t", b"her"), (b"\n", b"\n"), (b"\xc3", b"\xa9")]
@@ -28,11 +28,11 @@ def path(tmp_path, text):
     return path
 
 
-@pytest.mark.parametrize("make", [GigatokenEngine, TokenizersEngine])
+@pytest.mark.parametrize("make", [GigatokenEncoder, TokenizersEncoder])
 def test_engines_give_every_probe_back(make, text):
-    engine = make(text)
-    for probe, ids in zip(PROBES, engine.encode(PROBES), strict=True):
-        assert engine.decode(ids) == probe
+    encoder = make(text)
+    for probe, ids in zip(PROBES, encoder.encode(PROBES), strict=True):
+        assert encoder.decode(ids) == probe
         assert 256 not in ids, "a text that spells the end-of-text token is no end of text"
 
 
@@ -42,48 +42,48 @@ def test_engines_agree_with_each_other_and_with_the_library(text, sample):
     reference = tokenizers.Tokenizer.from_str(text)
     reference.encode_special_tokens = True
     expected = reference.encode(sample.decode(), add_special_tokens=False).ids
-    for make in (GigatokenEngine, TokenizersEngine):
-        engine = make(text)
-        (ids,) = engine.encode([sample])
+    for make in (GigatokenEncoder, TokenizersEncoder):
+        encoder = make(text)
+        (ids,) = encoder.encode([sample])
         assert ids.tolist() == expected
-        assert engine.decode(ids) == sample
+        assert encoder.decode(ids) == sample
 
 
 def test_the_fast_engine_is_taken_where_it_agrees(path):
-    choice = choose_engine(path, [b"the other", "été".encode()])
-    assert (choice.engine, choice.reason) == ("gigatoken", "same ids as tokenizers")
+    choice = choose_encoder(path, [b"the other", "été".encode()])
+    assert (choice.encoder, choice.reason) == ("gigatoken", "same ids as tokenizers")
     assert choice.checked_documents == len(PROBES) + 2
 
 
 def test_one_other_id_is_enough_to_fall_back(path, monkeypatch):
-    real = GigatokenEngine.encode
+    real = GigatokenEncoder.encode
     monkeypatch.setattr(
-        GigatokenEngine, "encode", lambda self, texts: [ids + (len(ids) > 0) for ids in real(self, texts)]
+        GigatokenEncoder, "encode", lambda self, texts: [ids + (len(ids) > 0) for ids in real(self, texts)]
     )
-    choice = choose_engine(path, [b"text"])
-    assert choice.engine == "tokenizers"
+    choice = choose_encoder(path, [b"text"])
+    assert choice.encoder == "tokenizers"
     assert choice.reason.startswith("gigatoken gives other ids than tokenizers for ' '")
 
 
 def test_without_gigatoken(path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(encoders, "find_spec", lambda name: None if name == "gigatoken" else real(name))
-    assert choose_engine(path, []) == encoders.EngineChoice(
-        engine="tokenizers", reason="gigatoken is not installed", checked_documents=0
+    assert choose_encoder(path, []) == encoders.EncoderChoice(
+        encoder="tokenizers", reason="gigatoken is not installed", checked_documents=0
     )
 
 
 def test_a_tokenizer_that_gigatoken_refuses(tmp_path):
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     words.save(str(tmp_path / "tokenizer.json"))
-    choice = choose_engine(tmp_path / "tokenizer.json", [b"a"])
-    assert choice.engine == "tokenizers"
+    choice = choose_encoder(tmp_path / "tokenizer.json", [b"a"])
+    assert choice.encoder == "tokenizers"
     assert choice.reason.startswith("gigatoken refuses this tokenizer: ")
 
 
 def test_truncation_and_padding_of_a_brought_tokenizer_do_not_touch_documents(text):
     record = json.loads(text)
     record["truncation"] = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
-    (ids,) = TokenizersEngine(json.dumps(record)).encode([b"abcdef"])
+    (ids,) = TokenizersEncoder(json.dumps(record)).encode([b"abcdef"])
     assert ids.tolist() == list(b"abcdef")
     assert ids.dtype == np.uint32

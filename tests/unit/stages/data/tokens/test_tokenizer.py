@@ -54,7 +54,7 @@ def test_merges_are_those_of_the_reference_trainer(tmp_path, vocabulary):
     parts = [docs(tmp_path / "a.docs", texts()[:100]), docs(tmp_path / "b.docs", texts()[100:])]
     trained = train_tokenizer(TokenizerSection(vocabulary=vocabulary), parts, tmp_path / "tokenizer.json")
     expected = reference(texts(), vocabulary)
-    assert (trained.engine, trained.vocabulary) == ("gigatoken", vocabulary)
+    assert (trained.trainer, trained.vocabulary) == ("gigatoken", vocabulary)
     merges = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["merges"]
     assert merges == json.loads(expected.to_str())["model"]["merges"]
     mine = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -67,7 +67,7 @@ def test_both_trainers_write_the_same_file(tmp_path, monkeypatch):
     train_tokenizer(TokenizerSection(vocabulary=700), source, tmp_path / "fast.json")
     without(monkeypatch, "gigatoken")
     trained = train_tokenizer(TokenizerSection(vocabulary=700), source, tmp_path / "slow.json")
-    assert (trained.engine, trained.reason) == ("tokenizers", "gigatoken is not installed")
+    assert (trained.trainer, trained.reason) == ("tokenizers", "gigatoken is not installed")
     assert (tmp_path / "fast.json").read_bytes() == (tmp_path / "slow.json").read_bytes()
 
 
@@ -99,7 +99,7 @@ def test_a_trainer_that_fails_is_replaced(tmp_path, monkeypatch):
     trained = train_tokenizer(
         TokenizerSection(vocabulary=300), [docs(tmp_path / "a.docs", texts())], tmp_path / "tokenizer.json"
     )
-    assert (trained.engine, trained.reason) == ("tokenizers", "gigatoken's trainer failed: no such thing")
+    assert (trained.trainer, trained.reason) == ("tokenizers", "gigatoken's trainer failed: no such thing")
 
 
 def test_an_end_of_text_that_texts_say_is_refused(tmp_path):
