@@ -14,8 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from trainwright.core.config import explain
-from trainwright.core.config.explain import Explanation
+from trainwright.core.config.explain import Explanation, explain
 from trainwright.spec.recipe import Recipe
 
 DOCS = Path(__file__).parent

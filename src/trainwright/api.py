@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.store import Artifact
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.paths import local_path
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.models import read_model

@@ -18,7 +18,7 @@ from trainwright.core.spelling import did_you_mean
 if TYPE_CHECKING:
     import argparse
 
-    from trainwright.core.config import Loaded
+    from trainwright.core.config.load import Loaded
     from trainwright.spec.recipe import Recipe
 
 RESERVED = frozenset(("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_HOME", "TRAINWRIGHT_WORKSPACE"))
@@ -78,7 +78,7 @@ def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> L
         RecipeErrors: everything that is wrong in it, its list of steps included.
     """
     # pydantic and the recipe's models take longer to import than all of --help may.
-    from trainwright.core.config import load
+    from trainwright.core.config.load import load
     from trainwright.pipeline.steps import steps
     from trainwright.spec.recipe import Recipe
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainwright.core.config import explain
-from trainwright.core.config.explain import keys
+from trainwright.core.config.explain import explain, keys
 from trainwright.spec.recipe import Recipe
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeErrors
 from trainwright.pipeline.overlay import laid_over
 from trainwright.spec.recipe import Recipe

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from trainwright.artifact.stage import StageResult
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, RecipeErrors
 from trainwright.core.records import to_json
 from trainwright.pipeline import preflight, runner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeErrors
 from trainwright.pipeline.steps import steps
 from trainwright.spec.recipe import Recipe

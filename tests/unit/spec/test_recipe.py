@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.cli.arguments import presets
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeErrors
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe

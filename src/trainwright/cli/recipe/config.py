@@ -51,7 +51,7 @@ def _show(args: argparse.Namespace, output: Output) -> int:
 
 
 def _explain(args: argparse.Namespace, output: Output) -> int:
-    from trainwright.core.config import explain
+    from trainwright.core.config.explain import explain
     from trainwright.spec.recipe import Recipe
 
     wanted = [args.key] if args.key else list(Recipe.model_fields)
@@ -70,7 +70,7 @@ def _explain(args: argparse.Namespace, output: Output) -> int:
 
 
 def _schema(_args: argparse.Namespace, output: Output) -> int:
-    from trainwright.core.config import schema
+    from trainwright.core.config.explain import schema
     from trainwright.spec.recipe import Recipe
 
     described = schema(Recipe)

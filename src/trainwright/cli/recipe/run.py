@@ -14,7 +14,7 @@ from trainwright.cli.parser import CommandParser
 
 if TYPE_CHECKING:
     from trainwright.artifact.store import Artifact
-    from trainwright.core.config import Loaded
+    from trainwright.core.config.load import Loaded
     from trainwright.spec.recipe import Recipe
 
 

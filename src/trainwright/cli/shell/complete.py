@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def recipe_words() -> list[str]:
     """``key=`` for each key of a recipe that takes a value, and ``key=value`` for values that can be listed."""
-    from trainwright.core.config import keys
+    from trainwright.core.config.explain import keys
     from trainwright.spec.recipe import Recipe
 
     words = []

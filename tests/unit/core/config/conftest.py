@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.core.units import parse_count
 

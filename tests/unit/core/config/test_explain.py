@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from trainwright.core.config import explain, keys, schema
+from trainwright.core.config.explain import explain, keys, schema
 from trainwright.core.errors import RecipeError
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import MissingPackage, RecipeError, RecipeErrors
 
 

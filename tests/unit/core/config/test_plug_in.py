@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainwright.core.config import explain, load, schema
+from trainwright.core.config.explain import explain, schema
+from trainwright.core.config.load import load
 from trainwright.core.config.plug_in import PlugInSection
 from trainwright.core.errors import RecipeErrors
 

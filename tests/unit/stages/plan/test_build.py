@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
-from trainwright.core.config import load
+from trainwright.core.config.load import load
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
