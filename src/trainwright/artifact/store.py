@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -15,13 +16,11 @@ from typing import Any
 from trainwright import __version__
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
-from trainwright.core.records import from_json
+from trainwright.core.records import from_json, to_json
 from trainwright.core.spelling import counted
 from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
-SHORT = 12
-"""Hex digits of a fingerprint in a directory's name."""
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG, errno.ENAMETOOLONG)
 """How an operating system says that nothing can be written at a place."""
 
@@ -76,7 +75,7 @@ def verify_file(root: Path, entry: FileEntry) -> None:
         DataError: it is missing, has another size or another digest.
     """
     path = root / entry.path
-    fix = f"delete {root} and run the same command to make it again"
+    fix = _remake(root)
     if not path.is_file():
         raise DataError("a file of this artefact is missing", where=path, fix=fix)
     if path.stat().st_size != entry.size_bytes:
@@ -92,8 +91,8 @@ def verify_file(root: Path, entry: FileEntry) -> None:
         raise DataError(
             "damaged file: its sha256 does not match the manifest",
             where=path,
-            seen=seen[:SHORT],
-            expected=entry.sha256[:SHORT],
+            seen=seen,
+            expected=entry.sha256,
             fix=fix,
         )
 
@@ -102,25 +101,61 @@ def open_artifact(path: Path) -> Artifact:
     """The artefact at ``path``.
 
     Raises:
-        DataError: there is no manifest, or it cannot be read.
+        DataError: there is no manifest, it is damaged, or it is of another format.
     """
     source = path / MANIFEST
     if not source.is_file():
         raise DataError("no complete artefact here", where=path, expected=f"a directory with {MANIFEST}")
+    data = source.read_bytes()
     try:
-        record = json.loads(source.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        fix = f"delete {path} and run the same command to make it again"
-        raise DataError("the manifest cannot be read", where=source, seen=str(error), fix=fix) from error
+        record = json.loads(data)
+    except ValueError as error:
+        raise DataError("the manifest cannot be read", where=source, seen=str(error), fix=_remake(path)) from error
     if isinstance(record, dict):
+        _check_own_digest(record, data, source)
         record = _in_present_form(record, source)
     return Artifact(path=path, manifest=from_json(Manifest, record, where=str(source)))
 
 
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Returns a manifest's file: JSON whose second line says the sha256 of all other lines."""
+    text = json.dumps(to_json(manifest), indent=1, ensure_ascii=False).encode() + b"\n"
+    opening = text.index(b"\n") + 1
+    return text[:opening] + _digest_line(hashlib.sha256(text).hexdigest()) + text[opening:]
+
+
+def _digest_line(sha256: object) -> bytes:
+    return f' "sha256": "{sha256}",\n'.encode()
+
+
+def _check_own_digest(record: dict[str, Any], data: bytes, source: Path) -> None:
+    """Takes the digest of its own out of a manifest's record; before format 3 there is none.
+
+    Raises:
+        DataError: the other bytes have another one.
+    """
+    if "sha256" not in record and record.get("format") != FORMAT:
+        return
+    expected = record.pop("sha256", "a second line with it")
+    seen = hashlib.sha256(data.replace(_digest_line(expected), b"", 1)).hexdigest()
+    if seen != expected:
+        raise DataError(
+            "damaged manifest: its own sha256 does not match",
+            where=source,
+            seen=seen,
+            expected=expected,
+            fix=_remake(source.parent),
+        )
+
+
+def _remake(root: Path) -> str:
+    return f"delete {root} and run the same command to make it again"
+
+
 def _in_present_form(record: dict[str, Any], source: Path) -> dict[str, Any]:
     """A manifest's record in the present format; format 1 had no kind, which followed from the stage."""
-    if record.get("format") == 1 and record.get("stage") in KINDS:
-        return record | {"format": FORMAT, "kind": KINDS[record["stage"]]}
+    if record.get("format") in (1, 2):
+        return {"kind": KINDS.get(str(record.get("stage")))} | record | {"format": FORMAT}
     if record.get("format") != FORMAT:
         execution = record.get("execution")
         writer = execution.get("trainwright") if isinstance(execution, dict) else None

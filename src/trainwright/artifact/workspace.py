@@ -11,12 +11,13 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from trainwright.artifact.store import (
     MANIFEST,
-    SHORT,
     Artifact,
+    manifest_bytes,
     open_artifact,
     sync_directory,
     writable,
@@ -25,9 +26,10 @@ from trainwright.artifact.store import (
 )
 from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
-from trainwright.core.records import to_json
 from trainwright.spec.manifest import FileEntry, Manifest
 
+SHORT = 12
+"""Hex digits of a fingerprint in a directory's name."""
 CHECKED = ".checked"
 """Folder of a workspace: how the files of each artefact looked when their digests were last right."""
 
@@ -99,9 +101,8 @@ class Workspace:
         for hidden in partial.glob(".*"):
             shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
         files = tuple(sorted(_entries(partial), key=lambda entry: entry.path))
-        record = to_json(manifest) | {"files": [to_json(entry) for entry in files]}
         with writing(partial):
-            write_atomically(partial / MANIFEST, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
+            write_atomically(partial / MANIFEST, manifest_bytes(replace(manifest, files=files)))
         final = partial.with_name(partial.name.removesuffix(".partial"))
         if final.exists():
             shutil.rmtree(final)

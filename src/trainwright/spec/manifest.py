@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMAT = 2
-"""Version of the manifest's own layout; since 2 it says its kind."""
+FORMAT = 3
+"""Version of the manifest's own layout; since 2 it says its kind, since 3 the digest of its own bytes."""
 
 KINDS: Mapping[str, str] = {
     "doctor": "machine",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainwright.artifact.store import MANIFEST, open_artifact, write_atomically, writing
+from trainwright.artifact.store import MANIFEST, manifest_bytes, open_artifact, write_atomically, writing
 from trainwright.core.errors import DataError, MachineError
 from trainwright.testing.artifacts import make_artifact
 
@@ -55,9 +57,10 @@ def test_a_file_it_does_not_have(artifact) -> None:
         ("{", "cannot be read"),
         (
             '{"format": 99}',
-            "written in another format .seen format 99, by trainwright of an unknown version, expected format 1 to 2",
+            "written in another format .seen format 99, by trainwright of an unknown version, expected format 1 to 3",
         ),
         ('{"format": 2}', "not a valid Manifest"),
+        ('{"format": 3}', "damaged manifest: its own sha256 does not match .*expected a second line with it"),
     ],
 )
 def test_a_damaged_manifest_is_one_line(artifact, text, line) -> None:
@@ -111,22 +114,58 @@ def test_a_place_where_no_folder_can_be() -> None:
 
 def test_the_manifest_is_plain_json(artifact) -> None:
     record = json.loads((artifact.path / MANIFEST).read_text())
-    assert record["stage"] == "data" and record["format"] == 2 and len(record["files"]) == 2
+    assert record["stage"] == "data" and record["format"] == 3 and len(record["files"]) == 2
 
 
-def test_a_manifest_of_the_first_format_opens_with_the_kind_of_its_stage(tmp_path) -> None:
-    path = make_artifact(tmp_path, "train", {"a": b"1"}).path
-    record = json.loads((path / "manifest.json").read_text())
-    del record["kind"]
-    (path / "manifest.json").write_text(json.dumps(record | {"format": 1}))
-    assert open_artifact(path).manifest.kind == "checkpoint"
+@pytest.fixture
+def former(artifact):
+    """Writes the artefact's manifest as an earlier format did: without a digest of its own."""
+
+    def write(number: int, **keys):
+        record = json.loads((artifact.path / MANIFEST).read_text()) | {"format": number} | keys
+        for key in ("sha256",) if number == 2 else ("sha256", "kind"):
+            del record[key]
+        (artifact.path / MANIFEST).write_text(json.dumps(record))
+        return open_artifact(artifact.path)
+
+    return write
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_manifests_of_former_formats_open(former, artifact, number) -> None:
+    assert former(number).manifest == artifact.manifest
+
+
+def test_a_manifest_begins_with_the_digest_of_its_other_lines(artifact) -> None:
+    first, second, *others = (artifact.path / MANIFEST).read_bytes().splitlines(keepends=True)
+    assert second.decode() == f' "sha256": "{hashlib.sha256(b"".join((first, *others))).hexdigest()}",\n'
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x04, 0x10, 0x20])
+def test_every_flipped_byte_of_a_manifest_is_found(artifact, flip) -> None:
+    path = artifact.path / MANIFEST
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :])
+        with pytest.raises(DataError) as caught:
+            open_artifact(artifact.path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert str(caught.value).endswith(f"; delete {artifact.path} and run the same command to make it again")
+
+
+def test_digests_are_shown_whole_for_they_may_differ_at_the_end(former, artifact) -> None:
+    files = json.loads((artifact.path / MANIFEST).read_text())["files"]
+    right = files[0]["sha256"]
+    files[0]["sha256"] = right[:-1] + ("0" if right[-1] != "0" else "1")
+    with pytest.raises(DataError, match=f"seen {right}, expected {files[0]['sha256']}"):
+        former(2, files=files).verify()
 
 
 def test_an_artefact_of_a_later_version_is_refused_by_its_name(tmp_path) -> None:
-    path = make_artifact(tmp_path, "train", {"a": b"1"}).path
-    record = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(record | {"format": 3, "execution": {"trainwright": "9.1.0"}}))
+    artifact = make_artifact(tmp_path, "train", {"a": b"1"})
+    later = replace(artifact.manifest, format=4, execution={"trainwright": "9.1.0"})
+    (artifact.path / MANIFEST).write_bytes(manifest_bytes(later))
     with pytest.raises(
-        DataError, match=r"format 3, by trainwright 9\.1\.0, .*; open it with the version that wrote it"
+        DataError, match=r"format 4, by trainwright 9\.1\.0, .*; open it with the version that wrote it"
     ):
-        open_artifact(path)
+        open_artifact(artifact.path)

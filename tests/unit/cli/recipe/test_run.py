@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainwright.artifact.store import open_artifact
 from trainwright.cli.main import main
 from trainwright.core.errors import TrainingError
 from trainwright.pipeline import runner
@@ -26,10 +26,8 @@ def made(tmp_path, monkeypatch):
     asked = {}
 
     def artifact(name):
-        path = make_artifact(tmp_path / "made", name, {"file": b"0123456789"}, SUMMARIES[name]).path
-        manifest = json.loads((path / "manifest.json").read_text())
-        (path / "manifest.json").write_text(json.dumps(manifest | {"execution": {"seconds": 75.0}}))
-        return open_artifact(path)
+        made = make_artifact(tmp_path / "made", name, {"file": b"0123456789"}, SUMMARIES[name])
+        return replace(made, manifest=replace(made.manifest, execution={"seconds": 75.0}))
 
     artifacts = {name: artifact(name) for name in SUMMARIES}
 

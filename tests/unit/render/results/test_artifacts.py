@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 from fixtures.page import WrittenPage
-from trainwright.artifact.store import open_artifact
 from trainwright.render.results.artifacts import documents, show
 from trainwright.testing.artifacts import make_artifact
 
 
 def artifact(tmp_path, name, summary):
-    path = make_artifact(tmp_path, name, {"file": b"0123456789"}, summary).path
-    manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps(manifest | {"execution": {"seconds": 75.0}}))
-    return open_artifact(path)
+    made = make_artifact(tmp_path, name, {"file": b"0123456789"}, summary)
+    return replace(made, manifest=replace(made.manifest, execution={"seconds": 75.0}))
 
 
 def test_a_row_for_each_stage_then_the_answer_then_where_to_look(tmp_path):

@@ -81,6 +81,14 @@ def test_a_damaged_manifest_is_refused(exported):
         serve(exported / "huggingface")
 
 
+@pytest.mark.parametrize("key", [b"fingerprint", b"stage_version", b"files", b"sha256"])
+def test_a_manifest_with_a_misspelt_key_is_still_ours(exported, key):
+    path = exported / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"%b"' % key, b'"%b"' % key.swapcase(), 1))
+    with pytest.raises(DataError, match=r"manifest\.json: damaged manifest: its own sha256 does not match"):
+        serve(exported / "huggingface")
+
+
 def test_only_the_models_own_files_matter(exported):
     flip(exported / "summary.json")
     verify_bundle(exported / "huggingface")
