@@ -121,9 +121,8 @@ class TestPair(ExporterContract):
 
 @pytest.mark.slow
 class TestNamed(LauncherContract):
-    @pytest.fixture
-    def open_launcher(self, tmp_path):
-        return lambda: Named(tmp_path)
+    def make_launcher(self, folder):
+        return Named(folder)
 
 
 def test_a_launcher_is_a_class(tmp_path):

@@ -3,9 +3,8 @@
 ::
 
     class TestMyEngine(EngineContract):
-        @pytest.fixture
-        def open_engine(self):
-            return lambda places: MyEngine(places=places)
+        def make_engine(self, places):
+            return MyEngine(places=places)
 
 The engine's model must be able to continue any prompt, and its answers should not end by themselves: tests pass end
 tokens only where they are about them.
@@ -14,6 +13,7 @@ tokens only where they are about them.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -47,13 +47,17 @@ def drain(engine: Generator) -> dict[int, Answer]:
     return {key: (tokens[key], finishes[key]) for key in tokens}
 
 
-class EngineContract:
-    """What an engine promises. Inherit it and give the fixture ``open_engine``."""
+class EngineContract(ABC):
+    """What an engine promises. Inherit it and make one."""
+
+    @abstractmethod
+    def make_engine(self, places: int) -> Generator:
+        """Returns a fresh engine with so many places."""
 
     @pytest.fixture
     def open_engine(self) -> OpenEngine:
         """A function from ``places`` to a fresh engine."""
-        raise NotImplementedError("give the fixture open_engine")
+        return self.make_engine
 
     def prompts(self, engine: Generator, n: int) -> list[list[int]]:
         """Prompts of mixed lengths, the same at every call."""

@@ -3,9 +3,8 @@
 ::
 
     class TestMyLauncher(LauncherContract):
-        @pytest.fixture
-        def open_launcher(self, tmp_path):
-            return lambda: MyLauncher(root=tmp_path)
+        def make_launcher(self, folder):
+            return MyLauncher(root=folder)
 
 Its jobs are ``trainwright.testing.job_actions``, so that a place must have this package installed.
 """
@@ -13,7 +12,9 @@ Its jobs are ``trainwright.testing.job_actions``, so that a place must have this
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,13 +33,17 @@ def script(*actions: str, **settings: Any) -> Job:
     return Job(module="trainwright.testing.job_actions", arguments=actions, **settings)
 
 
-class LauncherContract:
-    """What a launcher promises. Inherit it and give the fixture ``open_launcher``."""
+class LauncherContract(ABC):
+    """What a launcher promises. Inherit it and make one."""
+
+    @abstractmethod
+    def make_launcher(self, folder: Path) -> Launcher:
+        """Returns a fresh launcher; those of one test see the same jobs, which they may keep in ``folder``."""
 
     @pytest.fixture
-    def open_launcher(self) -> OpenLauncher:
+    def open_launcher(self, tmp_path: Path) -> OpenLauncher:
         """A function to a fresh launcher over the same jobs."""
-        raise NotImplementedError("give the fixture open_launcher")
+        return lambda: self.make_launcher(tmp_path)
 
     def test_a_job_runs_and_its_output_is_kept(self, open_launcher: OpenLauncher) -> None:
         place = open_launcher()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,16 @@ from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDoc
 from trainwright.stages.data.sources import source_of
 
 
-class SourceContract:
+class SourceContract(ABC):
     """What a source promises. Inherit it, give the recipe's keys without ``paths``, and write a corpus."""
 
+    @abstractmethod
     def keys(self) -> dict[str, Any]:
         """Returns the keys in the recipe, ``kind`` among them; ``paths`` are added."""
-        raise NotImplementedError("give the keys of the source")
 
+    @abstractmethod
     def write(self, folder: Path) -> list[str]:
         """Writes one or more files into a folder; returns the texts of their documents, in order of the names."""
-        raise NotImplementedError("write a corpus and return its documents")
 
     @pytest.fixture
     def corpus(self, tmp_path: Path) -> tuple[Path, list[str]]:

@@ -16,9 +16,8 @@ from trainwright.testing.contract_launcher import PATIENCE_S, LauncherContract, 
 
 
 class TestLocalLauncher(LauncherContract):
-    @pytest.fixture
-    def open_launcher(self, tmp_path):
-        return lambda: launcher("local", root=tmp_path)
+    def make_launcher(self, folder):
+        return launcher("local", root=folder)
 
 
 def processes(place, job_id):

@@ -60,6 +60,14 @@ class SpeaksTwice(Parrot):
         return [event for event in super().step() for _ in range(2)]
 
 
+class Contract(EngineContract):
+    __test__ = False
+    make_engine = Parrot
+
+
+CONTRACT = Contract()
+
+
 @pytest.mark.parametrize(
     ("engine", "test"),
     [
@@ -74,13 +82,18 @@ class SpeaksTwice(Parrot):
     ],
 )
 def test_a_broken_promise_is_seen(engine, test):
-    getattr(EngineContract(), test)(Parrot)
+    getattr(CONTRACT, test)(Parrot)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        getattr(EngineContract(), test)(engine)
+        getattr(CONTRACT, test)(engine)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 5])
 def test_the_limit_is_exact(max_tokens):
-    EngineContract().test_the_token_limit_is_exact(Parrot, max_tokens)
+    CONTRACT.test_the_token_limit_is_exact(Parrot, max_tokens)
     with pytest.raises(AssertionError):
-        EngineContract().test_the_token_limit_is_exact(OneTooMany, max_tokens)
+        CONTRACT.test_the_token_limit_is_exact(OneTooMany, max_tokens)
+
+
+def test_a_contract_without_an_engine_cannot_be_tested():
+    with pytest.raises(TypeError, match="make_engine"):
+        type("Nothing", (EngineContract,), {})()

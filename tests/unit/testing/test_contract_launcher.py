@@ -42,7 +42,12 @@ class Bare(LocalLauncher):
         return super().submit(replace(job, environment={}))
 
 
-CONTRACT = LauncherContract()
+class Contract(LauncherContract):
+    __test__ = False
+    make_launcher = LocalLauncher
+
+
+CONTRACT = Contract()
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,8 @@ CONTRACT = LauncherContract()
 def test_a_broken_launcher_is_found(tmp_path, kind, promise):
     with pytest.raises((AssertionError, MachineError)):
         promise(lambda: kind(tmp_path))
+
+
+def test_a_contract_without_a_launcher_cannot_be_tested():
+    with pytest.raises(TypeError, match="make_launcher"):
+        type("Nothing", (LauncherContract,), {})()

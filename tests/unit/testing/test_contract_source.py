@@ -51,7 +51,7 @@ def contract(monkeypatch, tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
 
     def make(name):
-        keys = {"keys": lambda self: {"kind": f"my_sources:{name}"}}
+        keys = {"keys": lambda self: {"kind": f"my_sources:{name}"}, "write": lambda self, folder: []}
         return type("TestSource", (SourceContract,), keys)(), (tmp_path, ["one\ntwo\n"])
 
     return make
@@ -84,3 +84,8 @@ def test_other_documents_than_promised_are_found(contract):
     right, (folder, _) = contract("Whole")
     with pytest.raises(AssertionError):
         right.test_the_documents_are_those_that_were_written((folder, ["something else"]))
+
+
+def test_a_contract_without_a_source_cannot_be_tested():
+    with pytest.raises(TypeError, match=r"keys.*write"):
+        type("Nothing", (SourceContract,), {})()

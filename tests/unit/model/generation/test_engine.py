@@ -14,9 +14,12 @@ from trainwright.testing.contract_engine import EngineContract
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 class TestTorchEngine(EngineContract):
-    @pytest.fixture
-    def open_engine(self, tiny, family):
-        return lambda places: TorchEngine(tiny.decoder(family), places=places)
+    @pytest.fixture(autouse=True)
+    def _decoder(self, tiny, family):
+        self.decoder = tiny.decoder(family)
+
+    def make_engine(self, places):
+        return TorchEngine(self.decoder, places=places)
 
 
 class Poisoned(Decoder):

@@ -34,9 +34,8 @@ print([name for name in sys.modules if name.partition(".")[0] == "torch"])
 
 
 class TestParrot(EngineContract):
-    @pytest.fixture
-    def open_engine(self):
-        return Parrot
+    def make_engine(self, places):
+        return Parrot(places)
 
 
 def test_an_unknown_engine_is_named_with_what_is_known(tmp_path):
