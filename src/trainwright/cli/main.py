@@ -135,6 +135,9 @@ def dispatch(arguments: Sequence[str]) -> int:
         args = parser.parse_args(arguments[1:])
     except SystemExit:  # --help has printed
         return 0
+    if parser.subcommands and args.subcommand is None:
+        parser.print_help()
+        return 0
     args.command = parser.prog_of(args).removeprefix("trainwright ")
     try:
         Path.cwd()

@@ -26,7 +26,7 @@ class CommandParser(argparse.ArgumentParser):
     def add_subcommand(self, name: str, help: str) -> CommandParser:  # noqa: A002  # argparse's own word for it
         """A subcommand; its name is in ``args.subcommand``. Common arguments are added to it."""
         if self._subparsers is None:
-            self._choice = self.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
+            self._choice = self.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
         parser = self._choice.add_parser(name, help=help, description=f"{help[:1].upper()}{help[1:]}.")
         assert isinstance(parser, CommandParser)
         self.subcommands[name] = parser

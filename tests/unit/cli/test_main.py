@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from trainwright import __version__
-from trainwright.cli.main import COMMANDS, help_text, main
+from trainwright.cli.main import COMMANDS, help_text, main, parser_of
 from trainwright.core.errors import DataError, Interrupted, RecipeError, RecipeErrors, Terminated
 
 
@@ -42,6 +42,15 @@ def test_help_says_what_exit_codes_mean():
         assert code in help_text()
 
 
+@pytest.mark.parametrize("group", ["hardware", "catalog", "config"])
+def test_a_group_alone_prints_what_it_can_do(group, capsys):
+    assert main([group, "--help"]) == 0
+    asked = capsys.readouterr()
+    assert main([group]) == 0
+    assert capsys.readouterr() == asked
+    assert set(parser_of(group)[1].subcommands) <= set(asked.out.split())
+
+
 def test_version_is_one_line(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"trainwright {__version__}\n"
@@ -70,7 +79,7 @@ def test_the_exit_code_is_the_command_s(fake):
         (["--jsn"], "error: an option before the command (seen '--jsn', expected trainwright COMMAND ...); see: "),
         (["fake", "--jsn"], "error: trainwright fake: unknown argument (seen '--jsn'); did you mean '--json'?"),
         (["fake", "x"], "error: trainwright fake: unknown argument (seen 'x'); see: trainwright fake --help"),
-        (["config"], "error: trainwright config: the following arguments are required: SUBCOMMAND"),
+        (["config", "-q"], "error: trainwright config: unrecognized arguments: -q; see: trainwright config --help"),
         (["config", "shw"], "error: trainwright config: argument SUBCOMMAND: invalid choice: 'shw'"),
     ],
     ids=str,
