@@ -77,10 +77,15 @@ def _check(args: argparse.Namespace) -> None:
     """Refuses what can be known before a recipe's model is made or a bundle is loaded."""
     if args.port is not None and not 0 <= args.port <= 65535:
         raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
-    if args.engine is not None:
-        # Recipes bring pydantic, which --help must not wait for.
-        from trainwright.spec.sections.serve import ENGINES
+    # Recipes bring pydantic, which --help must not wait for.
+    from trainwright.spec.sections.serve import ENGINES, host_alone
 
+    if args.host is not None:
+        try:
+            host_alone(args.host)
+        except RecipeError as error:
+            raise error.at("--host") from error
+    if args.engine is not None:
         for problem in ENGINES.problems(args.engine, where="--engine"):
             raise problem
 
@@ -100,6 +105,9 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
             raise problem
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
     if exported is None:
+        # Hours of training end in no address that cannot be listened on.
+        host, port = args.host or recipe.serve.host, recipe.serve.port if args.port is None else args.port
+        load("trainwright.stages.serve.server:listen", kind="server")(host, port).close()
         exported = make(args, output, stage="export", loaded=loaded)
     return exported.path / SERVED, args.model_name or recipe.serve.model_name or recipe.name, recipe.serve
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import parse_count, parse_duration, parse_seconds
@@ -35,3 +35,22 @@ class Section(BaseModel):
     """A mapping in a recipe file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_booleans_from_numbers(cls, data: Any) -> Any:
+        """Gives a field of numbers a boolean as text, which it refuses; pydantic would take ``true`` for 1."""
+        if not isinstance(data, dict):
+            return data
+        numbers = {name for name, field in cls.model_fields.items() if _holds_numbers(field.annotation)}
+        return {key: _spelt(value) if key in numbers else value for key, value in data.items()}
+
+
+def _holds_numbers(annotation: Any) -> bool:
+    return annotation in (int, float) or any(_holds_numbers(part) for part in get_args(annotation))
+
+
+def _spelt(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_spelt(item) for item in value]
+    return str(value).lower() if isinstance(value, bool) else value

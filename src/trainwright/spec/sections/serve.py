@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_address
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import Section
@@ -13,6 +16,23 @@ from trainwright.spec.sections.base import Section
 _CALLED = Called(arguments=("directory",), keywords=("places",))
 ENGINES = Extension("engine", {"torch": "trainwright.model.generation.engine:open_engine"}, _CALLED)
 """Functions from a model's directory and ``places`` to a ``trainwright.spec.generation.Generator``."""
+
+_NAME = re.compile(r"(?=.{1,253}\Z)\w([\w-]{0,61}\w)?(\.\w([\w-]{0,61}\w)?)*\.?", re.ASCII)
+
+
+def host_alone(host: str) -> str:
+    """Returns a host as it is.
+
+    Raises:
+        RecipeError: it is no IP address and no name, or has something beside it.
+    """
+    try:
+        ip_address(host)
+    except ValueError:
+        if not _NAME.fullmatch(host):
+            wanted, fix = "an IP address or a name alone", "a port is given apart, and an IPv6 address without brackets"
+            raise RecipeError("not a host", seen=repr(host), expected=wanted, fix=fix) from None
+    return host
 
 
 class ServeDemo(Section):
@@ -28,7 +48,7 @@ class ServeSection(Section):
     """The HTTP server."""
 
     model_name: str | None = Field(None, description="name in /v1/models; default: the recipe's name")
-    host: str = Field("127.0.0.1", description="address to listen on")
+    host: Annotated[str, AfterValidator(host_alone)] = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     max_concurrent: int = Field(8, gt=0, description="requests generated at once; more wait in line")
     max_waiting: int = Field(64, ge=0, description="requests waiting in line; more get status 429")

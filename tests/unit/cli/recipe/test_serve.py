@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,8 @@ def opened(monkeypatch):
         seen.update(arguments, directory=directory, section=section)
         return SimpleNamespace(url=f"http://{section.host}:{section.port}", run=interrupted)
 
-    monkeypatch.setattr(serve, "load", lambda reference, kind: open_server)
+    functions = {"open_server": open_server, "listen": lambda host, port: SimpleNamespace(close=lambda: None)}
+    monkeypatch.setattr(serve, "load", lambda reference, kind: functions[reference.partition(":")[2]])
     return seen
 
 
@@ -80,6 +82,16 @@ def test_a_bundle_that_no_server_reads_is_refused_before_anything_runs(opened, r
     assert exported == opened == {}
 
 
+@pytest.mark.parametrize("place", ["key", "option"])
+def test_a_port_in_use_is_said_before_anything_is_made(recipe, exported, capsys, place):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = [f"serve.port={port}"] if place == "key" else ["--port", str(port)]
+        assert cli.main(["serve", recipe, *words, "--quiet"]) == 3
+    assert f"127.0.0.1:{port}: the port is in use" in capsys.readouterr().err
+    assert exported == {}
+
+
 def test_flags_win_over_the_recipe(opened, recipe, exported):
     keys = ["serve.model_name=a", "serve.engine=torch", 'serve.allowed_hosts=["x"]']
     flags = ["--model-name", "b", "--port", "1", "--engine", ENGINE, "--allow-host", "y", "--allow-host", "z"]
@@ -110,6 +122,11 @@ def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys,
     [
         (["tiny.yaml", "--bundle", "x"], "a recipe and --bundle exclude each other"),
         (["--bundle", "x", "--port", "70000"], "--port: no such port (seen 70000, expected 0 to 65535)"),
+        (
+            ["--bundle", "x", "--host", "::1:80x"],
+            "--host: not a host (seen '::1:80x', expected an IP address or a name",
+        ),
+        (["tiny.yaml", "--host", ""], "--host: not a host (seen ''"),
         (["--bundle", "x", "--engine", "tortch"], "--engine: unknown engine (seen 'tortch', expected one of torch"),
         (["tiny.yaml", "--engine", "no.such:engine"], "--engine: cannot import"),
         ([], "no recipe"),
