@@ -278,7 +278,7 @@ class _Preparation:
                 self.events.progress("data: train tokenizer", 0, total=1)
                 done = self._train_tokenizer(bits, target)
                 publish_json(self.parts / "tokenizer.json", done)
-            trained = TrainedTokenizer(**done)
+            trained = TrainedTokenizer(vocabulary=done["vocabulary"], trainer=done["engine"], reason=done["reason"])
             self.events.progress("data: train tokenizer", 1, total=1)
             if trained.vocabulary < rules.vocabulary:
                 self.events.message(
