@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from trainwright.artifact.store import writable
-from trainwright.core.errors import DataError, MachineError
+from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import digest, file_digest, source_digest
 from trainwright.core.paths import local_path
 from trainwright.spec.sections.data import DataSection
@@ -220,11 +223,39 @@ def _skipped(file: CorpusFile, reason: str) -> SkippedFile:
     return SkippedFile(source=file.source, name=file.name, location=file.location, reason=reason)
 
 
-def _hash_all(files: Iterable[CorpusFile]) -> list[_Hashed | SkippedFile]:
-    # The pool's threads are daemons: where a read never returns (a network file system that is gone), Ctrl-C and
-    # SIGTERM still end the process.
-    with ThreadPool(min(8, os.cpu_count() or 1)) as pool:
-        return list(pool.imap(_hash_file, files))
+_Outcome = _Hashed | SkippedFile | TrainwrightError
+_Outcomes = SimpleQueue[tuple[int, _Outcome] | None]
+
+
+def _hash_all(files: Sequence[CorpusFile]) -> list[_Hashed | SkippedFile]:
+    # Daemons that nobody joins: where a read never returns (a network file system that is gone), Ctrl-C and SIGTERM
+    # still end the process. A pool of the standard library waits for its threads, sometimes for ever after a signal.
+    waiting = iter(list(enumerate(files)))
+    done: _Outcomes = SimpleQueue()
+    threads = min(8, os.cpu_count() or 1, len(files))
+    for _ in range(threads):
+        threading.Thread(target=_hash_waiting, args=(waiting, done), daemon=True).start()
+    outcomes: dict[int, _Hashed | SkippedFile] = {}
+    try:
+        for place, outcome in itertools.chain.from_iterable(iter(done.get, None) for _ in range(threads)):
+            if isinstance(outcome, TrainwrightError):
+                raise outcome
+            outcomes[place] = outcome
+    finally:
+        deque(waiting, maxlen=0)  # after an error or an interrupt nothing is waiting any more
+    return [outcomes[place] for place in range(len(files))]
+
+
+def _hash_waiting(waiting: Iterator[tuple[int, CorpusFile]], done: _Outcomes) -> None:
+    """Hash what waits, which several threads share; ``None`` says that this thread ends."""
+    try:
+        for place, file in waiting:
+            try:
+                done.put((place, _hash_file(file)))
+            except TrainwrightError as error:
+                done.put((place, error))
+    finally:
+        done.put(None)
 
 
 def _with_blocks(entry: Entry, hashed: dict[str, _Hashed | SkippedFile], known: dict[str, _Known]) -> Entry:
