@@ -30,7 +30,8 @@ import numpy as np
 import torch
 
 from trainwright.artifact.events import Events
-from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
+from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.model.build import build_network

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, token_dtype, write_shard
-from trainwright.artifact.store import write_atomically, writing
+from trainwright.artifact.shard_files import REMAKE, Shard, Tokens, open_shard, token_dtype
 from trainwright.core.errors import DataError
-from trainwright.core.records import to_json
 from trainwright.core.spelling import counted
 
 DATASET = "dataset.json"
@@ -30,138 +28,8 @@ DOCUMENTS, LABELLED = "documents", "documents-with-labels"
 """Kinds of datasets: texts, and texts of which each has a label."""
 FORMAT = 1
 """Version of the layout, in ``dataset.json``."""
-SHARD_TOKENS = 1 << 29
-"""A shard is closed by the document that reaches this many tokens (1 GiB of 16-bit ids)."""
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardEntry:
-    """What ``dataset.json`` says of a shard."""
-
-    tokens: int
-    documents: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitEntry:
-    """What ``dataset.json`` says of a split."""
-
-    tokens: int
-    documents: int
-    text_bytes: int
-    shards: tuple[ShardEntry, ...]
-
-
-class SplitWriter:
-    """Appends documents to the shards of one split.
-
-    Args:
-        directory: the dataset's directory.
-        name: the split's name.
-        vocabulary: every id is below it.
-        end_of_text_id: appended to each document.
-        shard_tokens: a shard is closed by the document that reaches this many tokens.
-    """
-
-    def __init__(
-        self, directory: Path, name: str, *, vocabulary: int, end_of_text_id: int, shard_tokens: int = SHARD_TOKENS
-    ) -> None:
-        self._directory = directory
-        self._name = name
-        self._dtype = token_dtype(vocabulary)
-        self._end_of_text = np.array([end_of_text_id], self._dtype)
-        self._shard_tokens = shard_tokens
-        self._shards: list[ShardEntry] = []
-        self._text_bytes_total = 0
-        self._start()
-
-    def _start(self) -> None:
-        self._pieces: list[Tokens] = []
-        self._ends: list[NDArray[np.uint64]] = []
-        self._bytes: list[NDArray[np.uint64]] = []
-        self._labels: list[NDArray[np.uint16]] = []
-        self._tokens = 0
-
-    def append(self, ids: NDArray[np.integer[Any]], *, text_bytes: int, label: int | None = None) -> None:
-        """Add one document; the end-of-text id is added here."""
-        tokens = np.concatenate([np.asarray(ids).astype(self._dtype), self._end_of_text])
-        labels = None if label is None else np.array([label], np.uint16)
-        self.extend(tokens, np.array([len(tokens)], np.uint64), np.array([text_bytes], np.uint64), labels=labels)
-
-    def extend(
-        self,
-        tokens: Tokens,
-        ends: NDArray[np.uint64],
-        text_bytes: NDArray[np.uint64],
-        *,
-        labels: NDArray[np.uint16] | None = None,
-    ) -> None:
-        """Add documents that already end with the end-of-text id; ``ends`` are positions in ``tokens``.
-
-        Either every document of a split has a label, or none has.
-        """
-        first = 0
-        while first < len(ends):
-            begin = int(ends[first - 1]) if first else 0
-            room = begin + max(self._shard_tokens - self._tokens, 1)
-            last = min(int(np.searchsorted(ends, np.uint64(room))), len(ends) - 1)
-            self._pieces.append(tokens[begin : int(ends[last])])
-            self._ends.append(ends[first : last + 1] - np.uint64(begin) + np.uint64(self._tokens))
-            self._bytes.append(text_bytes[first : last + 1])
-            if labels is not None:
-                self._labels.append(labels[first : last + 1])
-            self._tokens += int(ends[last]) - begin
-            if self._tokens >= self._shard_tokens:
-                self._roll()
-            first = last + 1
-
-    def _roll(self) -> None:
-        stem = self._directory / f"{self._name}-{len(self._shards):05d}"
-        ends, text_bytes = np.concatenate(self._ends), np.concatenate(self._bytes)
-        labels = np.concatenate(self._labels) if self._labels else None
-        write_shard(stem, self._pieces, ends, text_bytes, labels)
-        self._shards.append(ShardEntry(tokens=self._tokens, documents=len(ends)))
-        self._text_bytes_total += int(text_bytes.sum())
-        self._start()
-
-    def close(self) -> SplitEntry:
-        """Write the last shard; returns the split's entry."""
-        if self._ends:
-            self._roll()
-        return SplitEntry(
-            tokens=sum(shard.tokens for shard in self._shards),
-            documents=sum(shard.documents for shard in self._shards),
-            text_bytes=self._text_bytes_total,
-            shards=tuple(self._shards),
-        )
-
-
-def write_dataset(
-    directory: Path,
-    *,
-    vocabulary: int,
-    end_of_text: str,
-    end_of_text_id: int,
-    splits: Mapping[str, SplitEntry],
-    labels: Sequence[str] = (),
-) -> None:
-    """Write ``dataset.json``; ``splits`` are the entries that ``SplitWriter.close`` gave, ``labels`` their names."""
-    record = {
-        "format": FORMAT,
-        "vocabulary": vocabulary,
-        "dtype": token_dtype(vocabulary).name,
-        "end_of_text": {"text": end_of_text, "id": end_of_text_id},
-        "tokenizer": "tokenizer.json",
-        "splits": {name: to_json(entry) for name, entry in splits.items()},
-    }
-    if labels:
-        record |= {"kind": LABELLED, "labels": list(labels)}
-    with writing(directory):
-        write_atomically(directory / DATASET, json.dumps(record, indent=1, ensure_ascii=False).encode() + b"\n")
-
-
-# ------------------------------------------------------------------------------------------------------------- reading
 class TokenSplit:
     """The tokens of one split as one sequence, over all its shards. Positions are counted from its start.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from trainwright.artifact.shards import SplitWriter, write_dataset
+from trainwright.artifact.shard_writer import SplitWriter, write_dataset
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.records import to_json

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import struct
 
 import numpy as np
@@ -8,24 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.token_splits import DOCUMENTS, END, made
 from trainwright.artifact.shard_files import token_dtype
-from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
+from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError
-
-END = 256
-
-
-def made(directory, documents, *, shard_tokens=1 << 20, vocabulary=300, name="train"):
-    """A dataset of one split; a document is a list of ids, its text twice as many bytes."""
-    writer = SplitWriter(directory, name, vocabulary=vocabulary, end_of_text_id=END, shard_tokens=shard_tokens)
-    for ids in documents:
-        writer.append(np.array(ids, np.int64), text_bytes=2 * len(ids))
-    entry = writer.close()
-    write_dataset(directory, vocabulary=vocabulary, end_of_text="<end>", end_of_text_id=END, splits={name: entry})
-    return TokenDataset.open(directory)
-
-
-DOCUMENTS = st.lists(st.lists(st.integers(0, 255), max_size=9), min_size=1, max_size=12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,35 +29,6 @@ def test_any_window_reads_as_from_one_list(tmp_path_factory, documents, shard_to
     assert ids.tolist() == [number - window[0][1] for _, number in window]
     assert split.document_ends.tolist() == np.cumsum([len(ids) + 1 for ids in documents]).tolist()
     assert split.document_bytes.tolist() == [2 * len(ids) for ids in documents]
-
-
-@given(documents=DOCUMENTS, shard_tokens=st.integers(1, 40), cut=st.integers(0, 12))
-@settings(max_examples=30, deadline=None)
-def test_adding_many_at_once_writes_the_same_files(tmp_path_factory, documents, shard_tokens, cut):
-    one, other = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other")
-    made(one, documents, shard_tokens=shard_tokens)
-    writer = SplitWriter(other, "train", vocabulary=300, end_of_text_id=END, shard_tokens=shard_tokens)
-    for group in (documents[:cut], documents[cut:]):
-        tokens = np.array([t for ids in group for t in (*ids, END)], np.uint16)
-        ends = np.cumsum([len(ids) + 1 for ids in group], dtype=np.uint64)
-        writer.extend(tokens, ends, np.array([2 * len(ids) for ids in group], np.uint64))
-    entry = writer.close()
-    write_dataset(other, vocabulary=300, end_of_text="<end>", end_of_text_id=END, splits={"train": entry})
-    assert {p.name: p.read_bytes() for p in one.iterdir()} == {p.name: p.read_bytes() for p in other.iterdir()}
-
-
-def test_the_layout_is_as_documented(tmp_path):
-    made(tmp_path, [[1, 2], [3]])
-    assert (tmp_path / "train-00000.tokens").read_bytes() == struct.pack("<5H", 1, 2, END, 3, END)
-    assert (tmp_path / "train-00000.index").read_bytes() == struct.pack("<8sQ2Q2Q", b"TWINDEX1", 2, 3, 5, 4, 2)
-    assert json.loads((tmp_path / "dataset.json").read_text()) == {
-        "format": 1,
-        "vocabulary": 300,
-        "dtype": "uint16",
-        "end_of_text": {"text": "<end>", "id": END},
-        "tokenizer": "tokenizer.json",
-        "splits": {"train": {"tokens": 5, "documents": 2, "text_bytes": 6, "shards": [{"tokens": 5, "documents": 2}]}},
-    }
 
 
 @pytest.mark.parametrize(("vocabulary", "name"), [(65_536, "uint16"), (65_537, "uint32")])

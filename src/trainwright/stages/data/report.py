@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.shards import SplitEntry
+from trainwright.artifact.shard_writer import SplitEntry
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.funnel import Funnel, total

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.events import Events
-from trainwright.artifact.shards import SHARD_TOKENS, SplitEntry
+from trainwright.artifact.shard_writer import SHARD_TOKENS, SplitEntry
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically, writing
 from trainwright.artifact.summaries import DataSummary

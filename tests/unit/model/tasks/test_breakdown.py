@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
+from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shards import TokenDataset
 from trainwright.model.tasks.breakdown import by_context, by_document_size
 
 LENGTHS = (3, 30, 5, 2)

@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from trainwright.artifact.shards import SplitWriter, TokenDataset, write_dataset
+from trainwright.artifact.shard_writer import SplitWriter, write_dataset
+from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError
 from trainwright.model.attention import document_ids, document_positions
 from trainwright.model.decoder import Decoder

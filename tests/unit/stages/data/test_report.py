@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from trainwright.artifact.shards import SplitEntry
+from trainwright.artifact.shard_writer import SplitEntry
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.report import build_report, publish_report
 from trainwright.stages.data.tokens.tokenizer import TokenizerFacts, TrainedTokenizer

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trainwright.artifact.shard_files import open_shard, token_dtype, write_shard
-from trainwright.artifact.shards import SplitEntry, SplitWriter, write_dataset
+from trainwright.artifact.shard_writer import SplitEntry, SplitWriter, write_dataset
 from trainwright.core.errors import DataError
 from trainwright.stages.data.arrange import documents_path, labels_path
 from trainwright.stages.data.parts import publish_json, read_documents, read_json
