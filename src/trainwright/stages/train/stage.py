@@ -13,7 +13,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.core.records import from_json, to_json
 from trainwright.model.build import build_network
@@ -59,7 +59,17 @@ def run(context: Context) -> StageResult:
         with Events(None, run=recipe.name) as silent:
             silent.listeners = events.listeners
             task = load_task(recipe, dataset)
-            trainer = Trainer(task, network, dataset, checkpoints, settings, recipe=recipe, out=out, events=silent)
+            trainer = Trainer(
+                task,
+                network,
+                dataset,
+                checkpoints,
+                settings,
+                recipe=recipe,
+                out=out,
+                events=silent,
+                from_step="base" in context.inputs,
+            )
             log = out / "events.jsonl"
             interrupted = log.is_file()
             with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
@@ -150,6 +160,7 @@ def make_network(
 
     Raises:
         RecipeError: those weights belong to another shape or another tokenizer.
+        DataError: they cannot be read, or one of them is not finite.
     """
     spec = settings.model
     network = build_network(spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full")
@@ -166,6 +177,10 @@ def make_network(
         )
     for problem in recipe.model.differences(spec, source.spec):
         raise problem
+    for name, weight in source.named_parameters():
+        if not weight.isfinite().all():
+            fix = "train it again with lower rates, or begin with another one"
+            raise DataError("a weight of the base is not finite", where=base, seen=name, fix=fix)
     if (source.spec.classes, source.spec.labels) == (spec.classes, spec.labels):
         load_weights(network, dict(source.named_parameters()))
         return network, None

@@ -45,6 +45,7 @@ class Trainer:
         recipe: Recipe,
         out: Path,
         events: Events,
+        from_step: bool = False,
     ) -> None:
         """Restore the newest good checkpoint, if there is one, and check that the data is long enough.
 
@@ -57,6 +58,7 @@ class Trainer:
             recipe: for what needs no resolving.
             out: where TensorBoard files go.
             events: for messages while restoring.
+            from_step: the weights that it begins with are those of another step of the recipe.
         """
         reset_peak(settings.device)
         self._process_bytes = (
@@ -64,7 +66,7 @@ class Trainer:
         )
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
-        self.recipe, self.out = recipe, out
+        self.recipe, self.out, self._from_step = recipe, out, from_step
         self.optimizers = Optimizers(network, recipe.train.optimizer)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
@@ -185,7 +187,10 @@ class Trainer:
         lower = " ".join(
             f"train.optimizer.{name}={peak / 3:.2g}" for name, peak in rates.items() if hasattr(section, name)
         )
-        if paths:
+        if self._from_step:
+            # Another base in its place would have to leave out the step's own key `from`.
+            fix = f"lower the rates in this step's own keys: {lower}"
+        elif paths:
             fix = (
                 f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
                 f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"

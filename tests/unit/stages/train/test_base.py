@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from trainwright.artifact.events import read_events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.store import Artifact
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -124,3 +124,21 @@ def test_a_base_of_another_width_is_refused_under_a_key_of_the_model(make_recipe
     with pytest.raises(RecipeError) as caught:
         trained(wide, "wide", base)
     assert caught.value.where == "model.width"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_base_with_a_weight_that_is_no_number_is_refused_by_its_name(make_recipe, trained, tmp_path, value) -> None:
+    trained(make_recipe(), "base")
+    folder = tmp_path / "base"
+    weights = load_file(folder / "model.safetensors")
+    weights["blocks.1.ffn.down.weight"][3, 5] = value
+    save_file(weights, folder / "model.safetensors")
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(DataError, match=r"a weight of the base is not finite .seen blocks\.1\.ffn\.down\.weight"):
+        trained(make_recipe(), "tuned", make_artifact(tmp_path / "spoilt", "train", files))
+
+
+def test_a_step_whose_loss_is_lost_is_told_to_lower_its_own_rates(make_recipe, trained) -> None:
+    wild = make_recipe(optimizer={"lr": 1e30}, duration="30 steps", clip_norm=None, exec_checkpoint_every=1e-9)
+    with pytest.raises(TrainingError, match=r"became .*; lower the rates in this step's own keys: train"):
+        trained(wild, "tuned", trained(make_recipe(), "base"))
