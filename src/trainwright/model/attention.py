@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
@@ -15,8 +15,8 @@ from trainwright.model.layers import Linear
 from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 from trainwright.spec.model import ModelSpec
 
-Mask = Bool[Tensor, "#batch 1 seq keys"] | Float[Tensor, "#batch 1 seq keys"]
-"""True, or 0, where a token may look; False, or -inf, where it may not."""
+Mask = Float[Tensor, "#batch 1 seq keys"]
+"""Added to scores: 0 where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
@@ -98,19 +98,17 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries
         )
     if grouped:
         key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
-    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
-    visible = torch.ones(seq, keys, dtype=torch.bool, device=query.device).tril(keys - seq) if mask is None else mask
-    is_bool = visible.dtype == torch.bool
-    scores = scores.masked_fill(~visible, float("-inf")) if is_bool else scores + visible
+    if mask is None:
+        mask = torch.full((seq, keys), float("-inf"), dtype=query.dtype, device=query.device).triu(keys - seq + 1)
+    scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1)) + mask
     return torch.matmul(torch.softmax(scores, dim=-1), value)
 
 
-def document_mask(documents: Int[Tensor, "batch seq"]) -> Bool[Tensor, "batch 1 seq seq"]:
-    """True where a token may look: at itself and earlier tokens of its own document."""
-    seq = documents.shape[1]
-    same = documents[:, :, None] == documents[:, None, :]
-    causal = torch.ones(seq, seq, dtype=torch.bool, device=documents.device).tril()
-    return (same & causal).unsqueeze(1)
+def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Mask:
+    """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers."""
+    hidden = documents[:, :, None] != documents[:, None, :]
+    hidden |= torch.ones_like(hidden[0]).triu(1)
+    return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf")).unsqueeze(1)
 
 
 def document_ids(tokens: Int[Tensor, "batch seq"], end_of_text: int) -> Int[Tensor, "batch seq"]:

@@ -137,7 +137,9 @@ class Decoder(Network):
         if self.positions is not None:
             x = x + F.embedding(positions, self.positions).to(x.dtype)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
-        mask = cache.mask() if cache is not None else None if documents is None else document_mask(documents)
+        # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
+        mask = None if documents is None else document_mask(documents, x.dtype)
+        mask = mask if cache is None else cache.mask()
         for block in self.blocks:
             if self.recompute and self.training:
                 x = checkpoint(block, x, rotary, mask, cache, use_reentrant=False, preserve_rng_state=False)

@@ -234,7 +234,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=4,
+            version=5,
             aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,

@@ -4,15 +4,18 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from trainwright.model.attention import (
     Attention,
     RotaryTable,
+    attend,
     document_ids,
     document_mask,
     document_positions,
     rotate,
 )
+from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 
 
 def brute(query, key, value, visible):
@@ -50,7 +53,7 @@ def test_attention_is_its_formula(tiny, kv_heads, masked, with_grad):
         mixed = brute(*parts, lambda b, q, k: k <= q and (not masked or documents[b, q] == documents[b, k]))
         expected = layer.out(mixed.transpose(1, 2).reshape(2, 7, 32))
     with torch.set_grad_enabled(with_grad):
-        mask = document_mask(documents) if masked else None
+        mask = document_mask(documents, x.dtype) if masked else None
         found = layer(x, rotary=None, mask=mask, cache=None)
     torch.testing.assert_close(found.detach(), expected, atol=1e-5, rtol=1e-4)
 
@@ -72,11 +75,40 @@ def test_the_table_belongs_to_no_checkpoint(tiny):
 
 
 def test_document_mask_is_causal_within_documents():
-    assert document_mask(torch.tensor([[4, 4, 9]]))[0, 0].tolist() == [
-        [True, False, False],
-        [True, True, False],
-        [False, False, True],
+    assert document_mask(torch.tensor([[4, 4, 9]]), torch.bfloat16)[0, 0].tolist() == [
+        [0, -math.inf, -math.inf],
+        [0, 0, -math.inf],
+        [-math.inf, -math.inf, 0],
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tokens", [48, WHOLE_SCORES_TOKENS + 16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_is_hidden_changes_no_bit(masked, tokens, dtype):
+    """Results and gradients are those of torch with a Boolean mask, or of scores that are cut out of the matrix."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(2, 3, tokens, 16, generator=generator).to(dtype) for _ in range(3)]
+    documents = torch.arange(tokens).div(7, rounding_mode="floor").expand(2, -1)
+    visible = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    if masked:
+        visible = (visible & (documents[:, :, None] == documents[:, None, :])).unsqueeze(1)
+
+    def plain(query, key, value, mask):
+        if tokens > WHOLE_SCORES_TOKENS:
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask=visible if masked else None, is_causal=not masked
+            )
+        scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1))
+        return torch.matmul(torch.softmax(scores.masked_fill(~visible, -math.inf), dim=-1), value)
+
+    results = []
+    for function in (attend, plain):
+        leaves = [each.clone().requires_grad_() for each in inputs]
+        mixed = function(*leaves, document_mask(documents, dtype) if masked else None)
+        results.append((mixed, *torch.autograd.grad(mixed.float().square().sum(), leaves)))
+    for found, expected in zip(*results, strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_documents_are_numbered_and_their_positions_counted():

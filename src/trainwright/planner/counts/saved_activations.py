@@ -37,20 +37,33 @@ class MicroBatch:
         """Returns the bytes of one activation."""
         return DTYPE_BYTES[self.dtype]
 
+    @property
+    def makes_scores(self) -> bool:
+        """Returns True where attention makes the whole matrix of scores."""
+        return self.device_kind == "cpu" and self.sequence_tokens <= WHOLE_SCORES_TOKENS
+
 
 def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
     """Returns the bytes kept from tokens to hidden states.
 
     With ``recompute`` each block keeps its input alone; ``block_bytes`` of one block come back while it is recomputed.
     """
+    block = batch.tokens * model.width * batch.element_bytes if recompute else block_bytes(model, batch)
+    return model.layers * block + beside_bytes(model, batch, recompute=recompute)
+
+
+def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
+    """Returns the bytes kept beside the blocks: indices, positions, the last norm, and a mask of documents.
+
+    Documents have positions of their own in each sequence. All blocks add one mask to their scores: the fused kernel
+    keeps it, and so do blocks that are computed again.
+    """
     tokens, size = batch.tokens, batch.element_bytes
-    indices = 8 * tokens
-    if model.positions == "learned":
-        positions = 8 * batch.sequence_tokens
-    else:
-        positions = batch.sequence_tokens * model.head_size * size
-    blocks = model.layers * (tokens * model.width * size if recompute else block_bytes(model, batch))
-    return indices + positions + blocks + _norm_bytes(model, batch)
+    rows = tokens if batch.document_masking else batch.sequence_tokens
+    positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
+    keeps_mask = batch.document_masking and (recompute or not batch.makes_scores)
+    mask = tokens * batch.sequence_tokens * size if keeps_mask else 0
+    return 8 * tokens + positions + _norm_bytes(model, batch) + mask
 
 
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
@@ -84,14 +97,9 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     rows = batch.sequences * model.heads * batch.sequence_tokens
-    if batch.device_kind == "cpu" and batch.sequence_tokens <= WHOLE_SCORES_TOKENS:
+    if batch.makes_scores:
         # Grouped keys and values are repeated to one per query head before the products.
-        visible = batch.sequence_tokens**2 * (batch.sequences if batch.document_masking else 1)
-        return (
-            4 * batch.tokens * queries * batch.element_bytes
-            + rows * batch.sequence_tokens * batch.element_bytes
-            + visible
-        )
+        return (4 * batch.tokens * queries + rows * batch.sequence_tokens) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
     results = 2 if model.positions == "rope" and batch.device_kind == "cpu" else 1

@@ -203,10 +203,10 @@ class OurBytes:
 def our_bytes(case: MemoryCase) -> OurBytes:
     """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    pairs = np.stack([layouts.micro_batch, layouts.compile])
-    distinct, places = np.unique(pairs, axis=1, return_inverse=True)
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.has("recompute", "full")])
+    distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled in distinct.T:
+    for sequences, compiled, recompute in distinct.T:
         batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
@@ -215,9 +215,8 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             document_masking=workload.document_masking,
             compiled=bool(compiled),
         )
-        block = saved.block_bytes(model, batch)
-        beside = saved.saved_bytes(model, batch) - model.layers * block
-        rows.append((block, beside, saved.loss_bytes(model, batch)))
+        beside = saved.beside_bytes(model, batch, recompute=bool(recompute))
+        rows.append((saved.block_bytes(model, batch), beside, saved.loss_bytes(model, batch)))
     block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
     return OurBytes(block=block_, beside=beside_, loss=loss_)
 
