@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
-from trainwright.pipeline.graph import STAGES, Step, maker, upstream
+from trainwright.pipeline.graph import STAGES, Source, Step, maker, upstream
 from trainwright.pipeline.wiring import wire
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.steps import StepSection
@@ -21,6 +21,8 @@ def steps(recipe: Recipe) -> tuple[Step, ...]:
 def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step ") -> Step:
     """The step of a stage that a command is about: the one called ``step``, or the only one.
 
+    A step of another stage stands for the one that it takes or that takes it: ``chat.plan`` for ``chat``.
+
     Args:
         recipe: with its list of steps.
         stage: what the step is of.
@@ -28,28 +30,24 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
         option: how the caller lets a user write the name, for errors: ``--step NAME``, ``step=NAME``.
 
     Raises:
-        RecipeError: there is none, there are several and no name, or the name is one of another stage's steps.
+        RecipeError: there is none, there are several and no name, or the named step of another stage has none.
     """
     line = steps(recipe)
+    of_stage = [each for each in line if each.stage.name == stage]
     if step is not None:
         chosen = upstream(line, step)[-1]
-        if chosen.stage.name != stage:
-            # chat for chat.plan, and chat.plan for chat.
-            near = [
-                each.name
-                for each in line
-                if each.stage.name == stage and (step.startswith(f"{each.name}.") or each.name.startswith(f"{step}."))
-            ]
-            raise RecipeError(
-                "the step {step} is of another stage",
-                where=option.strip(" ="),
-                seen=chosen.stage.name,
-                expected=stage,
-                fix=f"did you mean {near[0]!r}?" if near else None,
-                step=step,
-            )
-        return chosen
-    of_stage = [each for each in line if each.stage.name == stage]
+        if chosen.stage.name == stage:
+            return chosen
+        near = [each for each in of_stage if each.name in _takes(chosen) or step in _takes(each)]
+        if len(near) == 1:
+            return near[0]
+        raise RecipeError(
+            "the step {step} is of another stage",
+            where=option.strip(" ="),
+            seen=chosen.stage.name,
+            expected=f"one of {', '.join(each.name for each in of_stage)}" if of_stage else stage,
+            step=step,
+        )
     listed = [each for each in of_stage if each.key] or of_stage
     if len(listed) == 1:
         return listed[0]
@@ -67,6 +65,11 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
         fix=f"say which, for example {option}{listed[-1].name}",
         stage=stage,
     )
+
+
+def _takes(step: Step) -> set[Source]:
+    """The sources of a step but for the checkpoint that it begins with, which is another's."""
+    return {source for role, source in step.inputs.items() if role != "base"}
 
 
 def with_step(recipe: Recipe, *, stage: str) -> Recipe:

@@ -43,12 +43,23 @@ def test_a_name_of_another_stage_or_of_nothing_is_refused(make) -> None:
         RecipeError, match=r"--step: the step base is of another stage \(seen train, expected export\)$"
     ):
         named(make(BASE), stage="export", step="base")
-    with pytest.raises(RecipeError, match=r"\(seen train, expected data\); did you mean 'tuned.data'\?"):
-        named(make(BASE, {**TUNED, "data": {"clean": {"min_characters": 2}}}), stage="data", step="tuned")
+    with pytest.raises(
+        RecipeError, match=r"the step data is of another stage \(seen data, expected one of base, more\)$"
+    ):
+        named(make(BASE, {"stage": "train", "name": "more"}), stage="train", step="data")
     with pytest.raises(RecipeError, match="did you mean 'base'"):
         named(make(BASE), stage="train", step="bas")
     with pytest.raises(RecipeError, match=r"stages: no step of this recipe has the stage export; add"):
         named(make(BASE), stage="export", step=None)
+
+
+def test_a_printed_step_of_another_stage_stands_for_the_one_that_it_belongs_to(make) -> None:
+    recipe = make(BASE, {**TUNED, "data": {"clean": {"min_characters": 2}}, "train": {"duration": "9 steps"}})
+    printed = [step.name for step in steps(recipe)]
+    assert {"tuned.plan", "tuned.data"} <= set(printed)
+    for name in ("tuned.plan", "tuned.data", "tuned"):
+        assert named(recipe, stage="train", step=name).name == "tuned"
+    assert named(recipe, stage="data", step="tuned").name == "tuned.data"
 
 
 def test_a_stage_that_the_list_lacks_can_be_put_at_its_end(make) -> None:
