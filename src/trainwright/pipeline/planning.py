@@ -22,6 +22,7 @@ from trainwright.planner.evidence.finished import Ledger, read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import FixedLayout, Question
+from trainwright.planner.plan.recipe_assumptions import stand_ins
 from trainwright.planner.plan.workload import resolve
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -107,6 +108,7 @@ def question_about(recipe: Recipe, *, on: str, root: Path, **options: Any) -> Qu
         "model_name": recipe.name,
         "stack": OURS,
         "precision": None if section.precision == "auto" else section.precision,
+        "stand_ins": () if "optimizer" in options else stand_ins(recipe),
     }
     if names_here(on):
         local = plan_here(recipe, root=root, ledger=Ledger())

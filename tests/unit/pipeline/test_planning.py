@@ -96,7 +96,40 @@ def test_finished_runs_correct_every_door(asked, capsys, tmp_path):
     assert after > 1.1 * before
     assert printed(capsys)["estimate"]["seconds"]["mid"] == after
     assert printed(capsys, "--on", "here")["estimate"]["seconds"]["mid"] == after
+    layout = {"micro_batch": api.plan(asked()).parallel.micro_batch_sequences}
+    asking = ("--on", "here", "--layout", f"micro_batch={layout['micro_batch']}")
+    assert printed(capsys, *asking)["estimate"]["seconds"]["mid"] == after
+    assert api.plan(asked(), on="here", layout=layout).estimate.seconds.mid == after
+    assert printed(capsys, *asking, "--calibrate", str(folder / "ledger.jsonl"))["estimate"]["seconds"]["mid"] == after
+    assert printed(capsys, *asking, "--calibrate", "none")["estimate"]["seconds"]["mid"] == before
     assert api.plan(asked(), workspace=tmp_path / "alone").estimate.seconds.mid == before
+
+
+def test_several_machines_like_this_one_learn_from_its_runs(asked, tmp_path):
+    several = {"on": "2x1xhere", "scale_out": "10Gb/s"}
+    before = api.plan(asked(), **several).estimate
+    folder = tmp_path / "runs" / "other"
+    folder.mkdir(parents=True)
+    (folder / "ledger.jsonl").write_text(finished(tmp_path, slower=1.2) + "\n", encoding="utf-8")
+    after = api.plan(asked(), **several).estimate
+    assert 1.05 < before.tokens_per_s / after.tokens_per_s < 1.2
+    source = next(each.source for each in after.assumptions if each.name == "measured runs")
+    assert source.startswith("calibrated by 1 run of the ledger")
+    left_out = api.plan(asked(), **several, stack="megatron-core").estimate.assumptions[-1]
+    assert (left_out.value, left_out.source) == ("none like this", "1 left out: with software 'trainwright'")
+
+
+def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, capsys):
+    plugged = "train.optimizer.name=contract.additions.optimizers:momentum"
+    for on in ((), ("--on", "here"), ("--on", "rtx-4090")):
+        entries = printed(capsys, plugged, *on)["estimate"]["assumptions"]
+        (entry,) = (each for each in entries if "optimizer" in each["name"])
+        assert (entry["value"], entry["source"]) == (
+            "as adamw",
+            "nobody has measured contract.additions.optimizers:momentum",
+        )
+    chosen = printed(capsys, plugged, "--on", "rtx-4090", "--optimizer", "muon")["estimate"]["assumptions"]
+    assert not [each for each in chosen if "optimizer" in each["name"]]
 
 
 def test_what_is_wrong_anywhere_is_refused_and_what_only_this_machine_lacks_is_not(asked):

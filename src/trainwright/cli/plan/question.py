@@ -162,7 +162,7 @@ def note_broken(ledger: Ledger | None, output: Output) -> None:
 
 def _experienced(args: argparse.Namespace, question: Question) -> Question:
     """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from."""
-    if args.calibrate is not None or question.here is not None:
+    if args.calibrate is not None and question.here is None:
         return question
     ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
     if ledger is None:
@@ -179,6 +179,7 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RecipeError: a value that cannot be read, or is unknown.
     """
+    from trainwright.hardware.catalogue.nodes import names_here
     from trainwright.planner.plan.layout import parse_layout
     from trainwright.spec import workload as words
     from trainwright.spec.device import PriceKind
@@ -204,7 +205,8 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields |= {name: asked[name] for name in plain if name in asked}
     if "mtp" in asked:
         fields["further_layers"] = asked["mtp"]
-    if asked.get("calibrate", NOTHING) != NOTHING:
+    of_this_machine = "on" in asked and names_here(asked["on"], where="--on")
+    if asked.get("calibrate", NOTHING) != NOTHING and not of_this_machine:
         # Reading ledgers brings pydantic, which a plan without measured runs does not wait for.
         from trainwright.planner.evidence.report import known_runs
 

@@ -87,11 +87,9 @@ def ledger_line(
         "devices": plan.cluster.devices,
         "cores": plan.cluster.node.cpu_cores,
         "host_memory_bytes": plan.cluster.node.host_memory_bytes,
-        "threads": plan.parallel.threads,
+        "parallel": {name: getattr(plan.parallel, name) for name in plan.parallel.__dataclass_fields__},
         "model": {name: getattr(model, name) for name in model.__dataclass_fields__},
         "workload": {name: getattr(workload, name) for name in workload.__dataclass_fields__},
-        "micro_batch": plan.parallel.micro_batch_sequences,
-        "compile": plan.parallel.compile,
         "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},
     }
 

@@ -7,7 +7,8 @@ plan from being made.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,11 +37,9 @@ class FinishedRun:
     cores: int | None
     host_memory_bytes: int | None
     torch: str | None
-    threads: int | None
     model: ModelSpec
     workload: Workload
-    micro_batch: int
-    compile: bool
+    parallel: ParallelPlan
     step_s: float
     peak_bytes: float
 
@@ -97,16 +96,32 @@ def finished_run(line: Any, *, where: str) -> FinishedRun:
     if not isinstance(rows, dict) or not all(_is_pair(pair) for pair in rows.values()):
         raise ValueError("rows are no pairs of numbers")
     plain = {name: line.get(name) for name in FinishedRun.__dataclass_fields__ if name not in _MEASURED}
+    if "parallel" not in line:
+        plain["parallel"] = _layout_in_three_fields(line)
     plain |= {"step_s": step_s(rows), "peak_bytes": float(rows.get(MEMORY, (0, 0))[1])}
     run = from_json(FinishedRun, plain, where=where)
     if not (0 < run.step_s < 1e9 and 0 < run.peak_bytes < 1e18 and 0 < run.finished_unix_s < 1e11):
         raise ValueError("no seconds of a step, or no peak of memory")
-    if run.micro_batch < 1 or run.devices < 1 or run.model.problems() or run.workload.problems(run.model):
+    layout = run.parallel
+    axes = (layout.dp_replicate, layout.dp_shard, layout.tp, layout.pp, layout.cp)
+    divides = min(*axes, layout.ep, layout.virtual_stages, layout.micro_batch_sequences) > 0
+    if not divides or math.prod(axes) != run.devices or run.model.problems() or run.workload.problems(run.model):
         raise ValueError("sizes that cannot be")
     return run
 
 
 _MEASURED = ("step_s", "peak_bytes")
+
+
+def _layout_in_three_fields(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the layout of a line that was written before lines kept all of it: replicas on all devices."""
+    fields = {
+        "micro_batch_sequences": "micro_batch",
+        "compile": "compile",
+        "threads": "threads",
+        "dp_replicate": "devices",
+    }
+    return {name: line.get(kept) for name, kept in fields.items()}
 
 
 def _is_pair(value: object) -> bool:
@@ -129,9 +144,7 @@ def placed_run(run: FinishedRun, machines: ClusterSpec | None = None) -> PlacedR
         machines = cluster(f"{run.devices}x{name}", where=f"run {run.run}")
     return PlacedRun(
         run=RunSpec(model=run.model, workload=run.workload, cluster=machines, stack=read_stack(OURS)),
-        parallel=ParallelPlan(
-            dp_replicate=run.devices, zero_stage=0, micro_batch_sequences=run.micro_batch, compile=run.compile
-        ),
+        parallel=run.parallel,
     )
 
 

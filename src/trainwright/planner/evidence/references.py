@@ -1,8 +1,8 @@
 """Finished runs of our own ledgers, as measured runs that correct a plan.
 
 Each run is predicted anew, from the rates that the plan uses: what its measured step and peak were off by is what
-``planner.rates.learnt`` learns from. A plan of this machine learns from the runs of this machine, another plan from the
-runs of its device.
+``planner.rates.learnt`` learns from. A plan of this machine, or of several like it, learns from the runs of this
+machine, another plan from the runs of its device.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from trainwright.core.errors import TrainwrightError, about
 from trainwright.core.units import format_bytes
@@ -26,6 +27,9 @@ from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import PlacedRun
 from trainwright.spec.stack import Stack
 
+if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
+    from trainwright.planner.plan.machine import Here
+
 NEWEST = 64
 """Runs that a plan learns from at most, the newest: a millisecond for each."""
 SAME_MEMORY = 0.05
@@ -41,54 +45,42 @@ class References:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Software:
-    """What a run on this machine is made with: torch (patch releases are one), and a CPU's threads."""
-
-    torch: str | None
-    threads: int | None
-
-
 def experienced(question: Question, ledger: Ledger) -> Question:
     """Returns the question with the ledger's runs on its device with its stack, where there are any.
-
-    Runs correct the catalogue's rates; those of this machine are measured.
 
     Raises:
         RecipeError: an unknown device, link or stack.
     """
-    if question.here is not None:
-        return question
+    here = question.here
     with about("stack"):
         software = stack(question.stack)
-    learnt = references_of(ledger, question.cluster(), software, CATALOGUE)
-    if not learnt.references:
+    learnt = references_of(ledger, question.cluster() if here is None else here.cluster, software, here=here)
+    if here is None and not learnt.references:
         return question
-    return replace(question, references=learnt.references, references_from=learnt.text)
+    return replace(question, references=learnt.references, references_from=learnt.text, left_out=learnt.left_out)
 
 
-def references_of(
-    ledger: Ledger, machines: ClusterSpec, software: Stack, source: RateSource, *, here: Software | None = None
-) -> References:
+def references_of(ledger: Ledger, machines: ClusterSpec, software: Stack, *, here: Here | None = None) -> References:
     """Returns the ledger's runs that inform about a plan.
 
     Args:
         ledger: newest runs first.
         machines: what is planned for.
         software: what is planned for; all runs of a ledger are of our own.
-        source: predicts the runs, as it does the plan.
-        here: the software of this machine, where ``machines`` is this machine; None: a cluster of the catalogue.
+        here: this machine, whose one device ``machines`` is; None: a cluster of the catalogue.
     """
     reasons: Counter[str] = Counter()
     used: list[FinishedRun] = []
     references: list[Reference] = []
-    for run in ledger.runs if software.name == OURS else ():
-        reason = _other_device(run, machines) if here is None else _foreign(run, machines, here)
+    for run in ledger.runs:
+        reason = None if software.name == OURS else f"with software {OURS!r}"
+        reason = reason or (_other_device(run, machines) if here is None else _foreign(run, here))
         if reason is None and len(used) == NEWEST:
             reason = f"older than the newest {NEWEST}"
         if reason is None:
             try:
-                references.append(_reference(run, placed_run(run, None if here is None else machines), source))
+                placed = placed_run(run, None if here is None else machines)
+                references.append(_reference(run, placed, CATALOGUE if here is None else here.source))
                 used.append(run)
             except TrainwrightError as error:
                 reason = f"cannot be predicted: {error}"
@@ -120,19 +112,19 @@ def _other_device(run: FinishedRun, machines: ClusterSpec) -> str | None:
     return None if device is not None and device.name == machines.device.name else f"on another device ({run.device})"
 
 
-def _foreign(run: FinishedRun, machine: ClusterSpec, software: Software) -> str | None:
+def _foreign(run: FinishedRun, here: Here) -> str | None:
     """Returns the reason why a run says nothing about this machine; None where it does."""
-    node = machine.node
+    machine, node = here.cluster, here.cluster.node
     if (run.device, run.devices, run.cores) != (machine.device.name, machine.devices, node.cpu_cores):
         cores = "" if run.cores is None else f", {run.cores} cores"
         return f"of another machine ({run.device}{cores})"
     memory = node.host_memory_bytes or 0
     if not run.host_memory_bytes or abs(run.host_memory_bytes / memory - 1) > SAME_MEMORY:
         return f"of another machine (memory {format_bytes(run.host_memory_bytes or 0)})"
-    if _release(run.torch) != _release(software.torch):
+    if _release(run.torch) != _release(here.facts.torch):
         return f"of another torch ({run.torch})"
-    if run.threads != software.threads:
-        return f"with {run.threads} threads in place of {software.threads}"
+    if run.parallel.threads != here.threads:
+        return f"with {run.parallel.threads} threads in place of {here.threads}"
     if run.workload.precision not in machine.device.flops_per_s:
         return f"in {run.workload.precision}, which was not probed here"
     return None

@@ -112,6 +112,10 @@ class Question:
     """Measured runs that correct the prediction (``planner.rates.learnt``)."""
     references_from: str = ""
     """Where they come from, in words; empty: they were given."""
+    left_out: tuple[str, ...] = ()
+    """Why other measured runs say nothing here."""
+    stand_ins: tuple[Assumption, ...] = ()
+    """What of a recipe is counted as something else."""
     here: Here | None = None
     """This machine, where ``on`` names it."""
 

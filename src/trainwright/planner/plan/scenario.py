@@ -16,7 +16,7 @@ from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.plan.question import FixedLayout, Question, filled, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.rates.learnt import Priors, Reference
+from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import SOFTWARE, Assumption, Origin
 from trainwright.spec.run import RunSpec
@@ -61,11 +61,9 @@ def resolve(question: Question) -> Scenario:
     question = replace(filled(question), model=trained(question))
     machines = question.cluster()
     here = question.here if names_here(question.on) else None
-    if here is not None and question.references:
-        raise RecipeError("measured runs correct the catalogue's rates, and here they are measured", field="references")
     with about("stack"):
         software = stack(question.stack)
-    assumptions: list[Assumption] = []
+    assumptions = list(question.stand_ins)
     workload = workload_of(question, machines, software, assumptions)
     question = stretched(question, workload.sequence_tokens, assumptions)
     problems = workload.problems(question.model)
@@ -93,6 +91,8 @@ def resolve(question: Question) -> Scenario:
         assumptions=tuple(assumptions),
         references=question.references,
         references_from=question.references_from,
+        left_out=question.left_out,
+        priors=None if here is None else machine_priors(here.source.spread(run)),
     )
 
 

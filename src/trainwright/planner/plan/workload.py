@@ -12,7 +12,6 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.core.units import parse_duration
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts, Precision, Workload
 
@@ -147,35 +146,3 @@ def pretrained_vocabulary(recipe: Recipe) -> int | None:
         return int(max(ids)) + 1
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError("no tokenizer.json with a vocabulary", where=path, seen=repr(error)) from error
-
-
-def assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption, ...]:
-    """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
-    dataset = "the dataset" if facts.counted else ""
-    entries = [
-        _validation(recipe.train.validation.tokens, facts),
-        Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", dataset or "data.tokenizer"),
-    ]
-    if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
-        tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
-        origin: Origin = "recipe" if facts.counted else "default"
-        entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(facts)))
-    return tuple(entries)
-
-
-def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
-    split = facts.validation_tokens
-    source = _origin(facts) if split else "the split's size is not known yet"
-    return Assumption(
-        "tokens of a validation",
-        float(tokens or split or DEFAULT_VALIDATION_TOKENS),
-        "tokens",
-        "recipe" if tokens or (split and facts.counted) else "default",
-        "" if tokens else source,
-    )
-
-
-def _origin(facts: DatasetFacts) -> str:
-    """Returns the source of the sizes of splits, in words."""
-    guess = f"estimated: the corpus's bytes, {bytes_per_token(facts.vocabulary):.2f} of them in a token"
-    return "the dataset" if facts.counted else guess

@@ -16,10 +16,9 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import Ledger
-from trainwright.planner.evidence.references import Software, references_of
+from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
-from trainwright.planner.plan.epochs import deviation
 from trainwright.planner.plan.layout import best, mesh
 from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
@@ -28,16 +27,15 @@ from trainwright.planner.plan.machine import (
     range_of,
     this_machine,
 )
+from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation, stand_ins
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.plan.workload import assumptions as dataset_assumptions
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental
+from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.sections.train import OPTIMIZERS
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
 
 
@@ -67,8 +65,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
     compiled = _compiles(recipe, run, here)
-    software = Software(torch=machine.facts.torch, threads=here.threads)
-    learnt = references_of(ledger or Ledger(), run.cluster, run.stack, here.source, here=software)
+    learnt = references_of(ledger or Ledger(), run.cluster, run.stack, here=here)
     scenario = Scenario(
         run=run,
         layout={},
@@ -78,7 +75,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         assumptions=(
             *here.assumptions(run, compiled=compiled),
             *dataset_assumptions(recipe, facts),
-            *_unmeasured(recipe),
+            *stand_ins(recipe),
         ),
         references=learnt.references,
         references_from=learnt.text,
@@ -98,15 +95,6 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
-
-
-def _unmeasured(recipe: Recipe) -> tuple[Assumption, ...]:
-    """What stands in for an optimizer from outside."""
-    optimizer = recipe.train.optimizer
-    if optimizer.name in OPTIMIZERS:
-        return ()
-    value, source = f"as {optimizer.counted_as}", f"nobody has measured {optimizer.name}"
-    return (Assumption("memory and time of the optimizer", value, "", "default", source),)
 
 
 def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:

@@ -7,8 +7,11 @@ import pytest
 
 from fixtures.finished import finished
 from trainwright.core.errors import DataError
-from trainwright.planner.evidence.finished import read_ledgers, runs_as_text
+from trainwright.core.records import to_json
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.planner.evidence.finished import placed_run, read_ledgers, runs_as_text
 from trainwright.planner.evidence.ledger import FILE
+from trainwright.spec.workload import ParallelPlan
 
 
 def written(path, *lines):
@@ -20,8 +23,8 @@ def written(path, *lines):
 def test_a_line_is_read_back_as_it_was_written(tmp_path):
     line = finished(tmp_path, slower=2.0)
     (run,) = read_ledgers([written(tmp_path / "l.jsonl", line)]).runs
-    assert (run.device, run.devices, run.cores, run.threads, run.torch) == ("Ideal CPU", 1, 4, 4, "2.13.0+cpu")
-    assert (run.model.width, run.workload.batch_tokens, run.compile) == (128, 1024, False)
+    assert (run.device, run.devices, run.cores, run.parallel.threads, run.torch) == ("Ideal CPU", 1, 4, 4, "2.13.0+cpu")
+    assert (run.model.width, run.workload.batch_tokens) == (128, 1024)
     rows = json.loads(line)["rows"]
     assert run.step_s == pytest.approx(2 * sum(rows[f"step/{name}"][0] for name in ("forward", "backward", "update")))
     assert run.peak_bytes == rows["run/peak memory"][1]
@@ -44,7 +47,8 @@ def test_a_line_is_read_back_as_it_was_written(tmp_path):
         (lambda line: json.dumps({**line, "model": {**line["model"], "depth": 3}}), "model.depth"),
         (lambda line: json.dumps({**line, "model": {**line["model"], "width": "wide"}}), "model.width"),
         (lambda line: json.dumps({**line, "model": {**line["model"], "layers": 0}}), "cannot be"),
-        (lambda line: json.dumps({**line, "micro_batch": 0}), "cannot be"),
+        (lambda line: json.dumps({**line, "parallel": {"micro_batch_sequences": 0}}), "cannot be"),
+        (lambda line: json.dumps({**line, "parallel": {"dp_shard": 2}}), "cannot be"),
         (lambda line: json.dumps({**line, "workload": 4}), "workload"),
         (lambda line: json.dumps({**line, "finished_unix_s": 1e300}), "no seconds"),
     ],
@@ -64,6 +68,7 @@ def test_a_line_is_read_back_as_it_was_written(tmp_path):
         "word for a number",
         "no layers",
         "no micro batch",
+        "more ranks than devices",
         "no workload",
         "never",
     ],
@@ -87,6 +92,16 @@ def test_a_run_in_two_ledgers_counts_once_and_the_newest_comes_first(tmp_path):
     ]
     assert runs_as_text(ledger.runs) == "2 runs of the ledger, newest 2026-11-07"
     assert runs_as_text(()) == "no run of the ledger"
+
+
+def test_a_line_keeps_the_whole_layout_and_older_lines_three_fields_of_it(tmp_path):
+    layout = ParallelPlan(dp_shard=2, tp=4, pp=2, micro_batch_sequences=2, threads=3, schedule="gpipe", offload="all")
+    new = json.loads(finished(tmp_path, changes={"devices": 16, "parallel": to_json(layout)}, run="new"))
+    old = {name: value for name, value in new.items() if name != "parallel"} | {"run": "old", "devices": 2}
+    old |= {"micro_batch": 4, "compile": True, "threads": 3}
+    runs = {run.run: run for run in read_ledgers([written(tmp_path / FILE, json.dumps(new), json.dumps(old))]).runs}
+    assert placed_run(runs["new"], cluster("2x8xh100-sxm")).parallel == layout
+    assert runs["old"].parallel == ParallelPlan(dp_replicate=2, micro_batch_sequences=4, compile=True, threads=3)
 
 
 def test_bytes_that_are_no_text_are_a_broken_line(tmp_path):

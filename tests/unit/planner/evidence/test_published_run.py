@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fixtures.finished import finished
 from fixtures.published import PLAIN, RUNS, record
+from trainwright.core.records import to_json
 from trainwright.planner.evidence.published_run import cluster_of, question, questions
 from trainwright.planner.evidence.report import judge_all
 from trainwright.planner.evidence.rows import read_records, read_runs
@@ -185,6 +186,7 @@ def test_whatever_a_row_says_it_is_predicted_or_refused(cells):
 
 def test_a_finished_run_of_ours_is_the_row_that_it_says(tmp_path):
     line = json.loads(finished(tmp_path, changes={"device": "NVIDIA H100 80GB HBM3", "devices": 2}))
+    line["parallel"]["dp_shard"] = 2
     line["model"]["head_size"] = 48
     path = tmp_path / "ledger.jsonl"
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -193,7 +195,7 @@ def test_a_finished_run_of_ours_is_the_row_that_it_says(tmp_path):
     assert refused == []
     assert (run.model.head_size, run.model.width) == (48, line["model"]["width"]), "no column of tables has head sizes"
     assert (run.cluster.device.name, run.cluster.devices, run.stack.name) == ("h100-sxm", 2, "trainwright")
-    assert (row.placed.parallel.dp_replicate, row.placed.parallel.micro_batch_sequences) == (2, line["micro_batch"])
+    assert to_json(row.placed.parallel) == line["parallel"]
     steps = [pair[1] for name, pair in line["rows"].items() if name.startswith("step/") and name != "step/other"]
     tokens_per_s = line["workload"]["batch_tokens"] / sum(steps) / 2
     assert measured.tokens_per_s == pytest.approx(tokens_per_s)

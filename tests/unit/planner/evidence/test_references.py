@@ -112,8 +112,8 @@ def test_a_run_of_another_shape_corrects_less_but_is_heard(plan, tmp_path, overr
         ({"host_memory_bytes": 8 << 30}, "of another machine (memory 8 GiB)"),
         ({"torch": "1.13.1"}, "of another torch (1.13.1)"),
         ({"torch": None}, "of another torch (None)"),
-        ({"threads": 2}, "with 2 threads in place of 4"),
-        ({"devices": 2}, "of another machine"),
+        ({"parallel": {"threads": 2}}, "with 2 threads in place of 4"),
+        ({"devices": 2, "parallel": {"dp_shard": 2}}, "of another machine"),
     ],
 )
 def test_runs_of_another_machine_or_software_are_left_out_and_named(plan, tmp_path, changes, reason):
@@ -192,7 +192,7 @@ def ledger(tmp_path):
 
 
 def learnt_on(name, runs, stack="trainwright"):
-    return references_of(runs, cluster(name), read_stack(stack), CATALOGUE)
+    return references_of(runs, cluster(name), read_stack(stack))
 
 
 def test_a_cluster_learns_from_runs_of_its_device_and_names_others(ledger, tmp_path):

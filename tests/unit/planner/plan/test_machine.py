@@ -179,12 +179,6 @@ def test_a_cluster_of_this_machine_is_planned_with_its_measurements(run):
     assert not [each for each in plan.estimate.assumptions if each.origin == "catalog" and "peak" in each.name]
 
 
-def test_measured_rates_are_not_corrected_by_what_corrects_the_catalogue(run):
-    asked = Question(model=LLAMA, on="here", here=this_machine(fake_machine()), references=(object(),))
-    with pytest.raises(RecipeError, match="here they are measured"):
-        resolve(asked)
-
-
 def test_a_machine_that_nobody_looked_at_is_not_made_up():
     with pytest.raises(RecipeError, match="not looked at"):
         resolve(Question(model=LLAMA, on="2x1xhere", scale_out="10Gb/s"))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 
-from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.planner.plan.epochs import deviation
+from trainwright.planner.plan.recipe_assumptions import dataset_assumptions
 from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
-    assumptions,
     bytes_per_token,
     counted_facts,
     estimated_facts,
@@ -22,7 +20,6 @@ from trainwright.planner.plan.workload import (
     steps_in,
     tokens_in,
 )
-from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import DatasetFacts
 from trainwright.testing.artifacts import make_dataset, train_tokenizer
 
@@ -64,63 +61,17 @@ def test_epochs_of_a_corpus_are_estimated_and_say_so(tmp_path) -> None:
     assert workload.validation_tokens == facts.validation_tokens == facts.train_tokens, "the shares are equal"
     epoch_tokens = (facts.train_tokens // 128 - 1) * 128
     assert workload.steps == round(2 * epoch_tokens / 1024)
-    entry = {each.name: each for each in assumptions(recipe, facts)}["tokens of an epoch"]
+    entry = {each.name: each for each in dataset_assumptions(recipe, facts)}["tokens of an epoch"]
     assert (entry.value, entry.origin) == (epoch_tokens, "default")
     assert entry.source.startswith("estimated: the corpus's bytes")
-    counted = {each.name: each for each in assumptions(recipe, COUNTED)}["tokens of an epoch"]
+    counted = {each.name: each for each in dataset_assumptions(recipe, COUNTED)}["tokens of an epoch"]
     assert (counted.value, counted.source) == (EPOCH_TOKENS, "the dataset")
-
-
-def test_a_validation_says_where_its_size_is_from(tmp_path) -> None:
-    recipe = planned_recipe(tmp_path)
-    fixed = planned_recipe(tmp_path, "train.validation.tokens=512")
-    cases = (
-        (recipe, COUNTED, 900, "recipe", "the dataset"),
-        (recipe, estimated_facts(recipe, corpus_bytes=10_000), 833, "default", "estimated: the corpus's bytes, 1.80"),
-        (recipe, DatasetFacts(vocabulary=1024), DEFAULT_VALIDATION_TOKENS, "default", "the split's size is not known"),
-        (fixed, COUNTED, 512, "recipe", ""),
-    )
-    for asked, facts, tokens, origin, source in cases:
-        entry = assumptions(asked, facts)[0]
-        assert (entry.value, entry.origin) == (tokens, origin)
-        assert entry.source.startswith(source)
-        assert resolve(asked, facts, precision="fp32").validation_tokens == tokens
-
-
-def test_an_optimizer_from_outside_is_planned_as_adamw_and_the_plan_says_so(tmp_path) -> None:
-    def stand_ins(name: str) -> list[Assumption]:
-        plan = plan_of(planned_recipe(tmp_path, f"train.optimizer.name={name}"))
-        return [each for each in plan.estimate.assumptions if each.name == "memory and time of the optimizer"]
-
-    (entry,) = stand_ins("contract.additions.optimizers:momentum")
-    assert (entry.value, entry.origin) == ("as adamw", "default")
-    assert "contract.additions.optimizers:momentum" in entry.source
-    assert stand_ins("adamw") == stand_ins("muon") == []
 
 
 def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:
     assert bytes_per_token(256) == 1, "the bytes themselves"
     assert bytes_per_token(50_257) == pytest.approx(4.05, abs=0.01)
     assert bytes_per_token(1024) < bytes_per_token(4096) < bytes_per_token(32_768)
-
-
-@pytest.mark.parametrize(
-    ("keys", "counted_over_estimated"),
-    [
-        (("data.sources=[{kind: files, paths: [x]}]",), (0.65, 0.94)),
-        (("data.sources=[{kind: jsonl, paths: [x]}]",), (0.26, 1.15)),
-        (
-            ("data.sources=[{kind: jsonl, paths: [x], label_key: y}]", "task={name: classify, labels: [a, b]}"),
-            (500 / 50, 500 / 5000),
-        ),
-    ],
-)
-def test_the_range_of_an_estimated_epoch_holds_what_was_counted(tmp_path, keys, counted_over_estimated) -> None:
-    recipe = planned_recipe(tmp_path, "train.duration=3 epochs", *keys)
-    estimated = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7)
-    factor = math.exp(1.645 * deviation(recipe, estimated))
-    assert all(1 / factor < ratio < factor for ratio in counted_over_estimated)
-    assert deviation(recipe, COUNTED) == 0.0
 
 
 def test_nothing_is_known_without_a_corpus(tmp_path) -> None:
@@ -134,7 +85,9 @@ def test_without_epochs_the_recipe_says_it_all(tmp_path) -> None:
     workload = resolve(recipe, estimated_facts(recipe, corpus_bytes=None), precision="bf16")
     assert (workload.steps, workload.precision) == (100, "bf16")
     assert workload.validation_tokens == DEFAULT_VALIDATION_TOKENS
-    assert "tokens of an epoch" not in {entry.name for entry in assumptions(recipe, DatasetFacts(vocabulary=1024))}
+    assert "tokens of an epoch" not in {
+        entry.name for entry in dataset_assumptions(recipe, DatasetFacts(vocabulary=1024))
+    }
 
 
 def test_a_run_shorter_than_an_update_is_refused(tmp_path) -> None:
