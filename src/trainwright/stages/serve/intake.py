@@ -72,38 +72,46 @@ class Intake:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections whose request does not come: half a head, or nothing at all."""
+    """Closes connections whose request does not come: nothing at all, half a head, or a body that no route reads.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    Of sizes h11 takes care: an unfinished head, line or trailer above 16 KiB is refused.
+    """
+
+    _waiting_for: type[h11.IDLE | h11.SEND_BODY] | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Starts to wait for a head."""
         super().connection_made(transport)
-        self._watch_head()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Reads, and waits for the rest of a head."""
+        """Reads, and waits for the rest."""
         super().data_received(data)
-        self._watch_head()
+        self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops waiting."""
         self._stop_waiting()
         super().connection_lost(exc)
 
-    def _watch_head(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_waiting()
-        elif self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(HEAD_S, self._give_up)
+    def _watch(self) -> None:
+        state = self.conn.their_state
+        if state is self._waiting_for and self._timer is not None:
+            return
+        self._stop_waiting()
+        if state in (h11.IDLE, h11.SEND_BODY) and not self.transport.is_closing():
+            # A route that reads the body has its own limit, and answers when that is over.
+            limit_s = HEAD_S if state is h11.IDLE else HEAD_S + BODY_S
+            self._waiting_for, self._timer = state, self.loop.call_later(limit_s, self._give_up)
 
     def _stop_waiting(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
-        self._head_timer = None
+        self._timer = None
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 
 import pytest
 from starlette.requests import Request
@@ -49,6 +50,44 @@ def test_a_second_request_may_not_stay_half_either(serve, hurried):
     server, _ = serve()
     received = exchange(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /heal")
     assert received.startswith(b"HTTP/1.1 200 OK")
+
+
+def trickle(connection, part: bytes) -> None:
+    """Sends something every now and then, for eight seconds."""
+    for _ in range(400):
+        connection.sendall(part)
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /health HTTP/1.1\r\nContent-Length: 1000000\r\n", b"200"),
+        (b"GET /health HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", b"200"),
+        (b"POST /nowhere HTTP/1.1\r\nContent-Length: 1000000\r\n", b"404"),
+        (b"POST /v1/completions HTTP/1.1\r\nContent-Length: 1000000\r\n", b"415"),
+    ],
+)
+def test_a_body_that_nobody_reads_is_not_waited_for_either(serve, hurried, head, status):
+    server, _ = serve()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head + b"Host: localhost\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 " + status
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            trickle(connection, b"1\r\nx\r\n" if b"chunked" in head else b"x")
+
+
+@pytest.mark.parametrize(
+    "start", [b"X: ", b"", b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n0\r\n"]
+)
+def test_an_endless_head_or_trailer_is_refused(serve, start):
+    server, _ = serve()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n" + start)
+        part = b"x" * 1000 if start == b"X: " else b"Name: value\r\n" * 80
+        for _ in range(20):
+            connection.sendall(part)
+        assert connection.recv(12) == b"HTTP/1.1 400"
 
 
 def test_an_answer_may_take_longer_than_its_request(serve, slow, monkeypatch):
