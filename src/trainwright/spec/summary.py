@@ -21,6 +21,8 @@ class TrainExecution:
     compiled: bool
     micro_batch: int
     resumes: int
+    deterministic: bool | None = None
+    """None in summaries of older versions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -143,6 +143,8 @@ class ParallelPlan:
     micro_batch_sequences: int = 1
     compile: bool = False
     threads: int | None = None
+    deterministic: bool | None = None
+    """Deterministic algorithms alone; None: nobody asked, as on a cluster."""
     zero_stage: ZeroStage = 3
     sequence_parallel: bool = True
     """Activations between tensor-parallel regions are split over ``tp`` too (Korthikanti et al., 2022)."""

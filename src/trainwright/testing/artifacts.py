@@ -114,7 +114,7 @@ def make_plan(
             document_masking=train.document_masking,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),
-        parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1),
+        parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1, deterministic=True),
         estimate=Estimate(
             fits=True,
             memory=MemoryUse(),

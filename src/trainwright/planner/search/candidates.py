@@ -305,6 +305,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
         **degrees,
         micro_batch_sequences=whole("micro_batch"),
         compile=bool(whole("compile")),
+        deterministic=None,
         zero_stage=ZERO_STAGES[whole("zero_stage")],
         sequence_parallel=bool(whole("sequence_parallel")),
         schedule=SCHEDULES[whole("schedule")],

@@ -91,10 +91,15 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     length = deviation(recipe, facts)
     return replace(
         plan,
-        parallel=replace(plan.parallel, threads=here.threads),
+        parallel=replace(plan.parallel, threads=here.threads, deterministic=_deterministic(recipe, here)),
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
+
+
+def _deterministic(recipe: Recipe, here: Here) -> bool:
+    wanted = recipe.train.exec.deterministic
+    return here.cluster.device.kind == "cpu" if wanted == "auto" else wanted
 
 
 def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from trainwright.spec.workload import ParallelPlan, Workload
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
-EXECUTED = frozenset(("micro_batch_sequences", "compile", "threads"))
+EXECUTED = frozenset(("micro_batch_sequences", "compile", "threads", "deterministic"))
 """Fields that the trainer executes whatever they are."""
 
 REASONS = {

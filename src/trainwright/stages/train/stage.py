@@ -89,15 +89,15 @@ def run(context: Context) -> StageResult:
 def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     """What is computed and how: the recipe's mathematics, laid out as the plan says.
 
-    ``train.exec`` asked the plan for a micro batch, threads, compilation and a device; what the plan answered is
-    executed, so that it runs as it was predicted.
+    ``train.exec`` asked the plan for a micro batch, threads, compilation, determinism and a device; what the plan
+    answered is executed, so that it runs as it was predicted.
 
     Raises:
         RecipeError: the run is shorter than one update, the plan is of another run, or its layout or device is not
             executed here.
         MachineError: the plan is for a CUDA device, and torch sees none.
     """
-    section, how = recipe.train, recipe.train.exec
+    section = recipe.train
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
@@ -121,7 +121,7 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
         threads=plan.parallel.threads,
-        deterministic=device.kind == "cpu" if how.deterministic == "auto" else how.deterministic,
+        deterministic=bool(plan.parallel.deterministic),
         device=device.torch_device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )

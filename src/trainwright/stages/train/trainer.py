@@ -259,5 +259,6 @@ class Trainer:
                 compiled=settings.compiled,
                 micro_batch=settings.micro_batch,
                 resumes=self.progress.resumes,
+                deterministic=settings.deterministic,
             ),
         )

@@ -25,6 +25,7 @@ def test_every_auto_is_resolved(planned):
     assert plan.parallel.micro_batch_sequences == 8
     assert plan.parallel.threads == 4
     assert plan.parallel.compile is False
+    assert plan.parallel.deterministic is True, "a CPU loses nothing by it"
     assert plan.workload.steps == 100
     assert plan.estimate.fits
     assert plan.model.vocabulary == 1024
@@ -32,12 +33,17 @@ def test_every_auto_is_resolved(planned):
 
 def test_what_the_recipe_says_is_kept(planned):
     plan = planned(
-        "train.precision=fp32", "train.exec.micro_batch=3", "train.exec.threads=1", "train.exec.compile=true"
+        "train.precision=fp32",
+        "train.exec.micro_batch=3",
+        "train.exec.threads=1",
+        "train.exec.compile=true",
+        "train.exec.deterministic=false",
     )
     assert plan.workload.precision == "fp32"
     assert plan.parallel.micro_batch_sequences == 3
     assert plan.parallel.threads == 1
     assert plan.parallel.compile is True
+    assert plan.parallel.deterministic is False
 
 
 def test_lengths_follow_from_parameters(planned):

@@ -30,14 +30,17 @@ def test_what_is_not_executed_is_refused_by_name(name) -> None:
 
 
 def test_what_is_executed_is_not_refused() -> None:
-    assert refusals(ParallelPlan(micro_batch_sequences=4, compile=True, threads=3)) == ()
+    assert refusals(ParallelPlan(micro_batch_sequences=4, compile=True, threads=3, deterministic=True)) == ()
 
 
 def test_the_plan_is_executed_whatever_the_recipe_asked_it_for(make_recipe, inputs_for, train, tmp_path) -> None:
-    recipe = make_recipe(exec_micro_batch=64, exec_threads=2, exec_compile=True, exec_device="cuda")
+    recipe = make_recipe(
+        exec_micro_batch=64, exec_threads=2, exec_compile=True, exec_device="cuda", exec_deterministic=True
+    )
     inputs = inputs_for(recipe, parallel=ParallelPlan(micro_batch_sequences=4, compile=False, threads=1))
     done = train(recipe, inputs, tmp_path / "out").execution
     assert (done["micro_batch"], done["threads"], done["compiled"], done["device"]) == (4, 1, False, "cpu")
+    assert done["deterministic"] is False
 
 
 def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> None:
