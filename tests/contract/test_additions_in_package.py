@@ -6,6 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
+
+from fixtures.tiny_models import tokenizer
+from trainwright.core.records import from_json
+from trainwright.model.build import build_network
+from trainwright.spec.model import ModelSpec
 
 DEVICE = """
 name = "newcomer-1"
@@ -174,6 +180,9 @@ def test_a_model_family_is_a_file_and_a_line(copy):
     (copy.root / "bundle").mkdir()
     config = {"model_type": "newcomer", "shape": shape}
     (copy.root / "bundle" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    weights = build_network(from_json(ModelSpec, shape | {"family": "llama"}, where="plan")).named_parameters()
+    save_file({f"newcomer.{name}": weight for name, weight in weights}, copy.root / "bundle" / "model.safetensors")
+    tokenizer().save(str(copy.root / "bundle" / "tokenizer.json"))
     assert copy.json("config", "validate", "recipe.yaml", "model.init_from=bundle")["valid"]
     (copy.root / "test_newcomer.py").write_text(CONTRACT, encoding="utf-8")
     assert " passed" in copy.module("pytest", "-q", "test_newcomer.py")

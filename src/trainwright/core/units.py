@@ -136,7 +136,7 @@ class Duration:
         Raises:
             RecipeError: epochs without a dataset, or tokens per parameter without a parameter count.
         """
-        if self.unit == "tokens":
+        if self.unit == "tokens" or not self.value:
             return round(self.value)
         if self.unit == "steps":
             return round(self.value) * batch_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from trainwright.core.errors import DataError
-from trainwright.core.records import from_json, read_object
+from trainwright.artifact.model_folder import OURS, read_shape
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.conventions import TOKENIZER, read_tokenizer
@@ -18,13 +19,14 @@ from trainwright.model.network import Network
 from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
 
-SPEC = "model.json"
+_CPU, _META = torch.device("cpu"), torch.device("meta")
+_STORED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def load_bundle(
     directory: Path,
     *,
-    device: torch.device | None = None,
+    device: torch.device = _CPU,
     dtype: torch.dtype = torch.float32,
     compute_dtype: torch.dtype | None = None,
 ) -> tuple[Network, Tokenizer]:
@@ -32,7 +34,7 @@ def load_bundle(
 
     Args:
         directory: where it is.
-        device: where to compute; the CPU when None.
+        device: where to compute; on ``meta`` no weight is read, and all else is checked.
         dtype: of the weights.
         compute_dtype: of activations and matrix products; ``dtype`` when None.
 
@@ -40,57 +42,128 @@ def load_bundle(
         DataError: a file is missing, damaged or does not fit the others; names it.
         RecipeError: the configuration asks for something that is not computed here.
     """
-    device = device or torch.device("cpu")
-    if (directory / SPEC).is_file():
-        spec = from_json(ModelSpec, read_object(directory / SPEC), where=str(directory / SPEC))
-        weights = load_weights(directory / hf.WEIGHTS)
-    elif (directory / "config.json").is_file():
-        spec = hf.read_spec(directory)
-        weights = hf.read_weights(directory, spec)
+    spec = read_shape(directory)
+    read_on = _META if device == _META else _CPU
+    if (directory / OURS).is_file():
+        weights = load_weights(directory / hf.WEIGHTS, device=read_on)
     else:
-        raise DataError("no model here", where=directory, expected=f"a directory with {SPEC} or config.json")
-    model = build(spec, weights, where=directory, dtype=compute_dtype or dtype).to(device=device, dtype=dtype)
-    return model, _read_tokenizer(directory, spec)
+        weights = hf.read_weights(directory, spec, device=read_on)
+    model = build(spec, weights, where=directory, dtype=compute_dtype or dtype, device=read_on)
+    return model.to(device=device, dtype=dtype), _read_tokenizer(directory, spec)
+
+
+def check_bundle(directory: Path, tokenizer: Path | None, *, where: str) -> None:
+    """Checks that training can begin with a model: as it will be loaded, but of the weights their headers alone.
+
+    Args:
+        directory: with the model.
+        tokenizer: of the dataset, where it is known.
+        where: what names the directory, for the error line.
+
+    Raises:
+        DataError: as ``load_bundle``.
+        RecipeError: as that and ``check_tokens``, or the embedding is larger than the tokenizer.
+    """
+    network, own = load_bundle(directory, device=_META)
+    if tokenizer is None:
+        return
+    check_tokens(own, tokenizer, base=directory, where=where)
+    if _size(own) < network.spec.vocabulary:
+        raise RecipeError(
+            "the base's vocabulary is larger than its tokenizer",
+            where=where,
+            seen=f"{network.spec.vocabulary} entries, {_size(own)} tokens",
+            expected="as many",
+            fix="cut its embedding and head to the tokens, for example with transformers' resize_token_embeddings",
+        )
+
+
+def check_tokens(own: Tokenizer, other: Path, *, base: Path, where: str) -> None:
+    """Compares the tokenizer of a base with that of a dataset.
+
+    Both are parsed: versions of the library write the same merges in two ways.
+
+    Raises:
+        DataError: ``other`` is no tokenizer.json.
+        RecipeError: the two give other ids to the same text.
+    """
+    if json.loads(own.to_str())["model"] != json.loads(read_tokenizer(other).to_str())["model"]:
+        raise RecipeError(
+            "the pretrained model has another tokenizer",
+            where=where,
+            seen=base,
+            fix=f"set data.tokenizer.kind=pretrained and data.tokenizer.path={base / TOKENIZER}",
+        )
 
 
 def build(
-    spec: ModelSpec, weights: Mapping[str, Tensor], *, where: object, dtype: torch.dtype = torch.float32
+    spec: ModelSpec,
+    weights: Mapping[str, Tensor],
+    *,
+    where: object,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = _CPU,
 ) -> Network:
     """Returns a network with these weights that computes in ``dtype``, for inference: no parameter wants a gradient.
 
+    Args:
+        spec: the shape.
+        weights: of each parameter, on ``device``.
+        where: what they come from, for the error line.
+        dtype: of activations and matrix products.
+        device: where the network is made; its tables are computed there.
+
     Raises:
-        DataError: the spec is impossible, or a weight is missing, unknown or of another shape; names the first.
+        DataError: the spec is impossible, or a weight is missing, unknown, of another shape or no floating-point
+            number of 16 bits or more; names the first.
     """
     problems = spec.problems()
     if problems:
         raise DataError("this is no possible model", where=where, seen=problems[0])
-    model = build_network(spec, dtype=dtype, where=str(where))
+    with device:
+        model = build_network(spec, dtype=dtype, where=str(where))
     wanted = dict(model.named_parameters())
     for name in sorted(wanted.keys() | weights.keys()):
         if name not in weights:
             raise DataError("a weight is missing", where=where, expected=name)
         if name not in wanted:
             raise DataError("a weight has no place in this model", where=where, seen=name)
-        if weights[name].shape != wanted[name].shape:
-            raise DataError(
-                "weight {name} has another shape",
-                where=where,
-                seen=tuple(weights[name].shape),
-                expected=str(tuple(wanted[name].shape)),
-                name=name,
-            )
+        _check_weight(name, weights[name], wanted[name], where=where)
     model.load_state_dict(dict(weights), assign=True)
     return model.eval().requires_grad_(False)
 
 
+def _check_weight(name: str, weight: Tensor, wanted: Tensor, *, where: object) -> None:
+    if weight.shape != wanted.shape:
+        raise DataError(
+            "weight {name} has another shape",
+            where=where,
+            seen=tuple(weight.shape),
+            expected=str(tuple(wanted.shape)),
+            name=name,
+        )
+    if weight.dtype not in _STORED:
+        raise DataError(
+            "weight {name} is quantised",
+            where=where,
+            seen=str(weight.dtype).removeprefix("torch."),
+            expected="float32, bfloat16, float16 or float64",
+            fix="take the model as it was before it was quantised",
+            name=name,
+        )
+
+
 def _read_tokenizer(directory: Path, spec: ModelSpec) -> Tokenizer:
-    tokenizer = read_tokenizer(directory)
-    size = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-    if size > spec.vocabulary:
+    tokenizer = read_tokenizer(directory / TOKENIZER)
+    if _size(tokenizer) > spec.vocabulary:
         raise DataError(
             "the tokenizer has more tokens than the model",
             where=directory / TOKENIZER,
-            seen=f"{size} tokens",
+            seen=f"{_size(tokenizer)} tokens",
             expected=f"{spec.vocabulary} at most",
         )
     return tokenizer
+
+
+def _size(tokenizer: Tokenizer) -> int:
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1

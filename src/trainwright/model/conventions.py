@@ -102,13 +102,12 @@ def read_text(path: Path) -> str:
         raise DataError("this file is not UTF-8", where=path, seen=str(error)) from error
 
 
-def read_tokenizer(directory: Path) -> Tokenizer:
-    """Returns the tokenizer of a model directory, without padding and truncation.
+def read_tokenizer(path: Path) -> Tokenizer:
+    """Returns the tokenizer of a tokenizer.json, without padding and truncation.
 
     Raises:
-        DataError: its file is missing or damaged.
+        DataError: the file is missing or damaged.
     """
-    path = directory / TOKENIZER
     text = read_text(path)
     try:
         tokenizer = Tokenizer.from_str(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import UserDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, in_one_line
 from trainwright.core.records import read_object
 from trainwright.model.weights import load_weights, save_weights
 from trainwright.spec.families.family import huggingface_config, huggingface_form
@@ -18,45 +20,64 @@ from trainwright.spec.model import ModelSpec
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+HEAD = "lm_head.weight"
+_BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
+"""Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
 
 
-def read_spec(directory: Path) -> ModelSpec:
-    """The shape of the model in a Hugging Face directory.
+class _Asked(UserDict[str, Tensor]):
+    """Weights by name, and the ``names`` that were asked for."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(weights)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.names.add(name)
+        return self.data[name]
+
+
+def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """The weights of a Hugging Face directory under our names, in the precision that they are stored in.
+
+    Args:
+        directory: where they are.
+        spec: the shape.
+        device: where to put them; on ``meta`` the files' headers alone are read.
 
     Raises:
-        DataError: there is no readable ``config.json``.
-        RecipeError: it describes something we do not compute.
-    """
-    path = directory / "config.json"
-    if not path.is_file():
-        raise DataError("no such file", where=path, expected="a Hugging Face model directory")
-    config = read_object(path)
-    spec: ModelSpec = huggingface_form(str(config.get("model_type")), where=str(path)).from_config(
-        config, where=str(path)
-    )
-    return spec
-
-
-def read_weights(directory: Path, spec: ModelSpec) -> dict[str, Tensor]:
-    """The weights of a Hugging Face directory under our names, in fp32.
-
-    Raises:
-        DataError: no safetensors files, a damaged one, or a missing or misshapen weight; names it.
+        DataError: no safetensors files, a damaged one, or a weight that is missing, misshapen or has no place in the
+            shape; names it.
     """
     weights: dict[str, Tensor] = {}
     for path in _weight_files(directory):
-        weights |= load_weights(path)
+        weights |= load_weights(path, device=device)
+    asked = _Asked(weights)
     try:
-        ours: dict[str, Tensor] = huggingface_form(spec.family, where=str(directory)).from_hf(weights, spec)
+        ours: dict[str, Tensor] = huggingface_form(spec.family, where=str(directory)).from_hf(asked, spec)
     except KeyError as error:
         raise DataError("a weight is missing", where=directory, expected=str(error.args[0])) from error
-    return {name: weight.to(torch.float32) for name, weight in ours.items()}
+    except (ValueError, RuntimeError) as error:  # torch cannot cut one as this family's are cut
+        raise DataError("the weights do not fit this model", where=directory, seen=in_one_line(error)) from error
+    unknown = {name for name in weights.keys() - asked.names if not _BUFFERS.search(name)}
+    if spec.tied and unknown == {HEAD} and any(_equal(weights[HEAD], weight) for weight in ours.values()):
+        unknown = set()
+    if unknown:
+        raise DataError("a weight has no place in this model", where=directory, seen=min(unknown))
+    return ours
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same; without values they are taken to be."""
+    return one.shape == other.shape and (one.is_meta or torch.equal(one, other))
 
 
 def _weight_files(directory: Path) -> list[Path]:
     if (directory / INDEX).is_file():
-        names = read_object(directory / INDEX)["weight_map"].values()
-        return [directory / name for name in sorted(set(names))]
+        names = read_object(directory / INDEX).get("weight_map")
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+            raise DataError("this index names no files", where=directory / INDEX, expected="weight_map: name to file")
+        return [directory / name for name in sorted(set(names.values()))]
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     raise DataError("no weights here", where=directory, expected=f"{WEIGHTS} or {INDEX}")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -33,14 +34,19 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping
         raise MachineError(what, where=path, seen=None if full else str(error), fix=fix) from error
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
+def load_weights(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """Read the tensors of a file.
+
+    Args:
+        path: the file.
+        device: where to put them; on ``meta`` they have no values, and the header alone is read.
 
     Raises:
         DataError: it is missing or damaged.
     """
     try:
-        return load_file(path)
+        # The library maps the file: a tensor on the CPU is read when it is used.
+        return {name: weight.to(device) for name, weight in load_file(path).items()}
     except FileNotFoundError as error:
         raise DataError("the weights are missing", where=path) from error
     except (SafetensorError, OSError) as error:

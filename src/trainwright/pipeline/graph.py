@@ -57,9 +57,8 @@ class Stage:
     stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
     ``aside`` are kinds that later stages make, handed in where an earlier run left them and not a part of the address.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
-    wrong before anything runs; it is light. ``check_base`` names one of the recipe and of the base that a recipe names,
-    as the recipe of the step that makes it or as its folder. ``task_makes`` is what the task has to make for this
-    stage to be of use; None: anything.
+    wrong before anything runs; it is light. ``task_makes`` is what the task has to make for this stage to be of use;
+    None: anything.
     """
 
     name: str
@@ -73,7 +72,6 @@ class Stage:
     outside: Outside = lambda recipe, root: {}
     aside: tuple[str, ...] = ()
     check: str | None = None
-    check_base: str | None = None
     task_makes: str | None = None
 
 
@@ -257,7 +255,6 @@ STAGES: Mapping[str, Stage] = {
             "train",
             version=2,
             check="trainwright.stages.train.check:problems",
-            check_base="trainwright.stages.train.check:base_problems",
             identity=_train_identity,
             base=replace(_MODEL, optional=True),
             needs=[_DATASET, _PLAN_AS_ADVICE],

@@ -11,6 +11,8 @@ from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
+from trainwright.pipeline.base import base_problems
+from trainwright.pipeline.dataset import dataset_problems
 from trainwright.pipeline.graph import Step, upstream
 
 TOKENIZER = "tokenizer.json"
@@ -39,22 +41,20 @@ def problems(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Art
     line = tuple(line)
     unique: dict[tuple[str | None, str], TrainwrightError] = {}
     for step in ahead:
-        for problem in (*_of_recipe(step, line, done), *_of_base(step, line)):
+        if step.stage.check is None:
+            continue
+        for problem in _of_step(step, line, done):
             placed = _placed(problem, step)
             unique.setdefault((placed.where, placed.what), placed)
     return tuple(unique.values())
 
 
-def _of_recipe(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Iterator[TrainwrightError]:
-    if step.stage.check is not None:
-        yield from load(step.stage.check, kind="check")(step.recipe, _tokenizer(step, line, done))
-
-
-def _of_base(step: Step, line: tuple[Step, ...]) -> Iterator[TrainwrightError]:
-    source = step.inputs.get("base")
-    if step.stage.check_base is not None and source is not None:
-        base = source if isinstance(source, Path) else upstream(line, source)[-1].recipe
-        yield from load(step.stage.check_base, kind="check")(step.recipe, base)
+def _of_step(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Iterator[TrainwrightError]:
+    tokenizer = _tokenizer(step, line, done)
+    yield from load(str(step.stage.check), kind="check")(step.recipe, tokenizer)
+    if step.stage.makes == "checkpoint":
+        yield from base_problems(step, line, tokenizer)
+        yield from dataset_problems(step, done)
 
 
 def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Path | None:

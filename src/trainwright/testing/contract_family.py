@@ -17,6 +17,7 @@ from typing import ClassVar
 import pytest
 import torch
 
+from trainwright.artifact.model_folder import read_shape
 from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
@@ -91,7 +92,7 @@ class FamilyContract:
         weights = dict(network.named_parameters())
         hf.write(tmp_path, network.spec, weights, dtype=torch.float32, extra={})
         # A plug-in may have the form of one of ours.
-        assert replace(hf.read_spec(tmp_path), family=network.spec.family) == network.spec
+        assert replace(read_shape(tmp_path), family=network.spec.family) == network.spec
         again = hf.read_weights(tmp_path, network.spec)
         assert again.keys() == weights.keys()
         for name, weight in again.items():

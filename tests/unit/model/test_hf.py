@@ -5,11 +5,12 @@ import json
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from trainwright.artifact.model_folder import read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
-from trainwright.model.bundle import build
+from trainwright.model.bundle import build, load_bundle
 from trainwright.spec.model import FAMILIES
 
 TOKENS = torch.randint(0, 320, (2, 40), generator=torch.Generator().manual_seed(3))
@@ -35,7 +36,7 @@ def test_transformers_computes_the_same_from_what_we_write(tiny, tmp_path, famil
 def test_written_and_read_is_the_same_bit_for_bit(tiny, tmp_path, family):
     model = tiny.decoder(family)
     hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
-    assert hf.read_spec(tmp_path) == model.spec
+    assert read_shape(tmp_path) == model.spec
     weights = hf.read_weights(tmp_path, model.spec)
     assert all(torch.equal(weights[name], parameter) for name, parameter in model.named_parameters())
 
@@ -51,9 +52,9 @@ def theirs_of(family: str, **changes):
             "num_key_value_heads": 2,
             "max_position_embeddings": 64,
         }
-        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **changes))
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**(shape | changes)))
     shape = {"vocab_size": 320, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **changes))
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**(shape | changes)))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_a_model_made_by_transformers_computes_the_same_here(tmp_path, family, c
         torch.nn.init.normal_(parameter, std=0.2)
     theirs.save_pretrained(tmp_path, max_shard_size=shard)
     assert ((tmp_path / hf.INDEX).exists()) == (shard == "20KB")
-    spec = hf.read_spec(tmp_path)
+    spec = read_shape(tmp_path)
     ours = build(spec, hf.read_weights(tmp_path, spec), where=tmp_path)
     with torch.no_grad():
         torch.testing.assert_close(logits(ours), theirs(TOKENS).logits, atol=1e-4, rtol=0)
@@ -85,27 +86,28 @@ def test_bfloat16_is_stored_and_read_back_as_float32(tiny, tmp_path):
     hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.bfloat16, extra={})
     assert {w.dtype for w in load_file(tmp_path / hf.WEIGHTS).values()} == {torch.bfloat16}
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
-    assert {w.dtype for w in hf.read_weights(tmp_path, model.spec).values()} == {torch.float32}
+    tiny.tokenizer().save(str(tmp_path / "tokenizer.json"))
+    assert {w.dtype for w in load_bundle(tmp_path)[0].parameters()} == {torch.float32}
 
 
 def test_what_cannot_be_read_is_named(tiny, tmp_path):
-    with pytest.raises(DataError, match=r"config\.json: no such file .*a Hugging Face model directory"):
-        hf.read_spec(tmp_path)
+    with pytest.raises(DataError, match=r"no model here .*a directory with model\.json or config\.json"):
+        read_shape(tmp_path)
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(DataError, match="cannot read JSON .*seen list, expected an object"):
-        hf.read_spec(tmp_path)
+        read_shape(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(DataError, match="cannot read JSON"):
-        hf.read_spec(tmp_path)
+        read_shape(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     with pytest.raises(RecipeError, match="unknown model_type .*'mamba', expected one of llama, gpt2"):
-        hf.read_spec(tmp_path)
+        read_shape(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "mixtral"}')
     with pytest.raises(RecipeError, match="can be planned, not trained .*'mixtral', expected one of llama, gpt2"):
-        hf.read_spec(tmp_path)
+        read_shape(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "lama"}')
     with pytest.raises(RecipeError, match="unknown model_type .*did you mean 'llama'"):
-        hf.read_spec(tmp_path)
+        read_shape(tmp_path)
     with pytest.raises(DataError, match=r"no weights here .*model\.safetensors"):
         hf.read_weights(tmp_path, tiny.spec())
     (tmp_path / hf.WEIGHTS).write_bytes(b"\0" * 9)
@@ -116,13 +118,61 @@ def test_what_cannot_be_read_is_named(tiny, tmp_path):
         hf.read_weights(tmp_path, tiny.spec(layers=4))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tables_of_older_versions_and_a_stored_copy_of_the_embedding_are_passed_over(tiny, tmp_path, family):
+    model = tiny.decoder(family, tied=True)
+    hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
+    weights = load_file(tmp_path / hf.WEIGHTS)
+    tables = ("model.layers.0.self_attn.rotary_emb.inv_freq", "transformer.h.0.attn.bias", "h.1.attn.masked_bias")
+    weights |= {name: torch.ones(1, dtype=torch.uint8) for name in tables}
+    weights["lm_head.weight"] = model.embedding.detach().clone()
+    save_file(weights, tmp_path / hf.WEIGHTS)
+    assert hf.read_weights(tmp_path, model.spec).keys() == dict(model.named_parameters()).keys()
+    weights["lm_head.weight"][3, 5] += 1
+    save_file(weights, tmp_path / hf.WEIGHTS)
+    with pytest.raises(DataError, match=r"a weight has no place in this model \(seen lm_head\.weight"):
+        hf.read_weights(tmp_path, model.spec)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [("llama", {"attention_bias": True}), ("llama", {"num_hidden_layers": 3}), ("gpt2", {"n_layer": 3})],
+    ids=["biases", "llama layer", "gpt2 layer"],
+)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_weight_that_the_configuration_does_not_tell_of_is_named(tmp_path, family, changes, device):
+    shape = {"num_hidden_layers": 2} if family == "llama" else {"n_layer": 2}
+    theirs_of(family, **(shape | changes)).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | shape | {"attention_bias": False}))
+    with pytest.raises(DataError, match=r"no place in this model \(seen (.*_proj\.bias|model\.layers\.2\.|.*\.h\.2\.)"):
+        hf.read_weights(tmp_path, read_shape(tmp_path), device=device)
+
+
+def test_weights_that_cannot_be_cut_as_the_family_s_are(tiny, tmp_path):
+    model = tiny.decoder("gpt2")
+    for size in ((2,), ()):
+        hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
+        weights = load_file(tmp_path / hf.WEIGHTS)
+        save_file(weights | {"transformer.h.0.attn.c_attn.bias": torch.zeros(size)}, tmp_path / hf.WEIGHTS)
+        with pytest.raises(DataError, match="the weights do not fit this model"):
+            hf.read_weights(tmp_path, model.spec)
+
+
+@pytest.mark.parametrize("index", ["{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}'])
+def test_an_index_without_files_is_named(tiny, tmp_path, index):
+    (tmp_path / hf.INDEX).write_text(index)
+    with pytest.raises(DataError, match="this index names no files .*weight_map: name to file"):
+        hf.read_weights(tmp_path, tiny.spec())
+
+
 def test_an_index_naming_a_lost_file_is_named(tmp_path):
     torch.manual_seed(0)
     theirs_of("llama").save_pretrained(tmp_path, max_shard_size="20KB")
     lost = sorted(tmp_path.glob("model-*.safetensors"))[1]
     lost.unlink()
     with pytest.raises(DataError, match=f"{lost.name}: the weights are missing"):
-        hf.read_weights(tmp_path, hf.read_spec(tmp_path))
+        hf.read_weights(tmp_path, read_shape(tmp_path))
 
 
 def test_a_shape_without_a_form_there_is_refused(tiny, tmp_path):

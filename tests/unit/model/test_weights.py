@@ -29,6 +29,11 @@ def test_there_and_back_also_of_views(tmp_path):
     save_weights(tmp_path / "w", weights, metadata={"format": "pt"})
     found = load_weights(tmp_path / "w")
     assert all(torch.equal(found[name], weight) for name, weight in weights.items())
+    headers = load_weights(tmp_path / "w", device="meta")
+    assert {name: (tensor.shape, tensor.dtype) for name, tensor in headers.items()} == {
+        name: (weight.shape, weight.dtype) for name, weight in weights.items()
+    }
+    assert all(tensor.is_meta for tensor in headers.values())
 
 
 def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path):

@@ -70,7 +70,7 @@ def test_a_good_recipe_has_none(early) -> None:
         ("plan.rent_on=[h100-sxm, h1000]", "unknown device"),
         ("train.duration=0 steps", "the run is shorter than one update"),
         ("train.duration=63 tok", ""),
-        ("train.duration=0 epochs", "no training"),
+        ("train.duration=0 epochs", "the run is shorter than one update (seen 0 epochs, expected"),
         ("evaluate.prompts=['', x]", "an empty prompt cannot be completed"),
         ("serve.demo.prompt=''", "an empty prompt cannot be completed"),
     ],

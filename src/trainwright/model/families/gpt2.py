@@ -101,17 +101,20 @@ def from_hf(weights: Mapping[str, Tensor], spec: ModelSpec) -> dict[str, Tensor]
     Raises:
         KeyError: a weight is missing; names it.
     """
-    if "wte.weight" in weights:
-        weights = {f"transformer.{name}" if name != "lm_head.weight" else name: w for name, w in weights.items()}
-    converted = {ours: weights[theirs] for ours, theirs in _whole(spec)}
+    bare = "wte.weight" in weights
+
+    def weight(name: str) -> Tensor:
+        return weights[name.removeprefix("transformer.") if bare else name]
+
+    converted = {ours: weight(theirs) for ours, theirs in _whole(spec)}
     for layer in range(spec.layers):
         ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
         for kind in ("weight", "bias"):
-            joined = weights[f"{theirs}attn.c_attn.{kind}"]
+            joined = weight(f"{theirs}attn.c_attn.{kind}")
             parts = (joined.T if kind == "weight" else joined).chunk(3)
             converted |= {
                 f"{ours}attention.{name}.{kind}": part.contiguous() for name, part in zip(_QKV, parts, strict=True)
             }
-        converted |= {ours + inner: weights[theirs + name] for inner, name in _PLAIN.items()}
-        converted |= {ours + inner: weights[theirs + name].T.contiguous() for inner, name in _TRANSPOSED.items()}
+        converted |= {ours + inner: weight(theirs + name) for inner, name in _PLAIN.items()}
+        converted |= {ours + inner: weight(theirs + name).T.contiguous() for inner, name in _TRANSPOSED.items()}
     return converted

@@ -40,6 +40,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
         rope.refuse("rope_type", "default")
         rope.refuse("type", "default")
         rope.refuse("partial_rotary_factor", 1.0)
+        rope.refuse("full_attention", None)  # settings of windowed and whole layers apart
     return llama(read)
 
 

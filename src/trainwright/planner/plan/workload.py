@@ -39,12 +39,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
     section = recipe.train
     steps = steps_in(recipe, section.duration, facts)
     if steps < 1:
-        raise RecipeError(
-            "the run is shorter than one update",
-            where="train.duration",
-            seen=section.duration,
-            expected=f"at least train.batch_tokens ({section.batch_tokens})",
-        )
+        raise too_short(recipe, facts)
     validates = recipe.data.split.validation > 0
     return Workload(
         sequence_tokens=section.sequence_tokens,
@@ -56,6 +51,20 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         document_masking=section.document_masking,
         validation_tokens=section.validation.tokens or facts.validation_tokens or DEFAULT_VALIDATION_TOKENS,
         validations=-(-steps // section.validation.every_steps) if validates else 0,
+    )
+
+
+def too_short(recipe: Recipe, facts: DatasetFacts) -> RecipeError:
+    """Returns the error for a run that rounds to no update."""
+    section = recipe.train
+    tokens, unit = tokens_in(recipe, section.duration, facts), parse_duration(section.duration).unit
+    about = "about " if unit == "epochs" and not facts.counted else ""
+    return RecipeError(
+        "the run is shorter than one update",
+        where="train.duration",
+        seen=section.duration + (f", which is {about}{tokens:,} tokens" if tokens and unit != "tokens" else ""),
+        expected=f"at least train.batch_tokens ({section.batch_tokens:,})",
+        fix="write for example 100 steps",
     )
 
 

@@ -158,8 +158,11 @@ class ConfigReader:
         return names
 
     def rope_theta(self, default: float = 10000.0) -> float:
-        """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did."""
-        rope = self.section("rope_parameters")
+        """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did.
+
+        Where both sections are there, ``rope_scaling`` stands for the whole of the other, as in transformers.
+        """
+        rope = self.section("rope_parameters" if self._config.get("rope_scaling") in (None, {}) else "rope_scaling")
         alone = rope.number("rope_theta", self.number("rope_theta", default))
         # Gemma 3 has one base for windowed layers and one for the others.
         return rope.section("full_attention").number("rope_theta", alone)

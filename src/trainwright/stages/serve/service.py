@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from trainwright import __version__
-from trainwright.model.conventions import Conventions, read_conventions, read_tokenizer
+from trainwright.model.conventions import TOKENIZER, Conventions, read_conventions, read_tokenizer
 from trainwright.model.generation.prompts import PromptEncoder
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.generation.texts import TextGenerator
@@ -186,7 +186,7 @@ def load_service(
         RecipeError: no such engine, or the model asks for something that it does not support.
     """
     generator = open_engine(engine, directory, places=max_concurrent)
-    tokenizer = read_tokenizer(directory)
+    tokenizer = read_tokenizer(directory / TOKENIZER)
     conventions = read_conventions(directory, tokenizer)
     token_bytes = TokenBytes(tokenizer)
     metrics = Metrics()

@@ -17,7 +17,7 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.core.records import from_json, to_json
 from trainwright.model.build import build_network
-from trainwright.model.bundle import load_bundle
+from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
 from trainwright.planner.plan.workload import described_facts, steps_in
@@ -168,13 +168,8 @@ def make_network(
         network.initialise(recipe.seed)
         return network, None
     source, source_tokenizer = load_bundle(base)
-    if json.loads(source_tokenizer.to_str())["model"] != json.loads(tokenizer.read_text())["model"]:
-        raise RecipeError(
-            "the pretrained model has another tokenizer",
-            where="data.tokenizer" if recipe.model.init_from is None else "model.init_from",
-            seen=base,
-            fix="set data.tokenizer.kind=pretrained and data.tokenizer.path to its tokenizer.json",
-        )
+    where = "data.tokenizer" if recipe.model.init_from is None else "model.init_from"
+    check_tokens(source_tokenizer, tokenizer, base=base, where=where)
     for problem in recipe.model.differences(spec, source.spec):
         raise problem
     for name, weight in source.named_parameters():

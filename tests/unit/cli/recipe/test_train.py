@@ -10,6 +10,8 @@ from trainwright.artifact.stage import StageResult
 from trainwright.cli.main import main
 from trainwright.pipeline import graph
 
+DATASET = json.dumps({"vocabulary": 300, "splits": {"train": {"tokens": 9000, "documents": 9}}})
+
 
 @pytest.fixture
 def ran(monkeypatch):
@@ -21,7 +23,7 @@ def ran(monkeypatch):
 
         def stage(context):
             names.append(name)
-            (context.out / "file").write_text(name)
+            (context.out / "dataset.json").write_text(DATASET)
             return StageResult(summary={"precision": "fp32", "lr": context.recipe.train.optimizer.lr})
 
         of_corpus = reference.endswith(":outside_digests")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 import transformers
 
@@ -27,6 +29,27 @@ def test_rotary_base_from_either_place():
     assert old.rope_theta == 5e5
 
 
+NEW, OLD = {"rope_type": "default", "rope_theta": 5e5}, {"type": "default", "rope_theta": 7e5}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rope_parameters": NEW, "rope_scaling": {"type": "default"}},
+        {"rope_parameters": NEW, "rope_scaling": {"type": "default"}, "rope_theta": 3e5},
+        {"rope_parameters": NEW, "rope_scaling": {}},
+        {"rope_parameters": NEW, "rope_scaling": None, "rope_theta": 3e5},
+        {"rope_parameters": NEW, "rope_scaling": OLD},
+        {"rope_scaling": OLD, "rope_theta": 3e5},
+    ],
+    ids=repr,
+)
+def test_two_sections_of_rotary_settings_are_read_as_transformers_reads_them(tmp_path, change):
+    (tmp_path / "config.json").write_text(json.dumps(SMALL | change | {"model_type": "llama"}))
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path).rope_parameters
+    assert llama.from_config(SMALL | change, where="test").rope_theta == theirs["rope_theta"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -36,6 +59,8 @@ def test_rotary_base_from_either_place():
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope_type='llama3'"),
         ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "type='linear'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
+        ({"rope_parameters": NEW, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type='yarn'"),
+        ({"rope_parameters": {"full_attention": NEW}}, "full_attention={.*}"),
         ({"quantization_config": {"bits": 4}}, "quantization_config={'bits': 4}"),
     ],
 )

@@ -1,0 +1,85 @@
+"""Whether a training can begin with the weights of its base: known from recipes, shapes, headers and tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from trainwright.artifact.model_folder import HUGGINGFACE, OURS, read_shape
+from trainwright.core.errors import DataError, RecipeError, TrainwrightError
+from trainwright.core.paths import local_path
+from trainwright.core.records import read_object
+from trainwright.core.registry import is_reference, load
+from trainwright.pipeline.graph import Step, upstream
+from trainwright.spec.model import ModelSpec
+from trainwright.spec.recipe import Recipe
+
+KEY = "model.init_from"
+
+
+def base_problems(step: Step, line: tuple[Step, ...], tokenizer: Path | None) -> Iterator[TrainwrightError]:
+    """Yields why a training cannot begin with the weights that it goes on from; ``where`` is a key of the recipe.
+
+    Args:
+        step: the training.
+        line: all steps.
+        tokenizer: the tokenizer.json of its dataset, where it is known.
+    """
+    recipe, source = step.recipe, step.inputs.get("base")
+    if isinstance(source, str):
+        base = upstream(line, source)[-1].recipe
+        yield from _differences(recipe, base.model_spec(vocabulary=base.data.tokenizer.vocabulary))
+    elif source is not None:
+        yield from _of_folder(recipe, source, tokenizer, key=f"{step.key}.from")
+    elif recipe.model.init_from is not None:
+        try:
+            folder = local_path(recipe.model.init_from)
+        except RecipeError as error:
+            yield error.at(KEY)
+            return
+        if folder.is_dir():
+            yield from _of_folder(recipe, folder, tokenizer, key=KEY)
+        else:
+            expected = "a Hugging Face directory or a checkpoint"
+            yield DataError("no such directory", where=KEY, seen=recipe.model.init_from, expected=expected)
+
+
+def _of_folder(recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str) -> Iterator[TrainwrightError]:
+    """Yields why training cannot begin with the model in a directory that ``key`` names."""
+    try:
+        shape = _read_shape(folder)
+        if shape is None:
+            return
+        yield from _differences(recipe, shape)
+        if key == KEY:
+            yield from _other_tokens(recipe, shape, folder)
+        # What the network of a plug-in does with weights that have no values is not known.
+        if not is_reference(shape.family) and find_spec("torch") is not None:
+            load("trainwright.model.bundle:check_bundle", kind="check")(folder, tokenizer, where=key)
+    except TrainwrightError as error:
+        seen = error.where if error.seen is None else f"{error.where}: {error.seen}"
+        yield error if error.where == key else error.at(key, seen=seen)
+
+
+def _read_shape(folder: Path) -> ModelSpec | None:
+    """Returns the shape of the model in a directory; None where only code of a plug-in can read it. Raises as that."""
+    config = folder / HUGGINGFACE
+    foreign = config.is_file() and not (folder / OURS).is_file()
+    return None if foreign and is_reference(str(read_object(config).get("model_type"))) else read_shape(folder)
+
+
+def _differences(recipe: Recipe, shape: ModelSpec) -> Iterator[RecipeError]:
+    return recipe.model.differences(recipe.model_spec(vocabulary=shape.vocabulary), shape)
+
+
+def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[RecipeError]:
+    """A tokenizer that is trained for the recipe and cannot be that of the base."""
+    section = recipe.data.tokenizer
+    if section.path is None and section.vocabulary < shape.vocabulary:
+        yield RecipeError(
+            "the base has more tokens than the tokenizer that is trained for this recipe",
+            where="data.tokenizer",
+            seen=f"{shape.vocabulary}, at most {section.vocabulary}",
+            fix=f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder}/tokenizer.json",
+        )

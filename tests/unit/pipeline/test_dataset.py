@@ -1,0 +1,59 @@
+"""A training that its dataset cannot serve is refused as soon as that is sure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.artifact.store import Artifact
+from trainwright.core.errors import TrainwrightError
+from trainwright.pipeline.dataset import dataset_problems
+from trainwright.pipeline.steps import steps
+from trainwright.testing.artifacts import make_dataset
+
+
+def problems(folder: Path, *overrides: str, done: Mapping[str, Artifact] | None = None) -> list[TrainwrightError]:
+    """Of the training of the planned recipe, whose updates are of 1,024 tokens."""
+    (training,) = (step for step in steps(planned_recipe(folder, *overrides)) if step.name == "train")
+    return list(dataset_problems(training, done or {}))
+
+
+@pytest.mark.parametrize("duration", ["1 steps", "513 tok", "0.001 tok/param", "3 epochs", "0.5 epochs"])
+def test_what_can_be_trained(tmp_path, duration) -> None:
+    assert problems(tmp_path, f"train.duration={duration}") == []
+
+
+@pytest.mark.parametrize("duration", ["0 steps", "511 tok", "1e-6 tok/param", "0 epochs"])
+def test_what_is_shorter_than_one_update(tmp_path, duration) -> None:
+    (problem,) = problems(tmp_path, f"train.duration={duration}")
+    assert problem.where == "train.duration" and problem.seen is not None and duration in problem.seen
+
+
+@pytest.mark.parametrize(("duration", "refused"), [("0.002 epochs", True), ("0.03 epochs", False), ("1 epochs", False)])
+def test_epochs_that_no_estimate_makes_an_update_are_refused(tmp_path, duration, refused) -> None:
+    # 140,000 bytes to train on: about 78,000 tokens of an epoch, 156 of them in 0.002 epochs.
+    (tmp_path / "corpus.txt").write_text("four words of text. " * 10_000)
+    found = problems(
+        tmp_path, f"data.sources=[{{kind: files, paths: [{tmp_path}/corpus.txt]}}]", f"train.duration={duration}"
+    )
+    assert [problem.seen for problem in found] == ["0.002 epochs, which is about 155 tokens"] * refused
+
+
+def test_epochs_of_a_corpus_that_is_elsewhere_are_not_judged(tmp_path) -> None:
+    for path in ("https://example.org/corpus.jsonl", "/nowhere/corpus.jsonl"):
+        corpus = f"data.sources=[{{kind: jsonl, paths: ['{path}']}}]"
+        assert problems(tmp_path, corpus, "train.duration=1e-9 epochs") == []
+
+
+def test_epochs_of_a_dataset_that_is_there_are_counted(tmp_path) -> None:
+    texts = ["some words of text"] * 400
+    done = {"data": make_dataset(tmp_path, {"train": texts, "validation": texts[:1]})}
+    tokens = json.loads((done["data"].path / "dataset.json").read_text())["splits"]["train"]["tokens"]
+    epoch = (tokens // 128 - 1) * 128
+    for share, refused in ((510 / epoch, True), (515 / epoch, False)):  # 512 tokens round to no update of 1,024
+        found = problems(tmp_path, f"train.duration={share:.6f} epochs", done=done)
+        assert [problem.what for problem in found] == ["the run is shorter than one update"] * refused
