@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import hashlib
-import importlib.util
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from trainwright.core.errors import RecipeError
-
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def canonical(value: Any) -> str:
@@ -59,70 +52,3 @@ def file_digest(path: Path) -> str:
 def fingerprint(*, stage: str, version: int, identity: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
     """The address of a stage's result: its name, version, identity configuration and input digests."""
     return digest({"stage": stage, "version": version, "identity": identity, "inputs": dict(inputs)})
-
-
-def source_digest(reference: str) -> str:
-    """Returns the sha256 (hex) of a plug-in's code, which is a part of the identity of what it makes.
-
-    It covers the Python files of the whole top-level package of ``package.module:name``, because a plug-in may use any
-    of them, or the one file of a module that stands alone; and what they import from the folder that holds them, unless
-    that is one of installed packages. The code is not run, so that only import statements count. Our own package is
-    represented by the module alone: what the rest of it makes is versioned by stage.
-
-    Raises:
-        RecipeError: there is no such package or module.
-    """
-    module_name = reference.partition(":")[0]
-    package = module_name.partition(".")[0]
-    ours = package == __name__.partition(".")[0]
-    searched = module_name if ours else package
-    try:
-        spec = importlib.util.find_spec(searched)
-    except (ModuleNotFoundError, ValueError) as error:
-        raise RecipeError("cannot find this plug-in's code", seen=repr(reference)) from error
-    if spec is None:
-        fix = f"no module {searched!r}: is it installed?"
-        raise RecipeError("cannot find this plug-in's code", seen=repr(reference), fix=fix)
-    if ours or spec.submodule_search_locations is None:
-        origin = Path(spec.origin or "")
-        if ours or not origin.is_file():
-            return digest(
-                {"file": file_digest(origin) if origin.is_file() else f"{searched}, {spec.origin} of {sys.version}"}
-            )
-        return digest({"file": file_digest(origin)} | _beside(origin.parent, [origin]))
-    roots = [Path(root) for root in spec.submodule_search_locations]
-    beside = _beside(roots[0].parent, [path for root in roots for path in root.rglob("*.py")])
-    return digest({"files": sorted(_python_files(roots))} | beside)
-
-
-def _beside(folder: Path, modules: list[Path]) -> dict[str, dict[str, str]]:
-    """The digests of the modules and packages in ``folder`` that ``modules`` import, directly or not."""
-    if folder.name in _INSTALLED or folder == Path(json.__file__).parents[1]:
-        return {}
-    known, waiting, digests = set(modules), list(modules), dict[str, str]()
-    while waiting:
-        for name in _imported(waiting.pop()) - {__name__.partition(".")[0]}:
-            package = folder / name
-            paths = package.rglob("*.py") if (package / "__init__.py").is_file() else [package.with_suffix(".py")]
-            for path in {path for path in paths if path.is_file()} - known:
-                known.add(path)
-                waiting.append(path)
-                digests[path.relative_to(folder).as_posix()] = file_digest(path)
-    return {"beside": digests} if digests else {}
-
-
-def _imported(path: Path) -> set[str]:
-    """The top-level names that a Python file imports; none where it cannot be parsed, which running it will tell."""
-    try:
-        nodes = list(ast.walk(ast.parse(path.read_bytes())))
-    except (SyntaxError, ValueError):
-        return set()
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return {name.partition(".")[0] for name in names}
-
-
-def _python_files(roots: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    for root in roots:
-        for path in root.rglob("*.py"):
-            yield path.relative_to(root).as_posix(), file_digest(path)

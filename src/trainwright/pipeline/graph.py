@@ -15,9 +15,10 @@ from typing import Any
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError
-from trainwright.core.fingerprint import file_digest, source_digest
+from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.registry import is_reference, load
+from trainwright.core.source_digest import source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
 from trainwright.spec.manifest import KINDS

@@ -15,9 +15,9 @@ from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.stage import Context, StageFunction
 from trainwright.artifact.store import MANIFEST, Artifact, open_artifact, writable, writing
 from trainwright.artifact.workspace import Workspace
+from trainwright.core.at_fault import blaming_at_fault
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
-from trainwright.core.plug_in import blaming_at_fault
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, maker, upstream
 from trainwright.pipeline.preflight import check

@@ -23,8 +23,9 @@ from typing import Any
 
 from trainwright.artifact.store import writable
 from trainwright.core.errors import DataError, MachineError, TrainwrightError
-from trainwright.core.fingerprint import digest, file_digest, source_digest
+from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
+from trainwright.core.source_digest import source_digest
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.corpus.entries import CorpusFile, SkippedFile
 from trainwright.stages.data.corpus.files import Entry, list_files, refusal, special_kind, stat_version, unreadable
