@@ -22,7 +22,7 @@ def test_the_report_says_what_was_kept_dropped_and_made_of_it(tmp_path, section)
         [one, two],
         entries,
         TokenizerFacts(vocabulary=400, end_of_text_id=256),
-        TrainedTokenizer(vocabulary=400, engine="tokenizers", reason="small"),
+        TrainedTokenizer(vocabulary=400, trainer="tokenizers", reason="small"),
         lossy=0,
     )
     assert [source["source"] for source in report["sources"]] == ["python-stdlib", "jsonl: a, b"]
