@@ -124,14 +124,14 @@ class Rental:
     """
 
     device: str
-    provider: str
-    price_kind: str
-    usd_per_device_hour: float | None
+    provider: str = ""
+    price_kind: str = ""
+    usd_per_device_hour: float | None = None
     fits: bool
-    seconds: float
-    usd: float | None
-    source: str
-    as_of: str
+    seconds: float = 0.0
+    usd: float | None = None
+    source: str = ""
+    as_of: str = ""
     seconds_low: float = 0.0
     seconds_high: float = 0.0
     reason: str = ""

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright.planner.counts.layouts import Numbers
-
-Values = float | Numbers
+from trainwright.planner.counts.layouts import Numbers, Values
 
 HOUR_S = 3600.0
 DEVICE_MTBF_S = 54 * 24 * 16_384 / 419 * HOUR_S
@@ -63,30 +61,17 @@ class Goodput:
     @property
     def total_s(self) -> Numbers:
         """Returns the expected wall-clock seconds."""
-        return (
-            self.steps_s
-            + self.evaluation_s
-            + self.checkpoints_s
-            + self.lost_s
-            + self.recovery_s
-            + self.start_s
-            + self.overhead_s
-        )
-
-    @property
-    def share(self) -> Numbers:
-        """Returns the seconds of steps over all: what MFU of the steps must be multiplied by to get the run's."""
-        return self.steps_s / self.total_s
+        work_s = self.steps_s + self.evaluation_s + self.checkpoints_s
+        return work_s + self.lost_s + self.recovery_s + self.start_s + self.overhead_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Spot:
-    """A run on nodes that may be taken back: expected interruptions, and wall-clock over undisturbed time, less 1."""
+    """A run on nodes that may be taken back: expected interruptions, and its wall-clock time."""
 
     interruptions: Numbers
     checkpoint_interval_s: Numbers
     total_s: Numbers
-    overhead: Numbers
 
 
 def young_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:
@@ -144,7 +129,6 @@ def goodput(
     interval = np.clip(checkpoint_interval_s, np.minimum(1.0, work), work)
     total = expected_s(work, checkpoint_s=checkpoint_s, interval_s=interval, recovery_s=recovery_s, mtbf_s=mtbf)
     written = work / interval * checkpoint_s
-    interruptions = total / mtbf
     # A recovery that fails is begun anew: the mean of min(recovery, time to the next failure) is M (1 - exp(-R / M)).
     ends = np.isfinite(total)
     finite = np.where(ends, total, 0.0)
@@ -159,7 +143,7 @@ def goodput(
         recovery_s=recovering,
         start_s=start_s + zero,
         overhead_s=run_overhead * (finite + start_s),
-        interruptions=interruptions,
+        interruptions=total / mtbf,
         checkpoint_interval_s=interval + zero,
     )
 
@@ -194,9 +178,4 @@ def spot(
     # While a warned interruption is recovered from, others may come: 1 + q + q^2 + ... of them.
     pause = np.where(warned, taken * (checkpoint_s + np.asarray(recovery_s)), 0.0)
     total = np.where(pause < 1.0, total / np.where(pause < 1.0, 1.0 - pause, 1.0), np.inf)
-    return Spot(
-        interruptions=total * (taken + failed),
-        checkpoint_interval_s=interval,
-        total_s=total,
-        overhead=total / work - 1.0,
-    )
+    return Spot(interruptions=total * (taken + failed), checkpoint_interval_s=interval, total_s=total)

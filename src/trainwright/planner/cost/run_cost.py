@@ -12,11 +12,12 @@ import numpy as np
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
-from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, Values, goodput, spot
+from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot
 from trainwright.planner.counts.adapters import count_trained
-from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.time.step import evaluated_s
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import INTERVAL
@@ -157,7 +158,8 @@ def _parts(
 ) -> Goodput:
     workload, cluster, layouts = run.workload, run.cluster, forecast.layouts
     steps_s = steps * forecast.step_s
-    evaluation_s = workload.validations * workload.validation_tokens / workload.batch_tokens * forecast.evaluated_s
+    evaluated_steps = workload.validations * workload.validation_tokens / workload.batch_tokens
+    evaluation_s = evaluated_steps * evaluated_s(forecast.kernels, forecast.step)
     interval_s: Values | None = settings.checkpoint_interval_s
     start_s: Values = numbers.start_s
     if settings.attended and interval_s is not None:

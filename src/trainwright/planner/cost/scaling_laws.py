@@ -15,9 +15,7 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
-from trainwright.planner.counts.layouts import Numbers
-
-Values = float | Numbers
+from trainwright.planner.counts.layouts import Numbers, Values
 
 PETAFLOP_DAY = 8.64e19
 FLOPS_PER_PARAMETER_TOKEN = 6.0

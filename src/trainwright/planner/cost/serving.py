@@ -125,7 +125,6 @@ def estimate_inference(
     *,
     usd_per_device_hour: float | None = None,
     stack: Stack | None = None,
-    general: Efficiency | None = None,
 ) -> InferenceEstimate:
     """Returns memory, latency, throughput and cost of serving ``model``, as it is deployed, on ``cluster``.
 
@@ -136,7 +135,7 @@ def estimate_inference(
     problems = serving.problems(model, cluster)
     if problems:
         raise RecipeError("; ".join(problems), where="inference")
-    stack, general = stack or read_stack(DEFAULT), general or read_efficiency()
+    stack, general = stack or read_stack(DEFAULT), read_efficiency()
     memory, available = serving_memory(model, serving, stack), usable_bytes(cluster.device)
     together = max(1, min(serving.batch, CHUNK_TOKENS // serving.prompt_tokens))
     run = RunSpec(model=model, workload=_workload(serving), cluster=cluster, stack=stack)
@@ -232,17 +231,10 @@ def decode_step(run: RunSpec, serving: Serving, general: Efficiency) -> DecodeSt
 
 
 def _workload(serving: Serving) -> Workload:
-    """Returns a workload with the prompt as a batch of one.
-
-    A workload of training, of which the forward pass alone is used.
-    """
+    """Returns a workload of training with the prompt as a batch of one; its forward pass alone is used."""
+    tokens, precision = serving.prompt_tokens, COMPUTE[serving.weights]
     return Workload(
-        sequence_tokens=serving.prompt_tokens,
-        batch_tokens=serving.prompt_tokens,
-        steps=1,
-        precision=COMPUTE[serving.weights],
-        optimizer="adamw",
-        states="pure",
+        sequence_tokens=tokens, batch_tokens=tokens, steps=1, precision=precision, optimizer="adamw", states="pure"
     )
 
 

@@ -56,22 +56,15 @@ def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int
 
     Frozen matrices need the gradient of their input only (one product in place of two), the first layer's too, as with
     ``enable_input_require_grads``; attention and the adapters' own factors need both. Where ``adapter.parameters``
-    replaces the count, they cost six operations for each parameter and token.
-
-    Raises:
-        RecipeError: the model has no matrix of a target's name.
+    replaces the count, they cost six operations for each parameter and token. Raises as ``adapted``.
     """
     tokens = tokens_of_a_sequence(model, sequence_tokens)
     whole = count_flops(model, sequences=sequences, sequence_tokens=tokens)
     frozen = whole.stem + 2 * (whole.linear + whole.head) + 3 * whole.attention
     if adapter.parameters is not None:
         return frozen + 6 * sequences * tokens * adapter_parameters(model, adapter)
-    factors = sum(
-        2
-        * matrix.layers
-        * adapter.rank
-        * (matrix.outputs + matrix.inputs)
-        * matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
-        for matrix in adapted(model, adapter)
-    )
+    factors = 0
+    for matrix in adapted(model, adapter):
+        rows = matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
+        factors += 2 * matrix.layers * adapter.rank * (matrix.outputs + matrix.inputs) * rows
     return frozen + 3 * factors

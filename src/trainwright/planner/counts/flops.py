@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.planner.counts.convolutions import classifier_flops, convolutions
-from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices
+from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
 
 
@@ -58,30 +58,20 @@ def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flo
     sums = {"stem": 0, "linear": 0, "head": 0}
     for matrix in matrices(model):
         part = "linear" if matrix.part in BLOCK_PARTS else "stem" if matrix.part == "stem" else "head"
-        sums[part] += _forward(matrix, sequences=sequences, sequence_tokens=tokens)
+        rows = matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
+        sums[part] += 2 * rows * matrix.layers * matrix.elements
     pair = 2 * sequences * model.heads * (model.score_size + model.value_size)
     full, windowed = tokens**2, model.windowed_layers
     hidden = 0
     if model.kind == "decoder":
         seen = _visible_pairs(tokens, model.window_tokens)
         hidden = pair * (windowed * (2 * full - seen) + (model.blocks - windowed) * full) // 2
-    return Flops(
-        linear=sums["linear"],
-        attention=model.blocks * pair * full,
-        head=sums["head"],
-        stem=sums["stem"],
-        hidden=hidden,
-    )
+    return Flops(**sums, attention=model.blocks * pair * full, hidden=hidden)
 
 
 def tokens_of_a_sequence(model: AnyModel, sequence_tokens: int) -> int:
     """Returns the tokens of a sequence; those of an image are its model's, whatever is asked."""
     return model.context_tokens if model.sees_images else sequence_tokens
-
-
-def _forward(matrix: Matrix, *, sequences: int, sequence_tokens: int) -> int:
-    rows = matrix.total_rows(sequences=sequences, sequence_tokens=sequence_tokens)
-    return 2 * rows * matrix.layers * matrix.elements
 
 
 def _visible_pairs(tokens: int, window_tokens: int | None) -> int:

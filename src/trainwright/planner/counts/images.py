@@ -104,10 +104,7 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
     """Returns the work that one device computes and moves in its own memory.
 
     Convolutions are products of patches with filters; of their operands' traffic only what takes longer than the
-    product counts, since patches are made on the way.
-
-    Raises:
-        RecipeError: see ``check``.
+    product counts, since patches are made on the way. Raises as ``check``, or where the precision has no known peak.
     """
     check(workload, layouts)
     images, size = layouts.micro_batch, workload.element_bytes
@@ -118,11 +115,8 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
     flops, busy, exposed = zero, zero, zero
     turned = TRANSPOSITION if workload.precision == "tf32" else 0.0
     for c in convolutions(model):
-        flops_of_one = (
-            images
-            * c.forward_flops
-            / (WINOGRAD if workload.precision == "fp32" and (c.kernel, c.stride) == (3, 1) else 1)
-        )
+        spared = WINOGRAD if workload.precision == "fp32" and (c.kernel, c.stride) == (3, 1) else 1
+        flops_of_one = images * c.forward_flops / spared
         flops = flops + flops_of_one
         busy = busy + flops_of_one / tile_share(images * c.size**2, c.outputs, device.sm_count or 1)
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
@@ -135,17 +129,12 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         tokens=images * workload.sequence_tokens,
         layers=zero + model.blocks,
         products_s=flops / peak,
-        unaligned_s=zero,
         head_s=images * classifier_flops(model) / peak,
         operands_s=exposed,
-        attention_s=zero,
-        scores_s=zero,
         traffic_s=size * images * between / rate,
         loss_s=4.0 * images * model.classes / rate,
-        encoder_s=zero,
         casts_s=np.where((layouts.zero_stage == 3) & (layouts.dp_shard > 1), 0.0, cast) / rate,
         kernels=zero + 3 * sum(c.layers for c in layers) + model.blocks,
-        expert_layers=zero,
         backward_products=2 - stem.forward_flops / sum(c.forward_flops for c in layers),
         update_s=_update_bytes(workload) * shared_parameters(model, layouts, from_stage=1) / rate,
         busy=flops / busy,

@@ -1,16 +1,18 @@
-"""What a source of rates answers: seconds of kernels on one device, and what software makes of communication.
+"""What a forecast asks of a source of rates: seconds of kernels on a device, and what software makes of communication.
 
 A source turns counted work into these; the forecast puts them together with what is sent, waited for and kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
-from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.process import Process
+from trainwright.spec.run import RunSpec
 
-Value = float | Numbers
 Kind = Literal["products", "attention", "between", "head", "launches", "update"]
 """Kinds of work on a device: the blocks' matrix products, attention, memory traffic between the products, the output
 head with the loss, launching kernels from the host, and the optimizer's update."""
@@ -34,15 +36,15 @@ class Kernels:
     head: Numbers
     head_backward: Numbers
     update: Numbers
-    casts: Value = 0.0
-    launches: Value = 0.0
-    accumulate: Value = 0.0
-    again: Value = 0.0
-    pace: Value = 1.0
+    casts: Values = 0.0
+    launches: Values = 0.0
+    accumulate: Values = 0.0
+    again: Values = 0.0
+    pace: Values = 1.0
     """Multiplies all seconds of kernels but the update's, once they are put together."""
-    lighter: Value = 0.0
+    lighter: Values = 0.0
     """Share of its blocks that the pipeline rank with the head has fewer than the slowest one."""
-    lighter_ends: Value = 0.0
+    lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
     head_evaluated: Numbers | None = None
     """Head and loss without gradients, as in a validation; None: as ``head``."""
@@ -56,11 +58,31 @@ class Exposure:
     ``bubble`` is the share of a schedule's idle time that is really idle.
     """
 
-    link: Value
-    bus_sharing: Value
-    tensor: Value
-    context: Value
-    expert: Value
-    sharded: Value
-    gradients: Value
-    bubble: Value
+    link: Values
+    bus_sharing: Values
+    tensor: Values
+    context: Values
+    expert: Values
+    sharded: Values
+    gradients: Values
+    bubble: Values
+
+
+class RateSource(Protocol):
+    """Rates of one device of a run's cluster: from the catalogue, from probes, or corrected by finished runs."""
+
+    def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
+        """Returns the seconds of kernels of each layout, as if there were no work of the kinds in ``without``.
+
+        Raises:
+            RecipeError: no rate is known for what the run asks of the device.
+        """
+
+    def exposure(self, run: RunSpec) -> Exposure:
+        """Returns what the run's software makes of communication."""
+
+    def process(self, run: RunSpec) -> Process | None:
+        """Returns what a training process holds beside tensors; None where the stack's file says it."""
+
+    def spread(self, run: RunSpec) -> float:
+        """Returns the standard deviation of the logarithm of measured over predicted seconds of a step."""

@@ -13,6 +13,8 @@ from trainwright.spec.run import PlacedRun
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload, ZeroStage
 
 Numbers = NDArray[np.float64]
+Values = float | Numbers
+"""A number, or an array that broadcasts with the others."""
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
@@ -48,21 +50,9 @@ class Layouts:
         """Returns the layouts of ``plans``, each with its own recomputation."""
         rows = [
             (
-                plan.dp_replicate,
-                plan.dp_shard,
-                plan.tp,
-                plan.pp,
-                plan.cp,
-                plan.ep,
-                plan.micro_batch_sequences,
-                plan.zero_stage,
-                plan.sequence_parallel,
-                SCHEDULES.index(plan.schedule),
-                plan.virtual_stages,
-                OFFLOADS.index(plan.offload),
-                plan.compile,
-                RECOMPUTES.index(recompute),
-                workload.batch_sequences,
+                *(plan.dp_replicate, plan.dp_shard, plan.tp, plan.pp, plan.cp, plan.ep, plan.micro_batch_sequences),
+                *(plan.zero_stage, plan.sequence_parallel, SCHEDULES.index(plan.schedule), plan.virtual_stages),
+                *(OFFLOADS.index(plan.offload), plan.compile, RECOMPUTES.index(recompute), workload.batch_sequences),
             )
             for plan, recompute in zip(plans, recomputes, strict=True)
         ]

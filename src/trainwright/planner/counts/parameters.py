@@ -14,10 +14,13 @@ from typing import Literal
 from trainwright.planner.counts.convolutions import classifier_parameters, convolutions
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.workload import Workload
 
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
 """Parts that repeat with the layers."""
+MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
+"""int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +226,14 @@ def block_matrix_parameters(model: ModelSpec) -> int:
     return sum(
         matrix.layers * matrix.copies * matrix.elements for matrix in matrices(model) if matrix.part in BLOCK_PARTS
     )
+
+
+def moments_per_parameter(model: ModelSpec, workload: Workload) -> float:
+    """Returns how many moments the optimizer keeps of each parameter.
+
+    AdamW keeps two, SGD one, Muon one of the blocks' matrices and two of the rest. Adafactor counts as 0: it keeps a
+    row and a column of each matrix.
+    """
+    if workload.optimizer == "muon":
+        return 2.0 - block_matrix_parameters(model) / total_parameters(model)
+    return {"adamw": 2.0, "sgd": 1.0, "adafactor": 0.0}[workload.optimizer]

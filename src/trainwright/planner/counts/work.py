@@ -17,13 +17,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.experts import fullest
 from trainwright.planner.counts.flops import count_flops, muon_flops
-from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.optimizer import MOMENT_BYTES, moments_per_parameter
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
+    MOMENT_BYTES,
     Matrix,
     block_matrix_parameters,
     matrices,
+    moments_per_parameter,
     total_parameters,
 )
 from trainwright.planner.counts.ranks import (
@@ -82,30 +83,30 @@ class Work:
     tokens: Numbers
     layers: Numbers
     products_s: Numbers
-    unaligned_s: Numbers
+    unaligned_s: Values = 0.0
     head_s: Numbers
     operands_s: Numbers
-    attention_s: Numbers
-    scores_s: Numbers
+    attention_s: Values = 0.0
+    scores_s: Values = 0.0
     traffic_s: Numbers
     loss_s: Numbers
-    encoder_s: Numbers
+    encoder_s: Values = 0.0
     casts_s: Numbers
     kernels: Numbers
-    expert_layers: Numbers
+    expert_layers: Values = 0.0
     backward_products: float
     update_s: Numbers
-    orthogonal_s: Numbers | float = 0.0
-    lighter: Numbers | float = 0.0
+    orthogonal_s: Values = 0.0
+    lighter: Values = 0.0
     """Share of its blocks that the pipeline rank with the head has fewer than the slowest one."""
-    lighter_ends: Numbers | float = 0.0
+    lighter_ends: Values = 0.0
     """The same of first and last stage together, which one rank of a bidirectional pipeline has."""
-    short_s: Numbers | float = 0.0
+    short_s: Values = 0.0
     busy: Numbers
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
 
-def tile_share(rows: Numbers, columns: Numbers | float, units: int) -> Numbers:
+def tile_share(rows: Numbers, columns: Values, units: int) -> Numbers:
     """Returns the share of ``units`` processors that work, over all waves of tiles (NVIDIA's guide).
 
     Of experts each product counts alone: one kernel that shared waves among them would explain published runs less
@@ -124,12 +125,9 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
     """
     peak = peak_flops_per_s(device, workload.precision)
     if not peak:
-        raise RecipeError(
-            "no peak rate for {precision} is known",
-            where=device.name,
-            expected=f"a rate for {' or '.join(FALLBACK[workload.precision])} in its file",
-            precision=workload.precision,
-        )
+        expected = f"a rate for {' or '.join(FALLBACK[workload.precision])} in its file"
+        what = "no peak rate for {precision} is known"
+        raise RecipeError(what, where=device.name, expected=expected, precision=workload.precision)
     half_peak = peak_flops_per_s(device, "bf16" if workload.precision in ("fp8", "nvfp4") else workload.precision)
     odd_heads = model.head_size % HEAD_ELEMENTS > 0 and not workload.fused_attention
     head_peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak
@@ -225,11 +223,11 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     """
     width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
-    inner: float | Numbers = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
+    inner: Values = float((4 if model.positions == "rope" else 0) * (queries + keys) + 2 * queries)
     gated = 5 if model.gated else 2
     dense = (model.blocks - model.moe_layers) / model.blocks
     inner += gated * model.ffn_width * dense
-    wide: float | Numbers = 10.0 * model.width
+    wide: Values = 10.0 * model.width
     if model.experts is not None:
         experts, load = model.experts, fullest(model, workload, layouts)
         inner = inner + gated * (load * experts.active * experts.ffn_width + experts.shared_ffn_width) * (1 - dense)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from trainwright.planner.evidence.rows import LARGEST, Record, number
@@ -29,21 +30,13 @@ GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
-PRECISIONS: dict[str, Precision] = {
-    "nvfp4": "nvfp4",
-    "fp4": "nvfp4",
-    "fp8": "fp8",
-    "nf4": "bf16",
-    "int4": "bf16",
-    "int8": "bf16",
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-    "half": "fp16",
-    "tf32": "tf32",
-    "fp32": "fp32",
-    "float32": "fp32",
+PRECISIONS: dict[Precision, tuple[str, ...]] = {
+    "nvfp4": ("nvfp4", "fp4"),
+    "fp8": ("fp8",),
+    "bf16": ("nf4", "int4", "int8", "bf16", "bfloat16"),
+    "fp16": ("fp16", "float16", "half"),
+    "tf32": ("tf32",),
+    "fp32": ("fp32", "float32"),
 }
 """Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
 OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
@@ -105,14 +98,11 @@ def model_of(record: Record) -> ModelSpec:
     """
     if record.model is not None:
         return _as_trained(record.model, record)
-    layers, width = record.whole("n_layers"), record.whole("hidden")
+    layers, width, arch = record.whole("n_layers"), record.whole("hidden"), record.text("arch")
     heads = record.whole("n_heads", max(1, width // 128))
-    head_size = int(_note_number(record, "head_dim") or width // heads)
-    arch = record.text("arch")
     llama, bert = is_gated(record), arch == "bert"
     tied = record.text("tied_embeddings")
     rope = llama or "rope" in record.notes.get("position-embedding-type", "") or arch.startswith(("gpt(phi", "gpt(fal"))
-    bias = not llama and "MPT" not in arch and "falcon" not in arch
     model = ModelSpec(
         family="bert" if bert else "transformer",
         kind="encoder" if bert else "decoder",
@@ -120,7 +110,7 @@ def model_of(record: Record) -> ModelSpec:
         width=width,
         heads=heads,
         kv_heads=record.whole("n_kv_heads", heads),
-        head_size=head_size,
+        head_size=int(_note_number(record, "head_dim") or width // heads),
         ffn_width=_ffn_width(record, width, gated=llama),
         vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
         context_tokens=512 if bert else record.whole("seq_len"),
@@ -130,7 +120,7 @@ def model_of(record: Record) -> ModelSpec:
         norm_epsilon=1e-5,
         positions="rope" if rope else "learned",
         rope_theta=1e4,
-        bias=bias,
+        bias=not llama and "MPT" not in arch and "falcon" not in arch,
         activation="silu" if llama else "gelu",
         segments=2 if bert else 0,
         classes=2 if bert and record.notes.get("task") == "finetune" else 0,
@@ -138,8 +128,7 @@ def model_of(record: Record) -> ModelSpec:
         further_layers=int(_note_number(record, "mtp-num-layers") or 0),
         latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
     )
-    problems = model.problems()
-    if problems:
+    if problems := model.problems():
         raise ValueError("; ".join(problems))
     return model
 
@@ -209,7 +198,6 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     filled = 1 if parallel.pp == 1 else FILLED * parallel.pp
     accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or filled)
     batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
-    adapter, states = adapter_of(record), states_of(record, stack)
     recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
     framework = record.notes.get("framework_config", "")
     return Workload(
@@ -219,9 +207,9 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         precision=precision_of(record, stack),
         optimizer=optimizer_of(record),
         recompute=recompute_of(recompute),
-        states=states,
+        states=states_of(record, stack),
         moments=_moments(record),
-        adapter=adapter,
+        adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
         fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
@@ -264,9 +252,9 @@ def precision_of(record: Record, stack: Stack) -> Precision:
         ValueError: a dtype that is not known.
     """
     text = record.text("dtype").lower() or stack.precision
-    known = next((precision for word, precision in PRECISIONS.items() if word in text), None)
+    known = next((name for name, words in PRECISIONS.items() if any(word in text for word in words)), None)
     if known is None:
-        raise ValueError(f"dtype is {text}, expected one of {', '.join(PRECISIONS)}")
+        raise ValueError(f"dtype is {text}, expected one of {', '.join(chain.from_iterable(PRECISIONS.values()))}")
     return known
 
 
@@ -377,10 +365,6 @@ def _micro_batch(record: Record, pp: int) -> int:
     return max(1, int(local[1]) // pp) if local else 1
 
 
-def _layers(record: Record) -> int:
-    return record.whole("n_layers") if record.model is None else record.model.layers
-
-
 def _virtual_stages(record: Record, pp: int) -> int:
     if pp == 1:
         return 1
@@ -388,7 +372,8 @@ def _virtual_stages(record: Record, pp: int) -> int:
         if value := _note_number(record, name):
             return max(1, int(value))
     if each := _note_number(record, "num-layers-per-virtual-pipeline-stage"):
-        return max(1, int(_layers(record) / pp / each))
+        layers = record.whole("n_layers") if record.model is None else record.model.layers
+        return max(1, int(layers / pp / each))
     return 1
 
 

@@ -125,11 +125,7 @@ def _layout_in_three_fields(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_pair(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in value)
-    )
+    return isinstance(value, list) and len(value) == 2 and all(type(number) in (int, float) for number in value)
 
 
 def placed_run(run: FinishedRun, machines: ClusterSpec | None = None) -> PlacedRun:

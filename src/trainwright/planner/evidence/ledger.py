@@ -22,16 +22,12 @@ STEP_PHASES = ("data_wait", "preprocess", "host_to_device", "forward", "backward
 """Phases of a step as rows ``step/...``; start-up and the like are not a step's."""
 
 
-def workspaces_with(workspace: Path) -> tuple[Path, ...]:
-    """Returns the workspace, and then those beside it where workspaces are kept together."""
-    folder = workspace.absolute().parent
-    beside = sorted(path for path in folder.glob("*") if path.is_dir()) if folder.name == TOGETHER else []
-    return (workspace, *(path for path in beside if path != workspace.absolute()))
-
-
 def ledgers_of(workspace: Path) -> tuple[Path, ...]:
-    """Returns the ledgers that a workspace learns from."""
-    return tuple(path for each in workspaces_with(workspace) if (path := each / FILE).is_file())
+    """Returns the ledgers that a workspace learns from: its own, then those beside it where they are kept together."""
+    folder = workspace.absolute().parent
+    beside = sorted(folder.glob(f"*/{FILE}")) if folder.name == TOGETHER else []
+    paths = (workspace / FILE, *(path for path in beside if path.parent != workspace.absolute()))
+    return tuple(path for path in paths if path.is_file())
 
 
 def step_s(rows: Mapping[str, Any]) -> float:

@@ -17,7 +17,6 @@ from trainwright.planner.evidence.rows import Measured, Record, measured
 from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import PlacedRun, RunSpec
 from trainwright.spec.stack import Stack
 
@@ -33,10 +32,19 @@ class Row:
     source: str
     line: int
     framework: str
-    device: str
-    model_class: str
     placed: PlacedRun
     measured: Measured
+
+    @property
+    def device(self) -> str:
+        """Returns the name of the device."""
+        return self.placed.run.cluster.device.name
+
+    @property
+    def model_class(self) -> str:
+        """Returns the kind of network, ``moe`` for a mixture of experts."""
+        model = self.placed.run.transformer
+        return "moe" if model.experts is not None else model.kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,30 +74,17 @@ def questions(runs: Iterable[Record | FinishedRun]) -> tuple[list[Row], list[Ref
 
 
 def row_of(run: FinishedRun, *, line: int) -> Row:
-    """Returns a finished run of our own as a row.
-
-    Raises:
-        RecipeError: the catalogue has no such device.
-    """
+    """Returns a finished run of our own as a row; raises as ``placed_run``."""
     placed = placed_run(run)
     stack = placed.run.stack
-    return Row(
-        id=run.run,
-        source=LEDGER,
-        line=line,
-        framework=stack.name,
-        device=placed.run.cluster.device.name,
-        model_class=_model_class(run.model),
-        placed=placed,
-        measured=Measured(
-            tokens_per_s=run.workload.batch_tokens / run.step_s / run.devices,
-            derived=False,
-            memory_bytes=run.peak_bytes,
-            memory_kind=stack.memory.reports,
-            out_of_memory=False,
-            memory_stage="worst",
-        ),
+    seen = Measured(
+        tokens_per_s=run.workload.batch_tokens / run.step_s / run.devices,
+        derived=False,
+        memory_bytes=run.peak_bytes,
+        memory_kind=stack.memory.reports,
+        out_of_memory=False,
     )
+    return Row(id=run.run, source=LEDGER, line=line, framework=stack.name, placed=placed, measured=seen)
 
 
 def question(record: Record) -> Row:
@@ -108,22 +103,10 @@ def question(record: Record) -> Row:
     cluster = cluster_of(record, devices)
     run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
     placed = filled(PlacedRun(run=run, parallel=parallel), record)
-    return Row(
-        id=record.text("id"),
-        source=record.text("source_repo_or_paper"),
-        line=record.line,
-        framework=framework,
-        device=cluster.device.name,
-        model_class=_model_class(model),
-        placed=placed,
-        measured=measured(
-            record,
-            devices=devices,
-            batch_tokens=workload.batch_tokens,
-            reports=stack.memory.reports,
-            token_flops=counted_flops(placed.run, record),
-        ),
-    )
+    flops, reports = counted_flops(placed.run, record), stack.memory.reports
+    seen = measured(record, devices=devices, batch_tokens=workload.batch_tokens, reports=reports, token_flops=flops)
+    name, source = record.text("id"), record.text("source_repo_or_paper")
+    return Row(id=name, source=source, line=record.line, framework=framework, placed=placed, measured=seen)
 
 
 def counted_flops(run: RunSpec, record: Record) -> float:
@@ -168,10 +151,6 @@ def _unknown(record: Record) -> Stack:
     return unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
 
 
-def _model_class(model: ModelSpec) -> str:
-    return "moe" if model.experts is not None else model.kind
-
-
 def cluster_of(record: Record, devices: int) -> ClusterSpec:
     """Returns the machines: the row's device in its usual node, and what the row's note says of node and network.
 
@@ -186,12 +165,12 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     per_node = min(full, devices)
     nodes = -(-devices // per_node)
     text = f"{nodes}x{per_node}x{name}" if nodes > 1 else f"{per_node}x{name}"
+    network = None
     if match := re.search(r"(\d+)\s*x\s*(?:[A-Za-z]+ )?(\d{2,3})(?:Gb|\b)", note):
         # A node alone has no network.
-        network = f"{match[2]}Gb/s" if nodes > 1 else None
-        return cluster(text, scale_out=network, rails=int(match[1]) if network else None, where=where)
-    if match := re.search(r"(\d+) Gbps", note):
-        return cluster(text, scale_out=f"{int(match[1]) // full}Gb/s", rails=full, where=where)
-    if match := re.search(r"(\d+)Gb/s\D*per GPU", note):
-        return cluster(text, scale_out=f"{match[1]}Gb/s", rails=full, where=where)
-    return cluster(text, where=where)
+        network, full = f"{match[2]}Gb/s" if nodes > 1 else None, int(match[1])
+    elif match := re.search(r"(\d+) Gbps", note):
+        network = f"{int(match[1]) // full}Gb/s"
+    elif match := re.search(r"(\d+)Gb/s\D*per GPU", note):
+        network = f"{match[1]}Gb/s"
+    return cluster(text, scale_out=network, rails=full if network else None, where=where)

@@ -16,10 +16,10 @@ from trainwright.core.errors import TrainwrightError, about
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.stacks import OURS, stack
+from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import FinishedRun, Ledger, placed_run, runs_as_text
 from trainwright.planner.forecast.forecast import forecast
-from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.plan.question import Question
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Reference
@@ -90,9 +90,8 @@ def references_of(ledger: Ledger, machines: ClusterSpec, software: Stack, *, her
     if ledger.broken:
         count = len(ledger.broken)
         left_out.append(f"{count} line{'s' if count > 1 else ''} that cannot be read skipped")
-    return References(
-        references=tuple(references), text=f"calibrated by {runs_as_text(used)}", left_out=tuple(left_out)
-    )
+    text = f"calibrated by {runs_as_text(used)}"
+    return References(references=tuple(references), text=text, left_out=tuple(left_out))
 
 
 def _reference(run: FinishedRun, placed: PlacedRun, source: RateSource) -> Reference:

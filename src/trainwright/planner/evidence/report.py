@@ -39,14 +39,12 @@ class Judged:
     @property
     def speed_ratio(self) -> float | None:
         """Returns predicted over measured tokens per second."""
-        measured = self.row.measured.tokens_per_s
-        return None if not measured else self.tokens_per_s.mid / measured
+        return self.tokens_per_s.mid / measured if (measured := self.row.measured.tokens_per_s) else None
 
     @property
     def memory_ratio(self) -> float | None:
         """Returns predicted over measured peak memory."""
-        measured = self.row.measured.memory_bytes
-        return None if not measured else self.memory_bytes.mid / measured
+        return self.memory_bytes.mid / measured if (measured := self.row.measured.memory_bytes) else None
 
 
 def judge(row: Row, learnt: Correction | None = None) -> Judged:
@@ -64,17 +62,14 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
         worst_stage, there = (corrected(each, **asdict(learnt)) for each in (worst_stage, there))
     memory, worst = there.memory, worst_stage.memory
     tokens = run.workload.batch_tokens / float(layouts.devices[0])
+    slow, mid, fast = (tokens / float(each[0]) for each in (worst_stage.high_s, worst_stage.step_s, worst_stage.low_s))
     kind = row.measured.memory_kind or run.stack.memory.reports
-    low, high = memory.interval(kind)
+    least, most = memory.interval(kind)
     fits = bool(worst.fits(run.cluster.device)[0])
     return Judged(
         row=row,
-        tokens_per_s=Interval(
-            low=tokens / float(worst_stage.high_s[0]),
-            mid=tokens / float(worst_stage.step_s[0]),
-            high=tokens / float(worst_stage.low_s[0]),
-        ),
-        memory_bytes=Interval(low=float(low[0]), mid=float(memory.reported(kind)[0]), high=float(high[0])),
+        tokens_per_s=Interval(low=slow, mid=mid, high=fast),
+        memory_bytes=Interval(low=float(least[0]), mid=float(memory.reported(kind)[0]), high=float(most[0])),
         verdict="uncertain" if worst.uncertain(run.cluster.device)[0] else "fits" if fits else "does not fit",
     )
 
@@ -215,15 +210,9 @@ def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int =
     groups = []
     for by, name in GROUPS.items():
         for value in sorted({name(each) for each in judged}):
-            chosen = [each for each in judged if name(each) == value]
-            groups.append(
-                Group(
-                    by=by,
-                    name=value,
-                    speed=speed_errors(each for each in chosen if not each.row.measured.derived),
-                    memory=memory_errors(chosen),
-                )
-            )
+            speed = speed_errors(each for each in printed if name(each) == value)
+            memory = memory_errors(each for each in judged if name(each) == value)
+            groups.append(Group(by=by, name=value, speed=speed, memory=memory))
     return Report(
         rows=len(judged) + len(refused),
         predicted=len(judged),

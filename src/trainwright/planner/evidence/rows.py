@@ -18,7 +18,7 @@ from trainwright.core.errors import DataError
 from trainwright.core.units import GIB
 from trainwright.planner.evidence.finished import FinishedRun, finished_run
 from trainwright.planner.evidence.ledger import is_ledger
-from trainwright.planner.evidence.user_run import SHAPE, checked
+from trainwright.planner.evidence.user_run import SHAPE, as_printed, checked
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import MemoryKind
 
@@ -95,15 +95,11 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
         names = reader.fieldnames or []
-        missing = [name for name in required if name not in names]
+        missing = ", ".join(name for name in required if name not in names)
         if missing:
-            raise DataError(
-                "not a table of published runs",
-                where=str(path),
-                seen=f"no column {', '.join(missing)}",
-                expected=f"columns {', '.join(required)}, ...",
-                fix="docs/en/published.md lists them all",
-            )
+            what, expected = "not a table of published runs", f"columns {', '.join(required)}, ..."
+            fix = "docs/en/published.md lists them all"
+            raise DataError(what, where=str(path), seen=f"no column {missing}", expected=expected, fix=fix)
         return [
             Record(
                 line=reader.line_num,
@@ -115,11 +111,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
 
 
 def columns(path: Path) -> list[str]:
-    """Returns the names in a table's first line.
-
-    Raises:
-        DataError: the file is missing or is not UTF-8.
-    """
+    """Returns the names in a table's first line; raises as ``read_records``."""
     with _opened(path) as lines:
         return next(csv.reader(lines), [])
 
@@ -152,71 +144,46 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
     except UnicodeDecodeError as error:
         raise DataError("not JSON", where=str(path), seen=str(error), expected="JSON in UTF-8") from None
-    runs = [
-        _run(run, path, place)
-        for place, run in enumerate(_lines(text, path) if path.suffix == ".jsonl" else _whole(text, path), start=1)
-    ]
-    if not runs:
+    if path.suffix == ".jsonl":
+        lines = enumerate(text.splitlines(), start=1)
+        content = [_parsed(line, f"{path}:{place}", "a run on each line") for place, line in lines if line.strip()]
+    else:
+        whole = _parsed(text, str(path), "one run, or a list of them")
+        content = whole if isinstance(whole, list) else [whole]
+    if not content:
         raise DataError("no run in this file", where=str(path), expected="one run, or a list of them")
-    return runs
+    return [_run(run, path, place) for place, run in enumerate(content, start=1)]
 
 
-def _whole(text: str, path: Path) -> list[Any]:
+def _parsed(text: str, where: str, expected: str) -> Any:
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except ValueError as error:
-        raise DataError("not JSON", where=str(path), seen=str(error), expected="one run, or a list of them") from None
-    return content if isinstance(content, list) else [content]
-
-
-def _lines(text: str, path: Path) -> list[Any]:
-    runs = []
-    for place, line in enumerate(text.splitlines(), start=1):
-        try:
-            runs += [json.loads(line)] if line.strip() else []
-        except ValueError as error:
-            raise DataError(
-                "not JSON", where=f"{path}:{place}", seen=str(error), expected="a run on each line"
-            ) from None
-    return runs
+        raise DataError("not JSON", where=where, seen=str(error), expected=expected) from None
 
 
 def _run(run: Any, path: Path, place: int) -> Record | FinishedRun:
     """Returns a line of a ledger as the run that it is, or a run as a user wrote it as the columns of a table."""
+    what, where, fix = "not a measured run", f"{path}, run {place}", "docs/en/published.md shows one"
     if not isinstance(run, dict):
-        raise DataError(
-            "not a measured run",
-            where=f"{path}, run {place}",
-            seen=json.dumps(run)[:40],
-            expected="an object",
-            fix="docs/en/published.md shows one",
-        )
+        raise DataError(what, where=where, seen=json.dumps(run)[:40], expected="an object", fix=fix)
     if is_ledger(run):
         try:
-            return finished_run(run, where=f"{path}, run {place}")
+            return finished_run(run, where=where)
         except ValueError as error:
-            raise DataError("not a line of a ledger", where=f"{path}, run {place}", seen=str(error)) from None
-    columns, model = checked(run, where=str(path), place=place)
-    missing = [name for name in REQUIRED if name not in columns and not (model and name in SHAPE)]
+            raise DataError("not a line of a ledger", where=where, seen=str(error)) from None
+    columns, model = checked(run, where=where, place=place)
+    missing = ", ".join(name for name in REQUIRED if name not in columns and not (model and name in SHAPE))
     if missing:
-        raise DataError(
-            "not a measured run",
-            where=f"{path}, run {place}",
-            seen=f"no {', '.join(missing)}",
-            expected=f"{', '.join(REQUIRED)}, and what was measured",
-            fix="model: llama3-8b stands for a shape; docs/en/published.md shows a run",
-        )
+        expected = f"{', '.join(REQUIRED)}, and what was measured"
+        fix = "model: llama3-8b stands for a shape; docs/en/published.md shows a run"
+        raise DataError(what, where=where, seen=f"no {missing}", expected=expected, fix=fix)
     return Record(
         line=place,
         values={name: as_printed(value) for name, value in columns.items() if value is not None},
         notes=take_apart(str(columns.get("notes") or "")),
         model=model,
     )
-
-
-def as_printed(value: object) -> str:
-    """Returns a JSON value as tables print it."""
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def number(name: str, text: str) -> float:
@@ -249,20 +216,13 @@ def measured(
 ) -> Measured:
     """Returns the row's measurements; ``reports`` is the framework's kind of memory where the notes name none.
 
-    ``token_flops`` are the operations that its TFLOP/s count for one token.
-
-    Raises:
-        ValueError: a number that is none.
+    ``token_flops`` are the operations that its TFLOP/s count for one token. Raises as ``Record.number``.
     """
-    printed = record.number("tokens_per_s_per_gpu")
-    rate = record.number("tflops_per_gpu")
+    printed, rate = record.number("tokens_per_s_per_gpu"), record.number("tflops_per_gpu")
+    step_s, memory = record.number("step_time_s"), record.number("peak_mem_gib_per_gpu")
     if not printed and rate and token_flops:
         printed = rate * 1e12 / token_flops
-    step_s = record.number("step_time_s")
-    derived = None
-    if not printed and step_s and batch_tokens:
-        derived = batch_tokens / step_s / devices
-    memory = record.number("peak_mem_gib_per_gpu")
+    derived = batch_tokens / step_s / devices if not printed and step_s and batch_tokens else None
     return Measured(
         tokens_per_s=printed or derived,
         derived=not printed and derived is not None,

@@ -128,12 +128,10 @@ def total(record: Record) -> Total:
     planned_run = replanned(record, model, spec, devices)
     per_second, extrapolated = planned_run.plan.cluster.devices / HOUR_S, bool(_EXTRAPOLATED.search(_words(record)))
     run, step, parts = planned_run.plan.estimate.seconds, planned_run.choice.forecast, planned_run.run.parts
-    low, mid, high = (
-        (planned_run.run.steps * float(each[0]) for each in (step.low_s, step.step_s, step.high_s))
-        if extrapolated
-        else (run.low, run.mid, run.high)
-    )
-    bare_s = parts.steps_s if extrapolated else parts.total_s - parts.overhead_s
+    low, mid, high, bare_s = run.low, run.mid, run.high, parts.total_s - parts.overhead_s
+    if extrapolated:
+        low, mid, high = (planned_run.run.steps * float(each[0]) for each in (step.low_s, step.step_s, step.high_s))
+        bare_s = parts.steps_s
     return Total(
         name=record.text("model"),
         line=record.line,

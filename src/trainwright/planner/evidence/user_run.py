@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwright.core.errors import DataError
-from trainwright.core.spelling import did_you_mean
+from trainwright.core.spelling import unknown
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.spec.convnet import transformer
 from trainwright.spec.model import ModelSpec
@@ -68,44 +68,29 @@ def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str
         DataError: an unknown name or word, a shape given twice, or nothing that was measured.
         RecipeError: the model is in no catalogue.
     """
-    here = f"{where}, run {place}"
     for name in run:
         if name not in NAMES:
-            raise DataError(
-                "unknown name",
-                where=here,
-                seen=name,
-                expected=f"one of {', '.join(NAMES)}",
-                fix=did_you_mean(name, list(NAMES)),
-            )
+            raise DataError("unknown name", where=where, **unknown(name, NAMES) | {"seen": name})
     values = {name: value for name, value in run.items() if value is not None and value != ""}
     for name, words in WORDS.items():
-        value = _word(values.get(name))
-        if value is not None and value not in words:
-            raise DataError(
-                "unknown value",
-                where=f"{here}, {name}",
-                seen=repr(values[name]),
-                expected=f"one of {', '.join(words)}",
-                fix=did_you_mean(value, list(words)),
-            )
-        if words is YES_NO and value is not None:
+        if name not in values:
+            continue
+        value = as_printed(values[name]).lower()
+        if value not in words:
+            problem = unknown(value, words) | {"seen": repr(values[name])}
+            raise DataError("unknown value", where=f"{where}, {name}", **problem)
+        if words is YES_NO:
             values[name] = value in ("yes", "true")
     if not any(name in values for name in MEASURED):
-        raise DataError(
-            "nothing was measured",
-            where=here,
-            seen=f"no {', '.join(MEASURED[:4])}",
-            expected="one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB",
-        )
-    model = _model(values, where=here)
+        expected = "one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB"
+        raise DataError("nothing was measured", where=where, seen=f"no {', '.join(MEASURED[:4])}", expected=expected)
+    model = _model(values, where=where)
     return {"id": f"run {place}"} | {name: value for name, value in values.items() if name != "model"}, model
 
 
-def _word(value: Any) -> str | None:
-    if value is None:
-        return None
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value).lower()
+def as_printed(value: object) -> str:
+    """Returns a JSON value as tables print it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _model(run: Mapping[str, Any], *, where: str) -> ModelSpec | None:

@@ -63,7 +63,7 @@ def _counted(forecast: Forecast) -> tuple[Work, Rates]:
         RecipeError: the plan rests on measurements of shapes, which no formula has.
     """
     if not isinstance(forecast.source, Catalogue):
-        raise RecipeError("this part of the plan was measured, not computed", where=forecast.cluster.device.name)
+        raise RecipeError("this part of the plan was measured, not computed", where=forecast.run.cluster.device.name)
     return forecast.source.work(forecast.run, forecast.layouts), forecast.source.rates(forecast.run)
 
 
@@ -241,7 +241,7 @@ def _mfu(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
     terms = (
         Term("F", forecast.model_flops_per_token, "FLOP", "of the model for one token (flops)"),
-        Term("B", float(forecast.batch_tokens), "tokens", "of a step"),
+        Term("B", float(forecast.run.workload.batch_tokens), "tokens", "of a step"),
         Term("t", first(forecast.step_s), "s", "a step (time.step)"),
         Term("d", first(forecast.layouts.devices), "", "devices"),
         Term("P", forecast.peak_flops_per_s, "FLOP/s", "dense peak of one"),

@@ -29,23 +29,17 @@ from trainwright.spec.workload import Workload
 def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     """Returns what data parallelism sends: gradients once a step, and weights too where they are sharded.
 
-    Raises:
-        RecipeError: no link is known between devices that need one.
+    Raises as ``Fabric.of``.
     """
-    model, workload, cluster = run.convnet, run.workload, run.cluster
+    workload, cluster, parameters = run.workload, run.cluster, total_parameters(run.convnet)
     fabric = Fabric.of(cluster)
     groups = placement(domain=fabric.domain, dp_shard=layouts.dp_shard, dp_replicate=layouts.dp_replicate)
-    size = total_parameters(model) * workload.element_bytes
-    gradients = total_parameters(model) * (workload.element_bytes if workload.states == "pure" else 4.0)
-    zero = np.zeros(len(layouts))
+    size = parameters * workload.element_bytes
+    gradients = parameters * (workload.element_bytes if workload.states == "pure" else 4.0)
     sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
     inner = all_reduce_s(fabric, gradients, groups.shard)
     outer = all_reduce_s(fabric, gradients / layouts.dp_shard, groups.dp_replicate)
     return Exchange(
-        tensor_s=zero,
-        context_s=zero,
-        expert_s=zero,
-        pipeline_s=zero,
         gather_s=np.where(sharded, all_gather_s(fabric, size, groups.shard), 0.0),
         scatter_s=np.where(sharded, reduce_scatter_s(fabric, gradients, groups.shard), 0.0),
         gradients_s=np.where(sharded, outer, inner + outer),
@@ -68,23 +62,19 @@ def convnet_state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:
 def convnet_memory(run: RunSpec, layouts: Layouts) -> MemoryTable:
     """Returns the peak memory of one device: at the start of the backward pass, or with all gradients at the update.
 
-    The fp32 images that the loader hands over count as workspace.
-
-    Raises:
-        RecipeError: see ``check``.
+    The fp32 images that the loader hands over count as workspace. Raises as ``check``.
     """
     model, workload = run.convnet, run.workload
     check(workload, layouts)
     memory, size, one = run.stack.memory, workload.element_bytes, np.ones(len(layouts))
-    each, owned = (
-        convnet_state_bytes(workload, memory),
-        {stage: shared_parameters(model, layouts, from_stage=stage) for stage in (1, 2, 3)},
-    )
+    each = convnet_state_bytes(workload, memory)
+    owned = {stage: shared_parameters(model, layouts, from_stage=stage) for stage in (1, 2, 3)}
     gradients, update = each.gradient * owned[2], each.update * owned[1]
     images = layouts.micro_batch
     saved = memory.activations * saved_bytes(model, workload, images)
     # Logits, their fp32 probabilities and both gradients; labels.
     logits = images * (model.classes * (2 * size + 8.0) + 8.0)
+    loaded = 4.0 * images * model.channels * model.image_size**2
     earlier = np.where((layouts.micro_batches > 1) | memory.flat_gradients, gradients, 0.0)
     late = gradients + update > earlier + saved + logits
     parts = {
@@ -94,9 +84,7 @@ def convnet_memory(run: RunSpec, layouts: Layouts) -> MemoryTable:
         "activations": np.where(late, 0.0, saved),
         "logits": np.where(late, 0.0, logits),
         "communication": memory.reduce_copies * gradients * (layouts.data_parallel > 1),
-        "workspace": np.where(late, update, 0.0)
-        + 4.0 * images * model.channels * model.image_size**2
-        + memory.workspace_bytes,
+        "workspace": np.where(late, update, 0.0) + loaded + memory.workspace_bytes,
     }
     allocated = np.add.reduce(list(parts.values()))
     return MemoryTable(

@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 
 from trainwright.planner.counts.adapters import adapter_training_flops
 from trainwright.planner.counts.flops import training_flops_per_token
-from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.forecast.source import RateSource
-from trainwright.planner.forecast.time.step import StepTable, combine, evaluated_s
+from trainwright.planner.forecast.time.step import StepTable, combine
 from trainwright.spec.convnet import AnyModel, transformer
-from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
@@ -45,16 +43,6 @@ class Forecast:
     """Kinds of work that ``kernels`` leaves out."""
 
     @property
-    def cluster(self) -> ClusterSpec:
-        """Returns the machines."""
-        return self.run.cluster
-
-    @property
-    def batch_tokens(self) -> int:
-        """Returns the tokens of a step."""
-        return self.run.workload.batch_tokens
-
-    @property
     def model_flops_per_token(self) -> float:
         """Returns the operations that training one token takes."""
         return model_flops_per_token(self.run.model, self.run.workload)
@@ -62,12 +50,7 @@ class Forecast:
     @property
     def peak_flops_per_s(self) -> float:
         """Returns the dense peak of a device for the run's precision."""
-        return peak_flops_per_s(self.cluster.device, self.run.workload.precision)
-
-    @property
-    def evaluated_s(self) -> Numbers:
-        """Returns the seconds of a validation on as many tokens as a step has."""
-        return evaluated_s(self.kernels, self.step)
+        return peak_flops_per_s(self.run.cluster.device, self.run.workload.precision)
 
     @property
     def step_s(self) -> Numbers:
@@ -87,7 +70,7 @@ class Forecast:
     @property
     def tokens_per_s_per_device(self) -> Numbers:
         """Returns the tokens per second of one device."""
-        return np.asarray(self.batch_tokens / self.step_s / self.layouts.devices)
+        return np.asarray(self.run.workload.batch_tokens / self.step_s / self.layouts.devices)
 
     @property
     def mfu(self) -> Numbers:
@@ -97,17 +80,17 @@ class Forecast:
     @property
     def available_bytes(self) -> float:
         """Returns the bytes of the device's memory that a process can use."""
-        return usable_bytes(self.cluster.device)
+        return usable_bytes(self.run.cluster.device)
 
     @property
     def fits(self) -> NDArray[np.bool_]:
         """Returns True [L] where the predicted peak is within the device's memory."""
-        return self.memory.fits(self.cluster.device)
+        return self.memory.fits(self.run.cluster.device)
 
     @property
     def uncertain(self) -> NDArray[np.bool_]:
         """Returns True [L] where the peak is too near to the device's memory to be sure."""
-        return self.memory.uncertain(self.cluster.device)
+        return self.memory.uncertain(self.run.cluster.device)
 
 
 def forecast(run: RunSpec, layouts: Layouts, source: RateSource) -> Forecast:

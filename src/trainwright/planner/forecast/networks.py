@@ -56,7 +56,7 @@ TRANSFORMERS = Counted(
     memory=lambda run, layouts, process: predict_memory(run, layouts, process=process),
     state_bytes=_state_bytes,
     states_bytes=_states_bytes,
-    offload_s=lambda run, layouts, step_s: offload_s(run, layouts, step_s=step_s),
+    offload_s=offload_s,
     library_bytes=lambda run: library_bytes(run.transformer, run.cluster.device),
 )
 """Every parallel layout, adapters and offload."""

@@ -27,42 +27,27 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
 
 
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
-    run_spec, numbers, settings = scenario.run, read_runs(), scenario.settings
-    device = run_spec.cluster.device
+    cluster, numbers, settings = scenario.run.cluster, read_runs(), scenario.settings
+    device, lives_h = cluster.device, settings.device_mtbf_s / HOUR_S
     notes = [] if scenario.source != CATALOGUE else [_peak(device, workload.precision)]
-    node, stack, catalogued = run_spec.cluster.node, run_spec.stack, run_spec.cluster.origins.get("disk_bytes_per_s")
-    llama = "(arXiv 2407.21783)"
+    kept = f"as software {scenario.run.stack.name!r} does"
+    disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
+    disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
+    failures = "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"
+    recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
     notes += [
-        Assumption("how trained weights are kept", workload.states, "", "default", f"as software {stack.name!r} does"),
-        Assumption(
-            "time between failures of a device",
-            settings.device_mtbf_s / HOUR_S,
-            "hours",
-            "default",
-            f"419 interruptions in 54 days on 16,384 H100 {llama}",
-        ),
-        Assumption(
-            "recovery from a failure",
-            settings.recovery_s,
-            "s",
-            "default",
-            f"what Llama 3's effective training time leaves {llama}",
-        ),
+        Assumption("how trained weights are kept", workload.states, "", "default", kept),
+        Assumption("time between failures of a device", lives_h, "hours", "default", failures),
+        Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery),
         Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source),
-        Assumption(
-            "disk of a node",
-            (node.disk_bytes_per_s or 0) / 1e9,
-            "GB/s",
-            "catalog" if catalogued == "catalog" else "default",
-            "checkpoints stop training while they are written",
-        ),
+        Assumption("disk of a node", disk_rate, "GB/s", disk, stops),
         Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS),
     ]
     if settings.spot_provider is not None:
         hours = round(SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S) / HOUR_S)
         published = "what AWS, Azure and GCP publish; a guess for others"
         notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published))
-    drawn = energy(device, run_spec.cluster.devices, float(run.seconds[0]))
+    drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
 
 
@@ -95,7 +80,7 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
 
 def _of_drives(forecast: Forecast) -> list[Assumption]:
     """Returns the rates of a node's drives, where states live on them."""
-    node, origins = forecast.cluster.node, forecast.cluster.origins
+    node, origins = forecast.run.cluster.node, forecast.run.cluster.origins
     if not forecast.layouts.offloads_to_nvme[0]:
         return []
     read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0

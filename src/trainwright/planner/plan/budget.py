@@ -8,12 +8,7 @@ from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import numbers_model
-from trainwright.planner.cost.scaling_laws import (
-    DEFAULT_LAW,
-    FLOPS_PER_PARAMETER_TOKEN,
-    compute_optimal,
-    training_flops,
-)
+from trainwright.planner.cost.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, compute_optimal, training_flops
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
@@ -63,7 +58,7 @@ class Afforded:
     best: Planned
 
 
-def afforded(usd: float, ask: Asking, *, law: str = DEFAULT_LAW) -> Afforded:
+def afforded(usd: float, ask: Asking) -> Afforded:
     """Returns the compute-optimal run that costs ``usd`` on the cluster that ``ask`` names.
 
     Raises:
@@ -73,7 +68,7 @@ def afforded(usd: float, ask: Asking, *, law: str = DEFAULT_LAW) -> Afforded:
     for number in range(ROUNDS):
         # Models come in steps: between two of them the search would swing. What a step leaves goes into tokens.
         if number < ROUNDS // 2:
-            model = model_of_size(float(compute_optimal(flops, law=law).parameters))
+            model = model_of_size(float(compute_optimal(flops).parameters))
         parameters = total_parameters(model)
         tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
         best = planned(resolve(ask(model, max(1, round(tokens)))))

@@ -55,24 +55,22 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
     """
     choice = choice or choose(scenario)
     asked = replace(scenario.run, workload=replace(scenario.run.workload, recompute=choice.recompute))
-    choice, piped = _played(scenario, choice)
+    choice, piped = _played(choice)
     placed = PlacedRun(run=asked, parallel=choice.parallel)
     learnt = correction(placed, scenario.references, scenario.priors)
     if learnt != Correction():
         choice = replace(choice, forecast=corrected(choice.forecast, **asdict(learnt)))
-    forecast = choice.forecast
-    price = scenario.price
     run = run_cost(
-        forecast,
+        choice.forecast,
         asked,
         total_tokens=asked.workload.total_tokens,
-        usd_per_device_hour=None if price is None else price.usd_per_device_hour,
+        usd_per_device_hour=None if scenario.price is None else scenario.price.usd_per_device_hour,
         settings=scenario.settings,
         numbers=scenario.numbers,
     )
     estimate = _estimate(scenario, asked.workload, choice, run)
-    more = (*piped, *((_measured_runs(scenario, learnt),) if scenario.references or scenario.left_out else ()))
-    estimate = replace(estimate, assumptions=(*estimate.assumptions, *more))
+    measured = [_measured_runs(scenario, learnt)] if scenario.references or scenario.left_out else []
+    estimate = replace(estimate, assumptions=(*estimate.assumptions, *piped, *measured))
     plan = Plan(
         model=asked.model,
         parameters=parameter_counts(asked.model),
@@ -85,7 +83,7 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
     return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
 
 
-def _played(scenario: Scenario, choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
+def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
     """Returns the choice with its pipeline played out, and what that rests on; nothing changes where there is none."""
     forecast = choice.forecast
     idle = idle_s(forecast.run, forecast.source, forecast.kernels, forecast.sent, forecast.layouts)
@@ -144,13 +142,13 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
     mfu = utilisation(float(forecast.mfu[0]), 1.0)
     available = forecast.available_bytes
     has_numbers = scenario.numbers is not None
-    fit: Fit = verdict(forecast) if not has_numbers else "fits" if bool(forecast.fits[0]) else "does not fit"
+    fit: Fit = verdict(forecast) if not has_numbers else "fits" if forecast.fits[0] else "does not fit"
     return Estimate(
         fits=fit != "does not fit",
         fit=fit,
         memory=_memory(forecast, available),
         memory_available_bytes=available,
-        memory_interval=Interval(low=float(low[0]), mid=float(forecast.memory.device_bytes[0]), high=float(high[0])),
+        memory_interval=_interval(low, forecast.memory.device_bytes, high),
         phases=_phases(forecast),
         run_phases=_run_phases(forecast, run),
         tokens_per_s=workload.batch_tokens / step_s,
@@ -171,7 +169,7 @@ def verdict(forecast: Forecast) -> Fit:
 
     What is offloaded has to fit into the host's memory or onto its drives too.
     """
-    if not forecast.memory.fits_host(forecast.cluster.node)[0]:
+    if not forecast.memory.fits_host(forecast.run.cluster.node)[0]:
         return "does not fit"
     if bool(forecast.uncertain[0]):
         return "uncertain"
@@ -199,8 +197,7 @@ def _phases(forecast: Forecast) -> PhaseTimes:
 
 
 def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
-    steps = _phases(forecast).scaled(run.steps)
-    parts = run.parts
+    steps, parts = _phases(forecast).scaled(run.steps), run.parts
     lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s
     return replace(
         steps,

@@ -64,9 +64,8 @@ def parse_layout(text: str, *, field: str = "layout") -> FixedLayout:
     for pair in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals and name in known:
-            raise RecipeError(
-                "a part of a layout needs its value", field=field, seen=repr(pair), expected=f"{name}=VALUE"
-            )
+            what, expected = "a part of a layout needs its value", f"{name}=VALUE"
+            raise RecipeError(what, field=field, seen=repr(pair), expected=expected)
         if name not in known:
             expected = f"auto, or NAME=VALUE of {', '.join(known)}"
             fix = did_you_mean(name, known)
@@ -100,12 +99,8 @@ def choose(scenario: Scenario) -> Choice:
     """
     wanted = scenario.layout.copy()
     if wanted.get("virtual_stages", 1) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
-        raise RecipeError(
-            "several chunks of a stage are for the interleaved schedule",
-            field="layout",
-            seen=f"schedule={wanted['schedule']}",
-            expected="virtual_stages=1",
-        )
+        what, seen = "several chunks of a stage are for the interleaved schedule", f"schedule={wanted['schedule']}"
+        raise RecipeError(what, field="layout", seen=seen, expected="virtual_stages=1")
     if scenario.recompute is not None:
         wanted.setdefault("recompute", scenario.recompute)
     if not scenario.run.model.is_divisible:
@@ -133,13 +128,9 @@ def _searched(scenario: Scenario) -> Choice:
     compared = compare(scenario.run, [scenario.run.cluster.devices], source=scenario.source)
     places = compared.order()[:BEST]
     if not len(places):
-        reasons = "; ".join(each.reason for each in compared.pruned)
-        raise RecipeError(
-            "no layout divides this run over the cluster",
-            field="layout",
-            seen=reasons or "no candidate",
-            fix="change `batch_tokens`, `sequence_tokens` or the number of devices",
-        )
+        reasons = "; ".join(each.reason for each in compared.pruned) or "no candidate"
+        fix = "change `batch_tokens`, `sequence_tokens` or the number of devices"
+        raise RecipeError("no layout divides this run over the cluster", field="layout", seen=reasons, fix=fix)
     return best(scenario, compared.layouts.take(places))
 
 
@@ -159,13 +150,9 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
         place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
         order = np.asarray([place, *(each for each in order if each != place)])
     parallel, recompute = parallel_plan(layouts, place)
-    one = layouts.take(np.asarray([place]))
-    return Choice(
-        parallel=parallel,
-        recompute=recompute,
-        forecast=forecast(scenario.run, one, scenario.source),
-        rejected=_alternatives(every, order) if fits[place] else (),
-    )
+    one = forecast(scenario.run, layouts.take(np.asarray([place])), scenario.source)
+    rejected = _alternatives(every, order) if fits[place] else ()
+    return Choice(parallel=parallel, recompute=recompute, forecast=one, rejected=rejected)
 
 
 def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
@@ -177,12 +164,8 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     devices, work = scenario.run.cluster.devices, scenario.run.workload
     foreign = [f"{name}={value}" for name, value in wanted.items() if name not in CONVNET]
     if foreign or wanted.get("recompute", "none") != "none":
-        raise RecipeError(
-            "this layout is for transformers",
-            field="layout",
-            seen=", ".join(foreign) or "recompute",
-            expected=f"parts of {', '.join(CONVNET)}",
-        )
+        seen, expected = ", ".join(foreign) or "recompute", f"parts of {', '.join(CONVNET)}"
+        raise RecipeError("this layout is for transformers", field="layout", seen=seen, expected=expected)
     shapes = [ParallelPlan(dp_replicate=devices, zero_stage=0)]
     shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in ZERO_STAGES[1:] if devices > 1]
     compiled = wanted.get("compile", scenario.run.stack.memory.kernels == "compiled")
@@ -275,11 +258,8 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
 
 def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
     """Returns a layout in words: ``dp_shard 64, tp 8; micro batch 2, recompute full``."""
-    degrees = [
-        f"{name} {getattr(parallel, name)}"
-        for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
-        if getattr(parallel, name) > 1
-    ]
+    sizes = {name: getattr(parallel, name) for name in AXES[:6]}
+    degrees = [f"{name} {size}" for name, size in sizes.items() if size > 1]
     if parallel.dp_shard > 1 and parallel.zero_stage != 3:
         degrees.append(f"ZeRO-{parallel.zero_stage}")
     if parallel.virtual_stages > 1:

@@ -113,11 +113,9 @@ def _on_threads(here: Here, threads: int) -> Here:
     if here.threads in (None, threads):
         return replace(here, threads=threads)
     fewer = here.facts.cores / threads
-    text = (
-        "all rates in proportion; the range holds no loss at all"
-        if fewer > 1
-        else "more than the cores: no faster, and the range holds a loss in proportion"
-    )
+    text = "more than the cores: no faster, and the range holds a loss in proportion"
+    if fewer > 1:
+        text = "all rates in proportion; the range holds no loss at all"
     note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text)
     source = OnThreads(source=here.source, slower=max(1.0, fewer), doubt=max(fewer, 1 / fewer))
     return replace(here, threads=threads, source=source, rates=(*here.rates, note))
@@ -144,14 +142,12 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         _assume(f"matrix products, {dtype}", rate, "FLOP/s", "probed", f"{DOCTOR}: fastest shape")
         for dtype, rate in rates.items()
     ]
-    assumptions.append(
-        _assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", f"{DOCTOR}: x + y into fresh memory")
-    )
+    text = f"{DOCTOR}: x + y into fresh memory"
+    assumptions.append(_assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", text))
     if probes.doubtful:
+        name, busy = "other programs while measuring", f"{probes.cpu_busy:.0%}"
         text = f"rates may be too low, and the range is wide; measure again on a quiet machine: {DOCTOR}"
-        assumptions.append(
-            _assume("other programs while measuring", f"{probes.cpu_busy:.0%}", "of the processors", "probed", text)
-        )
+        assumptions.append(_assume(name, busy, "of the processors", "probed", text))
     return Here(
         facts=facts,
         cluster=cluster,
@@ -175,9 +171,8 @@ def _unprobed_processor(facts: MachineFacts) -> Here:
         flops_per_s={dtype: rate.mid for dtype, rate in peak.flops_per_s.items()},
     )
     deviation = math.hypot(_deviation(UNPROBED_ERROR), _deviation(peak.spread))
-    return _unprobed(
-        facts, device, Catalogue(assumed_process=DEFAULT_PROCESS, deviation=deviation), "default", peak.source
-    )
+    source = Catalogue(assumed_process=DEFAULT_PROCESS, deviation=deviation)
+    return _unprobed(facts, device, source, "default", peak.source)
 
 
 def _unprobed_gpu(facts: MachineFacts, gpu: Gpu, known: DeviceSpec) -> Here:
@@ -201,12 +196,9 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
 
 
 def _alone(device: DeviceSpec, facts: MachineFacts, *, disk_bytes_per_s: float) -> ClusterSpec:
+    memory, cores = facts.memory_bytes, facts.cores
     node = NodeSpec(
-        device=device,
-        devices=1,
-        host_memory_bytes=facts.memory_bytes,
-        cpu_cores=facts.cores,
-        disk_bytes_per_s=disk_bytes_per_s,
+        device=device, devices=1, host_memory_bytes=memory, cpu_cores=cores, disk_bytes_per_s=disk_bytes_per_s
     )
     return ClusterSpec(node=node)
 

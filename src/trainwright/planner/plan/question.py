@@ -14,7 +14,6 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
-from trainwright.planner.cost.batches import divisible
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.parameters import total_parameters
@@ -148,12 +147,8 @@ def trained(question: Question) -> AnyModel:
     with about("further_layers"):
         model = transformer(question.model)
     if further is not None and (further < 0 or (further and model.kind != "decoder")):
-        raise RecipeError(
-            "blocks that predict further tokens",
-            field="further_layers",
-            seen=str(further),
-            expected="0 or more, in a decoder",
-        )
+        what, expected = "blocks that predict further tokens", "0 or more, in a decoder"
+        raise RecipeError(what, field="further_layers", seen=str(further), expected=expected)
     if question.method != "full" and not further:
         return model.deployed()
     return model if further is None else replace(model, further_layers=further)
@@ -165,8 +160,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     Raises:
         RecipeError: a size that cannot be.
     """
-    sequence = _sequence(question, assumptions)
-    tokens = _tokens(question, assumptions)
+    sequence, tokens = _sequence(question, assumptions), _tokens(question, assumptions)
     batch = _batch(question, machines, sequence, tokens, assumptions)
     precision = _precision(question, machines.device, assumptions)
     _positive("rank", question.rank)
@@ -222,9 +216,8 @@ def stretched(question: Question, sequence: int, assumptions: list[Assumption]) 
     """Returns the question with a longer context where the sequence is longer and positions rotate."""
     if sequence <= question.model.context_tokens or (model := transformer(question.model)).positions != "rope":
         return question
-    source = (
-        f"{sequence / model.context_tokens:.3g} times the {model.context_tokens:,} tokens that the model was made for"
-    )
+    made_for = model.context_tokens
+    source = f"{sequence / made_for:.3g} times the {made_for:,} tokens that the model was made for"
     assumptions.append(Assumption("rotary positions", "go on", "", "given", source))
     return replace(question, model=replace(model, context_tokens=sequence))
 
@@ -277,12 +270,9 @@ def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumpti
     over = divisible(near, unit=devices)
     rounded = (divisible(near) if over % devices else over) * sequence
     if abs(rounded - batch) > 0.1 * batch:
-        raise RecipeError(
-            "a batch has whole sequences",
-            field="batch_tokens",
-            seen=f"{batch:,} tokens",
-            expected=f"a multiple of the sequence's {sequence:,}, such as {rounded:,}",
-        )
+        expected = f"a multiple of the sequence's {sequence:,}, such as {rounded:,}"
+        what, seen = "a batch has whole sequences", f"{batch:,} tokens"
+        raise RecipeError(what, field="batch_tokens", seen=seen, expected=expected)
     source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
     assumptions.append(Assumption(BATCH, float(rounded), "tokens", "given", source))
     return rounded
@@ -294,13 +284,9 @@ def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumpt
     known = [dtype for dtype in order if device.flops_per_s.get(RATE_NAMES.get(dtype, dtype))]
     if not known:
         rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
-        raise RecipeError(
-            "no {order} rate of {name} is known",
-            field="precision",
-            expected=f"one of {rates}" if rates else "a device with published rates",
-            order=" or ".join(order),
-            name=device.name,
-        )
+        expected = f"one of {rates}" if rates else "a device with published rates"
+        what, asked = "no {order} rate of {name} is known", " or ".join(order)
+        raise RecipeError(what, field="precision", expected=expected, order=asked, name=device.name)
     if question.precision is None:
         source = "bf16 where the device has it, else fp16, else fp32"
         assumptions.append(Assumption("precision", known[0], "", "default", source))
@@ -311,3 +297,14 @@ def _positive(field: str, value: int) -> int:
     if value < 1:
         raise RecipeError("must be at least 1", field=field, seen=str(value))
     return value
+
+
+def divisible(sequences: int, *, unit: int = 1) -> int:
+    """Returns the multiple of ``unit`` within 5 % of ``sequences`` that most powers of two divide; else themselves."""
+    least, most = math.ceil(sequences * (1 - 0.05)), int(sequences * (1 + 0.05))
+    for power in range(sequences.bit_length(), -1, -1):
+        step = unit << power
+        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
+        if nearest:
+            return min(nearest, key=lambda each: abs(each - sequences))
+    return sequences

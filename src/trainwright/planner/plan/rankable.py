@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainwright.planner.cost.batches import divisible
-from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.question import Question, divisible
 from trainwright.planner.plan.scenario import Scenario, resolve
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import BATCH, Assumption

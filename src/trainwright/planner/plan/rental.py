@@ -30,18 +30,15 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
     reason = ""
     if workload.precision not in spec.flops_per_s:
         if "fp32" not in spec.flops_per_s:
-            return _unknown(spec, f"its datasheet has no {workload.precision} rate")
+            reason = f"its datasheet has no {workload.precision} rate"
+            return Rental(device=spec.name, fits=False, reason=reason)
         reason = f"no {workload.precision} there: fp32"
         workload = replace(workload, precision="fp32")
     asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=read_stack(OURS))
     alone = fastest_alone(asked)
     price = prices.cheapest(spec.name)
-    run = run_cost(
-        alone,
-        asked,
-        total_tokens=workload.total_tokens,
-        usd_per_device_hour=None if price is None else price.usd_per_device_hour,
-    )
+    rate = None if price is None else price.usd_per_device_hour
+    run = run_cost(alone, asked, total_tokens=workload.total_tokens, usd_per_device_hour=rate)
     fits = bool(alone.fits[0])
     if not fits:
         need = format_bytes(float(alone.memory.needed_bytes[0]))
@@ -52,7 +49,7 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
         device=spec.name,
         provider=price.provider if price else "",
         price_kind=price.kind if price else "",
-        usd_per_device_hour=price.usd_per_device_hour if price else None,
+        usd_per_device_hour=rate,
         fits=fits,
         seconds=float(run.seconds[0]),
         usd=None if run.usd is None else float(run.usd[0]),
@@ -69,24 +66,8 @@ def fastest_alone(run: RunSpec) -> Forecast:
     workload = run.workload
     plan = ParallelPlan(compile=run.stack.memory.kernels == "compiled")
     sizes = [each for each in range(1, LARGEST_MICRO_BATCH + 1) if workload.batch_sequences % each == 0]
-    layouts = Layouts.of(
-        [replace(plan, micro_batch_sequences=each) for each in sizes], [workload.recompute] * len(sizes), workload
-    )
+    plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
+    layouts = Layouts.of(plans, [workload.recompute] * len(sizes), workload)
     every = forecast(run, layouts, CATALOGUE)
     place = int(np.argmin(np.where(every.fits, every.step_s, np.inf)))
     return forecast(run, layouts.take(np.asarray([place])), CATALOGUE)
-
-
-def _unknown(spec: DeviceSpec, reason: str) -> Rental:
-    return Rental(
-        device=spec.name,
-        provider="",
-        price_kind="",
-        usd_per_device_hour=None,
-        fits=False,
-        seconds=0.0,
-        usd=None,
-        source="",
-        as_of="",
-        reason=reason,
-    )

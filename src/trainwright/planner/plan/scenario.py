@@ -13,7 +13,7 @@ from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import price_list
 from trainwright.planner.cost.run_cost import RunSettings
-from trainwright.planner.forecast.source import RateSource
+from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.plan.question import FixedLayout, Question, filled, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
@@ -106,9 +106,8 @@ def _stages(question: Question) -> list[Assumption]:
         return []
     near = [each for each in range(1, layers + 1) if stage_waste(layers, each) <= STAGE_WASTE]
     below, above = max(each for each in near if each < pp), min(each for each in near if each > pp)
-    source = (
-        f"{layers} layers on {pp} ranks, {-(-layers // pp)} on the slowest; near, with less waste: {below} or {above}"
-    )
+    slowest = -(-layers // pp)
+    source = f"{layers} layers on {pp} ranks, {slowest} on the slowest; near, with less waste: {below} or {above}"
     return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source)]
 
 
@@ -127,12 +126,12 @@ def _price(question: Question, device: DeviceSpec) -> Price | None:
 def _machine_assumptions(
     machines: ClusterSpec, software: Stack, price: Price | None, kind: PriceKind, here: Here | None
 ) -> list[Assumption]:
-    device, node = machines.device, machines.node
-    assumptions = [
-        Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source),
-        Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source),
-    ]
-    assumptions = [] if here is not None else assumptions
+    device, node, assumptions = machines.device, machines.node, []
+    if here is None:
+        assumptions = [
+            Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source),
+            Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source),
+        ]
     if node.scale_up is not None and node.devices > 1:
         assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up")))
     if machines.scale_out is not None and machines.nodes > 1:

@@ -24,18 +24,8 @@ FIELDS: Mapping[str, str] = {
     "on": "on",
     "sequence": "sequence_tokens",
     "batch": "batch_tokens",
-    "tokens": "tokens",
-    "precision": "precision",
-    "optimizer": "optimizer",
-    "states": "states",
-    "moments": "moments",
-    "stack": "stack",
-    "method": "method",
-    "rank": "rank",
-    "scale_up": "scale_up",
-    "scale_out": "scale_out",
-    "rails": "rails",
-    "price_kind": "price_kind",
+    **{name: name for name in ("tokens", "precision", "optimizer", "states", "moments", "stack", "method", "rank")},
+    **{name: name for name in ("scale_up", "scale_out", "rails", "price_kind")},
 }
 """What can be varied beside the cluster's size and the layout's parts, and the question's field that it is."""
 COUNTS = frozenset(("sequence", "batch", "tokens", "rank", "rails", "nodes"))
@@ -47,7 +37,6 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "method": get_args(Method),
     "price_kind": get_args(PriceKind),
 }
-SIZES = ("nodes",)
 PAYS = 0.5
 """A device pays while it brings at least this share of what a device brought in the smallest cluster."""
 Series = Literal["strong", "weak"]
@@ -97,15 +86,10 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
         RecipeError: an unknown name, no values, or a series that does not reach its end.
     """
     axis, equals, rest = (part.strip() for part in text.partition("="))
-    known = [*SIZES, *AXES, *WORDS, *FIELDS]
+    known = ["nodes", *AXES, *WORDS, *FIELDS]
     if not equals or axis not in known:
-        raise RecipeError(
-            "nothing to vary by that name",
-            field="sweep",
-            seen=repr(text),
-            expected=f"NAME=VALUES of {', '.join(known)}",
-            fix=did_you_mean(axis, known),
-        )
+        expected, fix = f"NAME=VALUES of {', '.join(known)}", did_you_mean(axis, known)
+        raise RecipeError("nothing to vary by that name", field="sweep", seen=repr(text), expected=expected, fix=fix)
     values = [value.strip() for value in rest.split(",") if value.strip()]
     if not values:
         raise RecipeError("no values to vary over", field="sweep", seen=repr(text), expected=f"{axis}=A,B,...")
@@ -137,13 +121,8 @@ def _continued(values: list[str], text: str) -> list[str]:
     while series_values[-1] < end and last > before:
         series_values.append(series_values[-1] * grows if grows > 1 else series_values[-1] + last - before)
     if series_values[-1] != end:
-        raise RecipeError(
-            "the series does not reach {end}",
-            field="sweep",
-            seen=repr(text),
-            expected=f"such as {series_values[-1]}",
-            end=end,
-        )
+        what, expected = "the series does not reach {end}", f"such as {series_values[-1]}"
+        raise RecipeError(what, field="sweep", seen=repr(text), expected=expected, end=end)
     return [str(value) for value in series_values]
 
 
@@ -237,16 +216,14 @@ def _planned(points: list[Point], axis: str) -> tuple[Point, ...]:
 
 def _efficient(points: list[Point]) -> list[Point]:
     """Returns the points with throughput per device over that of the first one that fits."""
-    known = [point for point in points if point.tokens_per_s is not None and point.fit != "does not fit"]
-    if not known or known[0].tokens_per_s is None:
-        return points
-    first = known[0].tokens_per_s / known[0].devices
-    return [
-        point
-        if point.tokens_per_s is None or point.fit == "does not fit"
-        else replace(point, efficiency=point.tokens_per_s / point.devices / first)
-        for point in points
-    ]
+    first, compared = None, []
+    for point in points:
+        if point.tokens_per_s is not None and point.fit != "does not fit":
+            each = point.tokens_per_s / point.devices
+            first = first or each
+            point = replace(point, efficiency=each / first)
+        compared.append(point)
+    return compared
 
 
 def _stops_at(points: Sequence[Point]) -> int | None:

@@ -12,8 +12,8 @@ import numpy as np
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.planner.counts.experts import processors_left
 from trainwright.planner.counts.images import convnet_work
-from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, Value
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
+from trainwright.planner.counts.layouts import Layouts, Values
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.work import Work, forward_work
 from trainwright.spec.convnet import ConvNetSpec
@@ -32,32 +32,32 @@ FLASH_GENERATIONS = ("ampere", "ampere-rtx", "ada", "hopper", "blackwell")
 class Rates:
     """What one stack reaches on one device for one workload; see ``Efficiency`` and ``StackTime`` for each."""
 
-    compute: Value
-    products: Value
-    head: Value
-    attention: Value
-    traffic: Value
-    loss: Value
-    ramp: Value
-    launch_s: Value
-    link: Value
-    bandwidth: Value
-    tiles: Value
-    unaligned: Value
-    operands: Value
-    scores: Value
-    encoder: Value
-    casts: Value
-    expert_kernels: Value
-    selective: Value
-    tensor: Value
-    context: Value
-    expert: Value
-    sharded: Value
-    gradients: Value
-    bus_sharing: Value
-    update: Value
-    bubble: Value
+    compute: Values
+    products: Values
+    head: Values
+    attention: Values
+    traffic: Values
+    loss: Values
+    ramp: Values
+    launch_s: Values
+    link: Values
+    bandwidth: Values
+    tiles: Values
+    unaligned: Values
+    operands: Values
+    scores: Values
+    encoder: Values
+    casts: Values
+    expert_kernels: Values
+    selective: Values
+    tensor: Values
+    context: Values
+    expert: Values
+    sharded: Values
+    gradients: Values
+    bus_sharing: Values
+    update: Values
+    bubble: Values
 
 
 def tuned_key(device_generation: str, precision: str) -> str:
@@ -87,11 +87,11 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     bus = "peer" if cluster.device.peer_to_peer else "staged"
     experts = run.model.experts is not None
     fused = (*device, flash, Factor("stack.attention", time.attention))
-    return {
+    products = {
         "compute": (
             Factor("stack.compute", time.compute),
             tuned,
-            *((_entry("adapters", general.adapters, adapter.method),) if adapter else ()),
+            *([_entry("adapters", general.adapters, adapter.method)] if adapter else ()),
         ),
         "products": (*device, _entry("precisions", general.precisions, workload.precision)),
         "head": device,
@@ -110,22 +110,9 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         "sharded": (Factor("sharded", general.sharded), Factor("stack.sharded", time.sharded)),
         "link": () if cluster.on_own_links else (_entry("bus", general.bus, bus),),
         "bus_sharing": (_entry("bus_sharing", general.bus_sharing, bus),),
-        "ramp": (Factor("ramp", general.ramp),),
-        "bandwidth": (Factor("bandwidth", general.bandwidth),),
-        "tiles": (Factor("tiles", general.tiles),),
-        "unaligned": (Factor("unaligned", general.unaligned),),
-        "operands": (Factor("operands", general.operands),),
-        "scores": (Factor("scores", general.scores),),
-        "encoder": (Factor("encoder", general.encoder),),
-        "casts": (Factor("casts", general.casts),),
-        "expert_kernels": (Factor("expert_kernels", general.expert_kernels),),
-        "selective": (Factor("selective", general.selective),),
-        "context": (Factor("context", general.context),),
-        "expert": (Factor("expert", general.expert),),
-        "gradients": (Factor("gradients", general.gradients),),
-        "update": (Factor("update", general.update),),
-        "bubble": (Factor("bubble", general.bubble),),
     }
+    general_alone = (each.name for each in fields(Rates) if each.name not in products)
+    return products | {name: (Factor(name, getattr(general, name)),) for name in general_alone}
 
 
 def _entry(table: str, values: Mapping[str, float], key: str) -> Factor:
@@ -161,15 +148,9 @@ class Catalogue:
     """Of the logarithm of measured over predicted seconds, where the device's own peaks are uncertain."""
 
     def kernels(self, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
-        """Returns the seconds of counted work at the rates that the stack reaches.
-
-        Raises:
-            RecipeError: the device's peak for the run's precision is not known.
-        """
-        work = self.work(run, layouts)
-        nothing: dict[str, Any] = dict.fromkeys(
-            (name for kind in without for name in WORK_OF[kind]), np.zeros(len(layouts))
-        )
+        """Returns the seconds of counted work at the rates that the stack reaches; raises as ``forward_work``."""
+        work, names = self.work(run, layouts), (name for kind in without for name in WORK_OF[kind])
+        nothing: dict[str, Any] = dict.fromkeys(names, np.zeros(len(layouts)))
         return reached(replace(work, **nothing), self.rates(run), left=processors_left(run, layouts))
 
     def exposure(self, run: RunSpec) -> Exposure:
@@ -200,7 +181,7 @@ class Catalogue:
 CATALOGUE = Catalogue()
 
 
-def reached(work: Work, rate: Rates, *, left: Value = 1.0) -> Kernels:
+def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
     """Returns the seconds of counted work at given rates.
 
     Sending to experts keeps processors from computing while it overlaps; ``left`` is the share that it leaves.

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.spec.run import PlacedRun, RunSpec
-
-Place = Numbers
-"""Where a run lies among others."""
 
 BIAS, UNKNOWN_BIAS = 0.05, 0.25
 """Standard deviation of what all runs share: of a stack that published runs were fitted to, and of one without."""
@@ -102,30 +99,23 @@ def correction(placed: PlacedRun, references: Sequence[Reference], priors: Prior
     memories = list(zip(places, (each.log_memory for each in like), strict=True))
     of_time, of_memory, noise = _prior(placed.run, "time"), _prior(placed.run, "memory"), 0.0
     if priors is not None:
-        of_time, of_memory = (
-            adapted(prior, [value for _, value in values if value is not None])
-            for prior, values in ((priors.time, speeds), (priors.memory, memories))
-        )
+        of_time = adapted(priors.time, [each.log_speed for each in like if each.log_speed is not None])
+        of_memory = adapted(priors.memory, [each.log_memory for each in like if each.log_memory is not None])
         noise = of_time.noise
     speed, known = expected(here, speeds, of_time)
     memory, _ = expected(here, memories, of_memory)
     return Correction(speed=math.exp(speed), memory=math.exp(memory), known=known, noise=noise)
 
 
-def place(placed: PlacedRun) -> Place:
+def place(placed: PlacedRun) -> Numbers:
     """Returns the place of a run among others: natural logarithms of sizes and degrees, and units for all else."""
-    run, layout = placed.run, placed.parallel
-    work = run.workload
+    run, layout, work = placed.run, placed.parallel, placed.run.workload
+    parameters = active_parameters(run.transformer)
     tokens = layout.micro_batch_sequences * work.sequence_tokens / (layout.tp * layout.cp)
     return np.array(
         [
-            math.log(active_parameters(run.transformer)) / 2,
-            math.log(work.sequence_tokens) / 2,
-            math.log(tokens) / 2,
-            math.log(run.cluster.devices) / 2,
-            math.log(layout.tp),
-            math.log(layout.pp),
-            math.log(layout.ep),
+            *(math.log(size) / 2 for size in (parameters, work.sequence_tokens, tokens, run.cluster.devices)),
+            *(math.log(degree) for degree in (layout.tp, layout.pp, layout.ep)),
             RECOMPUTES.index(work.recompute),
             0.0 if work.adapter is None else 2.0,
             ("fp32", "tf32", "bf16", "fp16", "fp8", "nvfp4").index(work.precision),
@@ -146,7 +136,7 @@ def _prior(run: RunSpec, part: str) -> Prior:
     return Prior(bias=BIAS if fitted else UNKNOWN_BIAS)
 
 
-def expected(here: Place, known: Iterable[tuple[Place, float | None]], prior: Prior) -> tuple[float, float]:
+def expected(here: Numbers, known: Iterable[tuple[Numbers, float | None]], prior: Prior) -> tuple[float, float]:
     """Returns the mean of the process at a place, and the share of its variance that is explained."""
     runs = [(spot, value) for spot, value in known if value is not None]
     if not runs:
@@ -186,9 +176,6 @@ def adapted(prior: Prior, values: Sequence[float]) -> Prior:
     others = (logs.sum() - logs) / (count - 1) if count > 1 else np.zeros(1)
     surprise = np.maximum(0.0, np.abs(logs - others) - SURPRISE * prior.deviation)
     share = (count - 1) / count if count > 1 else 0.5
-    return Prior(
-        bias=max(prior.bias, float(np.sqrt(np.mean(logs**2)))),
-        shape=prior.shape,
-        noise=math.hypot(prior.noise, float(np.sqrt(share * np.mean(surprise**2)))),
-        believed=math.inf,
-    )
+    bias = max(prior.bias, float(np.sqrt(np.mean(logs**2))))
+    noise = math.hypot(prior.noise, float(np.sqrt(share * np.mean(surprise**2))))
+    return replace(prior, bias=bias, noise=noise, believed=math.inf)

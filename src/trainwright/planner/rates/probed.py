@@ -9,7 +9,7 @@ A layout changes the shapes that are looked up: tensor parallelism divides produ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TypeVar
@@ -24,7 +24,6 @@ from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
-    Matrix,
     block_matrix_parameters,
     matrices,
     total_parameters,
@@ -34,7 +33,6 @@ from trainwright.planner.counts.ranks import lighter_ends, owned_parameters, ran
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
 from trainwright.planner.counts.work import block_elements, dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
-from trainwright.planner.rates.interpolation import interpolate
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
@@ -79,15 +77,18 @@ class Shapes:
         """Returns the number of blocks on the slowest rank."""
         return float(slowest_layers(self.model, self.layouts)[0])
 
-    def product(self, matrix: Matrix) -> tuple[float, float, float, float]:
-        """Returns rows, outputs and inputs of a product on a rank, and its number in a micro batch there."""
-        load = fullest(self.model, self.workload, self.layouts)
-        tokens = np.asarray([self.tokens])
-        rows, outputs, inputs, count = (
-            float(each[0]) for each in product_shape(matrix, self.model, self.layouts, tokens, load)
-        )
-        share = self.layers / self.model.blocks if matrix.part in BLOCK_PARTS else 1.0
-        return rows, outputs, inputs, count * share
+    def products(self, *, beside: bool = False) -> Iterator[tuple[float, float, float, float]]:
+        """Yields rows, outputs and inputs of each product on a rank, and its number in a micro batch there.
+
+        Those of the rank's blocks, or the others, which stand ``beside`` them.
+        """
+        load, tokens = fullest(self.model, self.workload, self.layouts), np.asarray([self.tokens])
+        share = 1.0 if beside else self.layers / self.model.blocks
+        for matrix in matrices(self.model):
+            if (matrix.part in BLOCK_PARTS) != beside:
+                shape = product_shape(matrix, self.model, self.layouts, tokens, load)
+                rows, outputs, inputs, count = (float(each[0]) for each in shape)
+                yield rows, outputs, inputs, count * share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,31 +182,23 @@ class Probed:
             "update": 0.0 if "update" in without else self._update(shapes),
         }
 
-    def _products(self, shapes: Shapes) -> dict[MatmulPass, float]:
-        """Returns the seconds of linear layers of the rank's blocks, by direction."""
+    def _products(self, shapes: Shapes, *, beside: bool = False) -> dict[MatmulPass, float]:
+        """Returns the seconds of linear layers of the rank's blocks, or of those ``beside`` them, by direction."""
         dtype, sums = shapes.workload.precision, dict.fromkeys(DIRECTIONS, 0.0)
-        for matrix in matrices(shapes.model):
-            if matrix.part in BLOCK_PARTS:
-                rows, outputs, inputs, count = shapes.product(matrix)
-                for direction in DIRECTIONS:
-                    each = self.matmul_s(direction, tokens=rows, inputs=inputs, outputs=outputs, dtype=dtype)
-                    sums[direction] += count * each
+        for rows, outputs, inputs, count in shapes.products(beside=beside):
+            for direction in DIRECTIONS:
+                each = self.matmul_s(direction, tokens=rows, inputs=inputs, outputs=outputs, dtype=dtype)
+                sums[direction] += count * each
         return sums
 
     def _attention(self, shapes: Shapes) -> tuple[float, float]:
         """Returns the seconds of both passes of all layers; ranks of context parallelism share the pairs."""
         model, work, layouts = shapes.model, shapes.workload, shapes.layouts
         sequences = shapes.layers * float((layouts.micro_batch / layouts.tp / layouts.cp)[0])
+        sizes = {"heads": model.heads, "tokens": work.sequence_tokens, "head_size": model.head_size}
+        both = (False, True)
         forward, backward = (
-            self.attention_s(
-                sequences=sequences,
-                heads=model.heads,
-                tokens=work.sequence_tokens,
-                head_size=model.head_size,
-                dtype=work.precision,
-                backward=backward,
-            )
-            for backward in (False, True)
+            self.attention_s(sequences=sequences, **sizes, dtype=work.precision, backward=backward) for backward in both
         )
         return forward, backward
 
@@ -214,18 +207,11 @@ class Probed:
         moved, casts = moved_bytes(shapes), self._casts_s(shapes)
         compiled = COMPILED_REST if shapes.layouts.compile[0] else 1.0
         place = (shapes.tokens, shapes.model.width)
-        probes = _preferred(self._blocks, lambda each: each.probe.dtype == shapes.workload.precision)
-        probes = _preferred(probes, lambda each: each.probe.model.family == shapes.model.family)
-        forward, backward = (
-            interpolate(
-                place,
-                [
-                    ((each.probe.tokens, each.probe.model.width), rates[way])
-                    for each, rates in ((each, (each.forward, each.backward)) for each in probes)
-                ],
-            )
-            for way in (0, 1)
-        )
+        rests = _preferred(self._blocks, lambda each: each.probe.dtype == shapes.workload.precision)
+        rests = _preferred(rests, lambda each: each.probe.model.family == shapes.model.family)
+        places = [(each.probe.tokens, each.probe.model.width) for each in rests]
+        forward = interpolate(place, zip(places, (each.forward for each in rests), strict=True))
+        backward = interpolate(place, zip(places, (each.backward for each in rests), strict=True))
         return moved * forward * compiled + casts, 2 * moved * backward * compiled + casts
 
     def _casts_s(self, shapes: Shapes) -> float:
@@ -233,8 +219,7 @@ class Probed:
         size, layouts = DTYPE_BYTES[shapes.workload.precision], shapes.layouts
         if size == 4 or (layouts.zero_stage[0] == 3 and layouts.dp_shard[0] * layouts.cp[0] > 1):
             return 0.0
-        parts = [shapes.product(matrix) for matrix in matrices(shapes.model) if matrix.part in BLOCK_PARTS]
-        elements = sum(outputs * inputs * count for _, outputs, inputs, count in parts)
+        elements = sum(outputs * inputs * count for _, outputs, inputs, count in shapes.products())
         return self.stream_s((4 + size) * elements, pieces=_pieces(shapes))
 
     def _head(self, shapes: Shapes) -> tuple[float, float, float]:
@@ -243,14 +228,8 @@ class Probed:
         The embedding's and the head's gradients are dense.
         """
         model, dtype = shapes.model, shapes.workload.precision
-        sums, elements = dict.fromkeys(DIRECTIONS, 0.0), 0.0
-        for matrix in matrices(model):
-            if matrix.part not in BLOCK_PARTS:
-                rows, outputs, inputs, count = shapes.product(matrix)
-                elements += outputs * inputs * count
-                for direction in DIRECTIONS:
-                    each = self.matmul_s(direction, tokens=rows, inputs=inputs, outputs=outputs, dtype=dtype)
-                    sums[direction] += count * each
+        sums = self._products(shapes, beside=True)
+        elements = sum(outputs * inputs * count for _, outputs, inputs, count in shapes.products(beside=True))
         classes = max(1, model.vocabulary if model.makes_logits else model.classes) / float(shapes.layouts.tp[0])
         rest = self.loss_rest_s(tokens=shapes.tokens, vocabulary=classes, dtype=dtype)
         return sum(sums.values()) + rest, self.stream_s(3 * 4.0 * elements), sums["forward"] + EVALUATED_LOSS * rest
@@ -279,13 +258,11 @@ class Probed:
         self, *, sequences: float, heads: int, tokens: int, head_size: int, dtype: str, backward: bool
     ) -> float:
         """Returns the seconds of causal attention, from probes at other lengths and head sizes."""
+        probes = [probe for probe in self.probes.attention if probe.dtype == dtype]
+        timings = [probe.backward if backward else probe.forward for probe in probes]
         known = [
-            (
-                (probe.tokens, probe.head_size),
-                probe.forward_flops / (probe.backward if backward else probe.forward).median_s,
-            )
-            for probe in self.probes.attention
-            if probe.dtype == dtype
+            ((probe.tokens, probe.head_size), probe.forward_flops / timing.median_s)
+            for probe, timing in zip(probes, timings, strict=True)
         ]
         return 4.0 * sequences * heads * tokens**2 * head_size / interpolate((tokens, head_size), known)
 
@@ -311,14 +288,11 @@ class Probed:
 
     def muon_s(self, rows: int, columns: int) -> float:
         """Returns the seconds of one Muon update of one matrix."""
-        known = [
-            (
-                (min(probe.rows, probe.columns), max(probe.rows, probe.columns)),
-                muon_flops(probe.rows, probe.columns) / probe.timing.median_s,
-            )
-            for probe in self.probes.muon
-        ]
-        return muon_flops(rows, columns) / interpolate((min(rows, columns), max(rows, columns)), known)
+        known = []
+        for probe in self.probes.muon:
+            flops_per_s = muon_flops(probe.rows, probe.columns) / probe.timing.median_s
+            known.append((tuple(sorted((probe.rows, probe.columns))), flops_per_s))
+        return muon_flops(rows, columns) / interpolate(tuple(sorted((rows, columns))), known)
 
     @cached_property
     def _blocks(self) -> tuple[BlockRest, ...]:
@@ -352,13 +326,8 @@ class BlockRest:
 
 def shapes_of(probe: BlockProbe) -> Shapes:
     """Returns the shapes of a probed block: one device, one micro batch."""
-    workload = Workload(
-        sequence_tokens=probe.sequence_tokens,
-        batch_tokens=probe.tokens,
-        steps=1,
-        precision=probe.dtype,
-        optimizer="adamw",
-    )
+    tokens, batch = probe.sequence_tokens, probe.tokens
+    workload = Workload(sequence_tokens=tokens, batch_tokens=batch, steps=1, precision=probe.dtype, optimizer="adamw")
     alone = ParallelPlan(micro_batch_sequences=probe.sequences)
     return Shapes(model=probe.model, workload=workload, layouts=Layouts.of([alone], ["none"], workload))
 
@@ -371,9 +340,28 @@ def moved_bytes(shapes: Shapes) -> float:
 
 def _pieces(shapes: Shapes) -> float:
     """Returns the number of matrices of the rank's blocks."""
-    return sum(shapes.product(matrix)[3] for matrix in matrices(shapes.model) if matrix.part in BLOCK_PARTS)
+    return sum(count for *_, count in shapes.products())
 
 
 def _preferred(probes: Sequence[P], wanted: Callable[[P], bool]) -> list[P]:
     """Returns those that are ``wanted``, or all of them where none is."""
     return [probe for probe in probes if wanted(probe)] or list(probes)
+
+
+def interpolate(point: tuple[float, ...], known: Iterable[tuple[tuple[float, ...], float]]) -> float:
+    """Returns a positive value at ``point`` from values at known points.
+
+    Shepard's method (1968): the logarithms of the values, weighted by the inverse fourth power of the distance between
+    the logarithms of the coordinates. It is exact at known points and never leaves their range.
+    """
+    total = weights = 0.0
+    for place, value in known:
+        distance = sum((math.log(a) - math.log(b)) ** 2 for a, b in zip(point, place, strict=True))
+        if distance < 1e-12:
+            return value
+        weight = distance**-2
+        total += weight * math.log(value)
+        weights += weight
+    if not weights:
+        raise ValueError("nothing was measured to interpolate between")
+    return math.exp(total / weights)

@@ -144,8 +144,8 @@ def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Rec
         return ("none",)
     if not workload.fused_attention:
         return RECOMPUTES
-    reason = "selective recomputation spares attention's scores, which fused attention never writes"
     if len(table):
+        reason = "selective recomputation spares attention's scores, which fused attention never writes"
         table.pruned.append(Pruned(rule="recompute", reason=reason, layouts=len(table)))
     return tuple(each for each in RECOMPUTES if each != "selective")
 

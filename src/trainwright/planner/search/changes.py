@@ -15,8 +15,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.forecast.forecast import forecast, step_s
-from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked
@@ -58,19 +58,15 @@ class _Variant:
 def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; pairs of them where no single one is enough.
 
-    Those that train everything come first, and among them the least slowdown. What
-    ``source`` has no rate for is left out.
-
-    Raises:
-        RecipeError: see ``search.layouts.compare``.
+    Those that train everything come first, and among them the least slowdown. What ``source`` has no rate for is left
+    out. Raises as ``search.layouts.compare``.
     """
     unit = _unchanged_s_per_token(run, source)
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, source, unit)
     for more in larger(run.cluster, most_devices):
         variant = _Variant(name=f"{more.devices:,} devices", workload=run.workload)
-        filled = _tried(variant, replace(run, cluster=more), source, unit)
-        if filled is not None:
+        if (filled := _tried(variant, replace(run, cluster=more), source, unit)) is not None:
             fitting.append(filled)
             break
     if all(each.trains_less or each.devices > run.cluster.devices for each in fitting):
@@ -88,22 +84,17 @@ def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSour
         place = each.offload.removesuffix("-nvme")
         if (each.shorter and place in shortened) or (place, each.workload) in in_memory:
             continue
-        change = _tried(each, run, source, unit)
-        if change is None:
-            continue
-        fitting.append(change)
-        in_memory.append((each.offload, each.workload))
-        if each.shorter:
-            shortened.add(place)
+        if (change := _tried(each, run, source, unit)) is not None:
+            fitting.append(change)
+            in_memory.append((each.offload, each.workload))
+            shortened |= {place} if each.shorter else set()
     return fitting
 
 
 def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
     """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
     every = candidates(run, [run.cluster.devices], wasteful=True).layouts
-    if not len(every):
-        return float("nan")
-    seconds = float(np.min(step_s(run, every, source)))
+    seconds = float(np.min(step_s(run, every, source))) if len(every) else float("nan")
     return seconds * run.cluster.devices / run.workload.batch_tokens
 
 
@@ -181,11 +172,6 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
     best = forecast(run, compared.layouts.take(compared.order()[:1]), source)
     if not best.memory.fits_host(cluster.node)[0]:
         return None
-    seconds = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens
-    return Change(
-        name=variant.name,
-        slowdown=seconds / unit,
-        devices=cluster.devices,
-        best=ranked(best, cluster.device)[0],
-        trains_less=variant.trains_less,
-    )
+    slowdown = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens / unit
+    (layout,), less = ranked(best, cluster.device), variant.trains_less
+    return Change(name=variant.name, slowdown=slowdown, devices=cluster.devices, best=layout, trains_less=less)

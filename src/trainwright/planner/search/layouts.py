@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
 from trainwright.spec.device import DeviceSpec
@@ -100,13 +100,10 @@ def compare(
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.
     """
     device = run.cluster.device
-    if not peak_flops_per_s(device, run.workload.precision):
-        raise RecipeError(
-            "no {precision} rate is known",
-            where=device.name,
-            expected=f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}",
-            precision=run.workload.precision,
-        )
+    precision = run.workload.precision
+    if not peak_flops_per_s(device, precision):
+        expected = f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}"
+        raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
     sensible = _compared(run, devices, source, offload=offload, memo=memo)
     if sensible.fits.any() or not thorough:
         return sensible
@@ -138,18 +135,10 @@ def _compared(
     worth = np.flatnonzero(fits & ~_needless(fits, left.recomputes))
     if len(worth):
         seconds[worth] = step_s(run, left.layouts.take(worth), source)
-    over = states > usable
-    return Compared(
-        layouts=left.layouts,
-        memory_bytes=memory.needed_bytes,
-        step_s=seconds,
-        unsure=memory.uncertain(device),
-        pruned=(
-            *left.pruned,
-            *_too_large("states", states[over] / usable),
-            *_too_large("activations", memory.needed_bytes[~over & ~fits] / usable),
-        ),
-    )
+    over, needed = states > usable, memory.needed_bytes
+    beyond = (*_too_large("states", states[over] / usable), *_too_large("activations", needed[~over & ~fits] / usable))
+    unsure, pruned = memory.uncertain(device), (*left.pruned, *beyond)
+    return Compared(layouts=left.layouts, memory_bytes=needed, step_s=seconds, unsure=unsure, pruned=pruned)
 
 
 def too_large(rule: str, low: float, high: float) -> str:

@@ -57,25 +57,14 @@ def offers(
     cheapest: dict[tuple[str, str], Offer] = {}
     for price in prices.offers(device, providers=clouds):
         if price.kind in kinds:
-            known = _known_devices(price)
+            listed = {each.name: each.devices for each in cloud(price.provider).instances}
+            known = listed.get(price.instance)
             if known is not None and known < node_devices:
                 continue
-            offer = Offer(
-                provider=price.provider,
-                kind=price.kind,
-                usd_per_device_hour=price.usd_per_device_hour,
-                price=price,
-                whole=known or instance_devices(price.instance) or node_devices,
-            )
+            whole, usd = known or instance_devices(price.instance) or node_devices, price.usd_per_device_hour
+            offer = Offer(provider=price.provider, kind=price.kind, usd_per_device_hour=usd, price=price, whole=whole)
             cheapest.setdefault((price.provider, price.kind), offer)
-    if cheapest:
-        return tuple(cheapest.values())
-    return (Offer(provider="", kind=None, usd_per_device_hour=None),)
-
-
-def _known_devices(price: Price) -> int | None:
-    """Returns the number of devices of an instance type that the catalogue lists; None of others."""
-    return next((each.devices for each in cloud(price.provider).instances if each.name == price.instance), None)
+    return tuple(cheapest.values()) or (Offer(provider="", kind=None, usd_per_device_hour=None),)
 
 
 def instance_devices(instance: str) -> int | None:
@@ -98,11 +87,6 @@ def read_pool(text: str, *, where: str | None = None) -> tuple[ClusterSpec, ...]
     pool = tuple(cluster(part.strip(), where=where) for part in text.split("+"))
     names = [each.device.name for each in pool]
     if len(set(names)) < len(names):
-        raise RecipeError(
-            "one kind of device is named twice",
-            where=where,
-            seen=text,
-            expected="unlike devices joined by +",
-            fix="add equal devices up: 2x8xh100-sxm",
-        )
+        expected, fix = "unlike devices joined by +", "add equal devices up: 2x8xh100-sxm"
+        raise RecipeError("one kind of device is named twice", where=where, seen=text, expected=expected, fix=fix)
     return pool

@@ -73,11 +73,7 @@ class Pool:
 
 
 def compare_pool(run: RunSpec, other: ClusterSpec) -> Pool:
-    """Returns whether to use the run's cluster and another one together.
-
-    Raises:
-        RecipeError: one whose device has no rate for the workload's precision.
-    """
+    """Returns whether to use the run's cluster and another one together; raises as ``search.layouts.compare``."""
     there = replace(run, cluster=other)
     alone = [way for each in (run, there) if (way := _alone(each)) is not None]
     ways = [*alone, *_by_batch(run, there), *_by_layers(run, there)]
@@ -107,12 +103,11 @@ def _by_batch(one: RunSpec, other: RunSpec) -> Iterator[Way]:
     for part in _near(_speed_share(one, other), parts):
         first = replace(workload, batch_tokens=part * unit)
         second = replace(workload, batch_tokens=workload.batch_tokens - part * unit)
-        sides = [_fastest(replace(one, workload=first)), _fastest(replace(other, workload=second))]
-        if sides[0] is not None and sides[1] is not None:
-            share = first.batch_tokens / workload.batch_tokens
-            parts_taken = _sides(share, (one, sides[0]), (other, sides[1]))
-            step_s = max(sides[0].step_s, sides[1].step_s) + exchange_s
-            yield Way(kind="batch", sides=parts_taken, step_s=step_s, exchange_s=exchange_s)
+        best, other_best = _fastest(replace(one, workload=first)), _fastest(replace(other, workload=second))
+        if best is not None and other_best is not None:
+            sides = _sides(first.batch_tokens / workload.batch_tokens, (one, best), (other, other_best))
+            step_s = max(best.step_s, other_best.step_s) + exchange_s
+            yield Way(kind="batch", sides=sides, step_s=step_s, exchange_s=exchange_s)
 
 
 def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
@@ -133,15 +128,12 @@ def _by_layers(one: RunSpec, other: RunSpec) -> Iterator[Way]:
         if first is None or second is None:
             continue
         # What flows from one side to the other at once is the larger side's micro batch over all of its ranks.
-        flow = max(
-            each.parallel.micro_batch_sequences * each.parallel.dp_replicate * each.parallel.dp_shard
-            for each in (first, second)
-        )
+        plans = (first.parallel, second.parallel)
+        flow = max(each.micro_batch_sequences * each.dp_replicate * each.dp_shard for each in plans)
         count = max(1.0, workload.batch_sequences / flow)
         # Activations go forth and gradients back, behind the work of other micro batches but for the first and last.
-        sent_s = _crossing_s(
-            2 * workload.element_bytes * workload.batch_tokens * model.width, one.cluster, other.cluster
-        )
+        sent_bytes = 2 * workload.element_bytes * workload.batch_tokens * model.width
+        sent_s = _crossing_s(sent_bytes, one.cluster, other.cluster)
         slow, fast = max(first.step_s, second.step_s), min(first.step_s, second.step_s)
         parts_taken = _sides(layers / model.layers, (one, first), (other, second))
         step_s = max(slow, sent_s) + (fast + sent_s) / count

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device as catalogue_device
@@ -22,7 +23,6 @@ from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Pruned, parallel_plan
-from trainwright.planner.search.front import pareto_front
 from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
@@ -39,8 +39,7 @@ class Option:
     """One way to do the whole run.
 
     ``usd`` is None where no price is known; ``front``: no other at a price without doubt is both faster and cheaper;
-    ``unsure``: what is
-    needed of the device's memory is so near to all of it that the prediction's error decides.
+    ``unsure``: what is needed of the device's memory is so near to all of it that the prediction's error decides.
     """
 
     device: str
@@ -223,11 +222,7 @@ def recommend(
 
 
 def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int) -> list[ClusterSpec]:
-    """Returns the largest cluster of each device, sorted by what their layouts need alike.
-
-    Raises:
-        RecipeError: an unknown device.
-    """
+    """Returns the largest cluster of each device, sorted by what their layouts need alike."""
     names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
     clusters = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
     libraries = counted(search.run.model).library_bytes
@@ -287,12 +282,9 @@ def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Of
     )
     ends = cost.seconds < ENDLESS * cost.parts.steps_s + cost.parts.start_s
     places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & ends)
-    endless = int(np.sum(~ends))
-    if endless:
-        reason = "interruptions come faster than work is kept"
-        search.refused.append(
-            Refusal(kind="price", name=f"{machines.device.name} {offer.kind}", reason=reason, count=endless)
-        )
+    if not ends.all():
+        name, reason = f"{machines.device.name} {offer.kind}", "interruptions come faster than work is kept"
+        search.refused.append(Refusal(kind="price", name=name, reason=reason, count=int(np.sum(~ends))))
     return [_option(fastest, cost, machines, offer, int(place)) for place in places]
 
 
@@ -343,21 +335,34 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
     )
 
 
+def pareto_front(seconds: ArrayLike, usd: ArrayLike) -> NDArray[np.bool_]:
+    """Returns True [P] for points on the front: no other is as fast and as cheap, and better in one of the two.
+
+    Of equal points the first is taken. A point without a price (NaN) or without an end (infinite) is never on it.
+    """
+    time, cost = np.asarray(seconds, dtype=np.float64), np.asarray(usd, dtype=np.float64)
+    places = np.flatnonzero(np.isfinite(time) & np.isfinite(cost))
+    ordered = places[np.lexsort((cost[places], time[places]))]
+    front = np.zeros(len(time), dtype=np.bool_)
+    if len(ordered):
+        # Slower points are on the front only if they are cheaper than all faster ones.
+        least = np.minimum.accumulate(cost[ordered])
+        front[ordered] = np.concatenate([[True], cost[ordered][1:] < least[:-1]])
+    return front
+
+
 def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
     """Returns the numbers of ways that are too late or too dear."""
     refused = []
-    late = [each.seconds for each in options if goals.deadline_s is not None and each.seconds > goals.deadline_s]
-    dear = [
-        each.usd
-        for each in options
-        if goals.budget_usd is not None and each.usd is not None and each.usd > goals.budget_usd
-    ]
-    if late and goals.deadline_s is not None:
-        reason = f"{min(late) / goals.deadline_s:.2f} to {max(late) / goals.deadline_s:,.1f} times the deadline"
-        refused.append(Refusal(kind="goal", name="too late", reason=reason, count=len(late)))
-    if dear and goals.budget_usd is not None:
-        reason = f"{min(dear) / goals.budget_usd:.2f} to {max(dear) / goals.budget_usd:,.1f} times the budget"
-        refused.append(Refusal(kind="goal", name="too dear", reason=reason, count=len(dear)))
+    seconds, usd = [each.seconds for each in options], [each.usd for each in options if each.usd is not None]
+    for name, what, limit, values in (
+        ("too late", "deadline", goals.deadline_s, seconds),
+        ("too dear", "budget", goals.budget_usd, usd),
+    ):
+        over = [value / limit for value in values if value > limit] if limit is not None else []
+        if over:
+            reason = f"{min(over):.2f} to {max(over):,.1f} times the {what}"
+            refused.append(Refusal(kind="goal", name=name, reason=reason, count=len(over)))
     return refused
 
 
@@ -366,8 +371,8 @@ def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
 
     That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
     """
-    priced = [option for option in options if option.usd is not None and not option.doubt]
-    priced = priced or [option for option in options if option.usd is not None]
+    priced = [option for option in options if option.usd is not None]
+    priced = [option for option in priced if not option.doubt] or priced
     if not priced:
         return tuple(sorted(options, key=lambda option: option.seconds)[:1])
     in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]

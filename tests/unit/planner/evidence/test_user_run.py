@@ -27,7 +27,7 @@ TEXT = [name for name in model_names() if getattr(catalogue_model(name), "kind",
 
 
 def checked_run(**changes):
-    return checked(RUN | changes, where="run.json", place=1)
+    return checked(RUN | changes, where="run.json, run 1", place=1)
 
 
 def asked(tmp_path, **changes):

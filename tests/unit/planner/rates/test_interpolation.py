@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.rates.interpolation import interpolate
+from trainwright.planner.rates.probed import interpolate
 
 
 @given(st.integers(1, 10**6), st.lists(st.tuples(st.integers(1, 10**6), st.floats(1e-3, 1e12)), min_size=1, max_size=6))

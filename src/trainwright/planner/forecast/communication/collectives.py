@@ -19,10 +19,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.spec.device import ClusterSpec
-
-Values = float | Numbers
 
 UP_EFFICIENCY = 0.80
 """Bus bandwidth over line rate inside a domain. Ring all-reduce on 8 H100: 365 to 370 of 450 GB/s (NVIDIA/nccl#1455,

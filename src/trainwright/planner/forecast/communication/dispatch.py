@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from trainwright.planner.counts.layouts import Numbers
-from trainwright.planner.forecast.communication.collectives import Fabric, Group, Values, all_to_all_s, two_tier_s
+from trainwright.planner.counts.layouts import Numbers, Values
+from trainwright.planner.forecast.communication.collectives import Fabric, Group, all_to_all_s, two_tier_s
 from trainwright.spec.model import Experts, ModelSpec
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload

@@ -14,13 +14,12 @@ import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.experts import fullest
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.ranks import expert_tp, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     Group,
     Placement,
-    Values,
     all_gather_s,
     all_reduce_s,
     placement,
@@ -39,17 +38,17 @@ Collective = Callable[[Fabric, Values, Group], Numbers]
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Exchange:
-    """Arrays [L] of seconds.
+    """Arrays [L] of seconds; a number where a network never sends so.
 
     ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
     collects sharded weights for one pass (zero but for ZeRO-3), ``scatter_s`` reduces and shards gradients of one
     micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step.
     """
 
-    tensor_s: Numbers
-    context_s: Numbers
-    expert_s: Numbers
-    pipeline_s: Numbers
+    tensor_s: Values = 0.0
+    context_s: Values = 0.0
+    expert_s: Values = 0.0
+    pipeline_s: Values = 0.0
     gather_s: Numbers
     scatter_s: Numbers
     gradients_s: Numbers
@@ -60,20 +59,12 @@ class Exchange:
 def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     """Returns every collective of a transformer's step, alone on its links; experts' as the stack sends to them.
 
-    Raises:
-        RecipeError: no link is known between devices that need one.
+    Raises as ``Fabric.of``.
     """
     model, workload, cluster, dispatch = run.transformer, run.workload, run.cluster, run.stack.dispatch
     fabric = Fabric.of(cluster)
-    groups = placement(
-        domain=fabric.domain,
-        tp=layouts.tp,
-        cp=layouts.cp,
-        ep=layouts.ep,
-        dp_shard=layouts.dp_shard,
-        dp_replicate=layouts.dp_replicate,
-        pp=layouts.pp,
-    )
+    degrees = {name: getattr(layouts, name) for name in ("tp", "cp", "ep", "dp_shard", "dp_replicate", "pp")}
+    groups = placement(domain=fabric.domain, **degrees)
     size = workload.element_bytes
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
@@ -81,15 +72,10 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
     gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric, groups)
+    # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
+    twice = all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp)
     return Exchange(
-        # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
-        tensor_s=2
-        * layers
-        * np.where(
-            split > 1,
-            all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp),
-            all_reduce_s(fabric, hidden, groups.tp),
-        ),
+        tensor_s=2 * layers * np.where(split > 1, twice, all_reduce_s(fabric, hidden, groups.tp)),
         context_s=layers * all_gather_s(fabric, keys, groups.cp),
         expert_s=layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
         pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
@@ -124,15 +110,10 @@ def _weights(
     micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
     which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
     """
-    split = expert_tp(model, layouts)
-    whole = model.experts is not None and bool(np.any(split != layouts.tp))
-    experts_group = (
-        groups.experts
-        if not whole
-        else placement(
-            domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=layouts.dp_shard * layouts.tp / split
-        ).experts
-    )
+    split, experts_group = expert_tp(model, layouts), groups.experts
+    if model.experts is not None and np.any(split != layouts.tp):
+        shard = layouts.dp_shard * layouts.tp / split
+        experts_group = placement(domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=shard).experts
     size = workload.element_bytes
     gradient = 2.0 if has_half_gradients(workload) else 4.0
     dense, experts = rank_parameters(model, layouts)

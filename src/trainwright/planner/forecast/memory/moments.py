@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.parameters import matrices
 from trainwright.planner.counts.process import KEEPS_GRADIENTS
 from trainwright.planner.forecast.memory.activations import (
     block_bytes,
@@ -29,7 +30,7 @@ from trainwright.planner.forecast.memory.activations import (
     transient_bytes,
     wide_tokens,
 )
-from trainwright.planner.forecast.memory.states import Kept, MemoryCase, sizes
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase
 
 MOMENTS = ("loss", "backward", "end", "update", "load")
 
@@ -170,7 +171,8 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
 def dequantised_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a block's largest quantised matrix, as a product needs it."""
     quantised = case.adapter is not None and case.adapter.frozen in ("nf4", "int4", "int8")
-    return quantised * sizes(case.model).largest_block_matrix * case.element_bytes / case.layouts.tp
+    largest = max(matrix.elements for matrix in matrices(case.model) if matrix.part not in ("head", "stem"))
+    return quantised * largest * case.element_bytes / case.layouts.tp
 
 
 def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:

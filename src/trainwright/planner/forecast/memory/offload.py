@@ -55,7 +55,7 @@ def offloaded(case: MemoryCase) -> Offloaded:
     return Offloaded(moved=moved, host=np.where(drives, pinned, total), nvme=np.where(drives, total, 0.0))
 
 
-def offload_s(run: RunSpec, layouts: Layouts, *, step_s: Numbers) -> Numbers:
+def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
     """Returns the seconds [L] on top of ``step_s``; infinite where there is no bus to host memory, or no drive.
 
     ``optimizer``: gradients go to the host and updated weights come back, once a step, and nothing hides it (Ren et

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.optimizer import MOMENT_BYTES, moments_per_parameter
-from trainwright.planner.counts.parameters import block_matrices, matrices, parameter_counts
+from trainwright.planner.counts.parameters import (
+    MOMENT_BYTES,
+    block_matrices,
+    moments_per_parameter,
+    parameter_counts,
+)
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
@@ -31,46 +34,6 @@ NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
 """nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
 FP8_COPY_BYTES = 2.0
 """fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sizes:
-    """Parameters of a model by where a layout puts them; per layer where the name says so."""
-
-    attention_per_layer: float
-    ffn_per_dense_layer: float
-    shared_per_moe_layer: float
-    router_per_moe_layer: float
-    experts_per_moe_layer: float
-    norms_per_layer: float
-    embedding: float
-    """Tables on the first stage, positions and segments included."""
-    head: float
-    """What only the last stage has: nothing where the head is tied."""
-    tied_copy: float
-    """A tied head's matrix, of which the last of several stages keeps a copy."""
-    largest_block_matrix: float
-    """Elements of the largest matrix of a block."""
-
-
-@lru_cache(maxsize=1024)
-def sizes(model: ModelSpec) -> Sizes:
-    """Returns the parameters of ``model`` by place."""
-    counts = parameter_counts(model)
-    moe = max(1, model.moe_layers)
-    dense = max(1, model.blocks - model.moe_layers)
-    return Sizes(
-        attention_per_layer=counts["attention"] / model.blocks,
-        ffn_per_dense_layer=counts["feed_forward"] / dense,
-        shared_per_moe_layer=counts.get("shared", 0) / moe,
-        router_per_moe_layer=counts.get("router", 0) / moe,
-        experts_per_moe_layer=counts.get("experts", 0) / moe,
-        norms_per_layer=counts["norms"] / model.blocks,
-        embedding=counts["embedding"] + counts["positions"] + counts.get("segments", 0),
-        head=counts["head"] + counts.get("further", 0),
-        tied_copy=model.vocabulary * model.width if model.tied and model.makes_logits else 0,
-        largest_block_matrix=max(m.elements for m in matrices(model) if m.part not in ("head", "stem")),
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -172,20 +135,25 @@ def stages_of(model: ModelSpec, layouts: Layouts) -> Stages:
 
     In a bidirectional pipeline the first rank and the last have both.
     """
-    size = sizes(model)
+    counts, blocks = parameter_counts(model), model.blocks
+    mixtures, dense_total = max(1, model.moe_layers), blocks - model.moe_layers
     single = np.where(layouts.pp == 1, 1.0, 0.0)
-    each = np.ceil(model.blocks / layouts.pp)
+    each = np.ceil(blocks / layouts.pp)
     layers = np.stack([each, each])
-    dense_total = model.blocks - model.moe_layers
-    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (model.blocks - each))])
+    dense_layers = np.stack([np.minimum(each, dense_total), np.maximum(0.0, dense_total - (blocks - each))])
     moe_layers = layers - dense_layers
+    # One layer's parameters on a rank, by kind of layer.
     share = 1.0 / layouts.tp
-    experts = size.experts_per_moe_layer / layouts.ep / expert_tp(model, layouts)
-    mixture = size.shared_per_moe_layer * share + size.router_per_moe_layer
-    attention = size.attention_per_layer * share + size.norms_per_layer
-    feed_forward = size.ffn_per_dense_layer * share
+    experts = counts.get("experts", 0) / mixtures / layouts.ep / expert_tp(model, layouts)
+    mixture = counts.get("shared", 0) / mixtures * share + counts.get("router", 0) / mixtures
+    attention = counts["attention"] / blocks * share + counts["norms"] / blocks
+    feed_forward = counts["feed_forward"] / max(1, dense_total) * share
     first, last = np.stack([np.ones_like(single), single]), np.stack([single, np.ones_like(single)])
-    tables = (first * size.embedding + last * size.head + last * (1 - first) * size.tied_copy) * share
+    embedding = counts["embedding"] + counts["positions"] + counts.get("segments", 0)
+    head = counts["head"] + counts.get("further", 0)
+    # The last of several stages keeps a copy of a tied head's matrix.
+    tied_copy = model.vocabulary * model.width if model.tied and model.makes_logits else 0
+    tables = (first * embedding + last * head + last * (1 - first) * tied_copy) * share
     both = layouts.has("schedule", "dualpipe")
     if both.any():
         layers, dense_layers, moe_layers, tables, last = (

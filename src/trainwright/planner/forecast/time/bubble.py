@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainwright.planner.counts.kernels import Kernels
+from trainwright.planner.counts.kernels import Kernels, RateSource
 from trainwright.planner.counts.layouts import SCHEDULES, Layouts, Numbers
 from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.planner.forecast.communication.exchange import Exchange
-from trainwright.planner.forecast.source import RateSource
 from trainwright.planner.forecast.time.passes import Passes, passes
 from trainwright.planner.forecast.time.pipeline import schedule_problem, simulate
 from trainwright.spec.run import RunSpec

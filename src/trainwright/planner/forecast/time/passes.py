@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright.planner.counts.kernels import Exposure, Kernels, Value
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.kernels import Exposure, Kernels
+from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.forecast.communication.exchange import Exchange
 
 
@@ -77,6 +77,6 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     )
 
 
-def longer(one: Value, other: Value) -> Numbers:
+def longer(one: Values, other: Values) -> Numbers:
     """Returns the fourth-power mean of two times: nearly the longer one."""
     return np.asarray((one**4 + other**4) ** 0.25)

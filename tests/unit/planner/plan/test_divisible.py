@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.cost.batches import divisible
+from trainwright.planner.plan.question import divisible
 
 
 @given(st.integers(1, 5000))
