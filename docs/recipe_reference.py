@@ -70,9 +70,10 @@ Later layers win: defaults, `--preset`, files in the order given, environment (`
 Counts may carry a decimal multiplier (`100k`, `1.5M`, `3B`), durations a unit (`300M tok`, `20 tok/param`,
 `2000 steps`, `3 epochs`), times one of `ms s min h d w`.
 
-Some keys take `package.module:function` and then run a plug-in of that name. Its code runs with the rights of the user
-who runs the recipe: it can read, write and reach the network. Run a recipe from elsewhere only if you trust the
-plug-ins that it names.
+Some keys take `package.module:function` and then run a plug-in of that name; keys of its own stand beside the name
+(`filters: [long-lines, {name: my.rules:dull, limit: 3}]`) and are checked like the others. Its code runs with the
+rights of the user who runs the recipe: it can read, write and reach the network. Run a recipe from elsewhere only if
+you trust the plug-ins that it names.
 
 ```bash
 trainwright config explain train.duration      # what one key means
@@ -87,7 +88,7 @@ ENGLISH = Language(
     first="The recipe itself",
     columns=("key", "type", "default", "meaning"),
     required="required",
-    only=" (kind {})",
+    only=" (only for {})",
     comma=", ",
     stop=".",
 )

@@ -191,8 +191,6 @@ def test_a_model_family_is_a_file_and_a_line(copy):
 SOURCE = Path(__file__).parent / "additions" / "sources.py"
 KEYS = """
 class CsvSection(PathsSection):
-    reader = "trainwright.stages.data.sources.csv:Csv"
-    kind: Literal["csv"] = Field(description="one document per row")
     column: str = Field("text", description="column that holds the text")
 
 
@@ -205,7 +203,9 @@ def test_a_source_is_a_file_and_its_keys(copy):
     reader = (reader[:start] + reader[stop:]).replace("import PathsSection", "import CsvSection")
     copy.add("stages/data/sources/csv.py", reader)
     copy.insert("spec/sections/data.py", KEYS, after='text_column: str = Field("text"')
-    copy.insert("spec/sections/data.py", "    CsvSection |\n", after="Source = Annotated[")
+    name = '    "csv": "trainwright.stages.data.sources.csv:Csv",\n'
+    copy.insert("spec/sections/data.py", name, after="SOURCES: Mapping")
+    copy.replace("spec/sections/data.py", '{"files": FilesSource', '{"csv": CsvSection, "files": FilesSource')
     (copy.root / "corpus.csv").write_text(
         "body\n" + "".join(f"row {number}\n" for number in range(9)), encoding="utf-8"
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import Called, InstanceOf, described
@@ -15,15 +16,33 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core.core_schema import CoreSchema
 
+T = TypeVar("T")
+
 _REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_KEYS = "Section"
+
+
+def with_keys(section: type) -> Callable[[T], T]:
+    """Declares the recipe's keys of a function: ``@with_keys(LionSection)``; a class has ``Section = LionSection``."""
+
+    def declare(plug_in: T) -> T:
+        setattr(plug_in, _KEYS, section)
+        return plug_in
+
+    return declare
+
+
+def declared_keys(plug_in: object) -> Any:
+    """Returns the class of the keys that a plug-in declares; None where it has none of its own."""
+    return getattr(plug_in, _KEYS, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extension:
     """What a recipe's key accepts that names code: a known name, or ``package.module:name``.
 
-    It stands in the annotation of the key, ``Annotated[str, Extension("optimizer", OPTIMIZERS)]``. A recipe is checked
-    without importing anything; ``load`` imports.
+    It stands in the annotation of the key, ``Annotated[str, Extension("optimizer", OPTIMIZERS)]``. The key itself
+    is checked without importing anything; ``load`` imports.
 
     Args:
         kind: what is named ("optimizer", "exporter", ...), for error lines.
@@ -48,10 +67,22 @@ class Extension:
                 kind.
         """
         value = resolve(name, self.known, kind=self.kind)
-        if name not in self.known and self.requirement is not None and not self.requirement.holds(value):
+        required = self.requirement
+        if isinstance(required, Called) and declared_keys(value) and "section" not in required.arguments:
+            required = replace(required, keywords=(*required.keywords, "section"))
+        if name not in self.known and required is not None and not required.holds(value):
             seen = f"{name}, {described(value)}"
-            raise RecipeError("this is no {kind}", seen=seen, expected=self.requirement.expected, kind=self.kind)
+            raise RecipeError("this is no {kind}", seen=seen, expected=required.expected, kind=self.kind)
         return value
+
+    def bound(self, section: Any) -> Any:
+        """Returns what a section names; where that has keys of its own, it is called with ``section=section``."""
+        value = self.load(section.name)
+        return partial(value, section=section) if declared_keys(value) else value
+
+    def knows(self, name: object) -> bool:
+        """Whether a name is one of ours or has the form of a plug-in's."""
+        return isinstance(name, str) and (name in self.known or is_reference(name))
 
     def problems(self, name: str, *, where: str) -> Iterator[RecipeError]:
         """Yields what is wrong with a plug-in, under the key that names it; what we know ourselves is not loaded."""
@@ -64,7 +95,7 @@ class Extension:
 
     def check(self, name: str) -> str:
         """Returns the name where it can stand for something; the error reads like that of a ``Literal``."""
-        if name in self.known or is_reference(name):
+        if self.knows(name):
             return name
         from pydantic_core import PydanticCustomError
 

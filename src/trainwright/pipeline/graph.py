@@ -279,7 +279,7 @@ STAGES: Mapping[str, Stage] = {
             identity=_export_identity,
             needs=[_MODEL],
             sections=("export",),
-            outside=lambda recipe, root: _code(recipe.model.family, *recipe.export.formats),
+            outside=lambda recipe, root: _code(recipe.model.family, *recipe.export.names),
         ),
         _stage(
             "serve",
@@ -288,7 +288,7 @@ STAGES: Mapping[str, Stage] = {
             task_makes="text",
             needs=[Need(kind="bundle")],
             sections=("serve",),
-            outside=lambda recipe, root: _code(recipe.model.family, recipe.serve.engine),
+            outside=lambda recipe, root: _code(recipe.model.family, recipe.serve.engine.name),
         ),
         _stage("report", identity=_report_identity, needs=_ALL),
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from trainwright.core.config.by_name import ByName
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.base import Section
 from trainwright.spec.sections.data import DataSection
@@ -20,7 +21,7 @@ from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.plan import PlanSection
 from trainwright.spec.sections.serve import ServeSection
 from trainwright.spec.sections.steps import StepSection
-from trainwright.spec.sections.task import TaskSection
+from trainwright.spec.sections.task import TASK, TaskSection
 from trainwright.spec.sections.train import TrainSection
 from trainwright.spec.workload import windows_per_epoch
 
@@ -44,7 +45,9 @@ class Recipe(Section):
     )
     model: ModelSection = Field(description="the network")
     data: DataSection = Field(description="the corpus and its tokenizer")
-    task: TaskSection = Field(default_factory=TaskSection, description="what is learnt")
+    task: Annotated[TaskSection, ByName(TASK, TaskSection)] = Field(
+        default_factory=TaskSection, description="what is learnt"
+    )
     train: TrainSection = Field(default_factory=TrainSection, description="the training run")
     plan: PlanSection = Field(default_factory=PlanSection, description="what the plan compares with")
     evaluate: EvaluateSection = Field(default_factory=EvaluateSection, description="what is measured")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,7 +20,7 @@ from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.export import EXPORTER
+from trainwright.spec.sections.export import EXPORTER, ExportSection
 from trainwright.stages.export.exporter import Exporter
 from trainwright.testing.artifacts import make_artifact, train_tokenizer
 
@@ -32,6 +32,8 @@ class ExporterContract:
 
     exporter: ClassVar[str]
     """A name of ours, or ``package.module:class``."""
+    keys: ClassVar[dict[str, Any]] = {}
+    """Keys beside the name, where it needs them."""
     families: ClassVar[tuple[str, ...]] = ("llama", "gpt2")
 
     def recipe(self) -> Recipe:
@@ -42,6 +44,7 @@ class ExporterContract:
                 "model": {"layers": 2, "width": 32, "heads": 2, "context_tokens": 24},
                 "data": {"sources": [{"kind": "python-stdlib"}]},
                 "train": {"sequence_tokens": 16, "batch_tokens": 16},
+                "export": {"formats": [{"name": self.exporter} | self.keys]},
             }
         )
 
@@ -64,7 +67,8 @@ class ExporterContract:
 
     def test_what_is_read_back_computes_the_same(self, tmp_path: Path) -> None:
         """From the files alone, for each family; and writing again over them changes no byte."""
-        recipe, exporter = self.recipe(), EXPORTER.load(self.exporter)()
+        recipe = self.recipe()
+        exporter = EXPORTER.bound(recipe.export.formats[0])()
         assert isinstance(exporter, Exporter)
         tokens = torch.randint(0, VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(0))
         for family in self.families:
@@ -83,3 +87,9 @@ class ExporterContract:
                 torch.testing.assert_close(
                     exporter.read(directory)(tokens), network.logits(network(tokens)), atol=1e-4, rtol=0
                 )
+
+    def test_its_keys_count_in_the_address(self) -> None:
+        """All of them are written down, and read back from there."""
+        written = self.recipe().identity("export")
+        assert ExportSection.model_validate(written) == self.recipe().export
+        assert not self.keys or written["formats"][0].items() >= self.keys.items()

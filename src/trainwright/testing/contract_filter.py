@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,12 +27,18 @@ class FilterContract:
 
     filter: ClassVar[str]
     """A name of ours, or ``package.module:function``."""
+    keys: ClassVar[dict[str, Any]] = {}
+    """Keys beside the name, where the examples need them."""
     kept: ClassVar[tuple[str, ...]] = ()
     dropped: ClassVar[tuple[str, ...]] = ()
 
+    def section(self) -> CleanSection:
+        """Returns the recipe's section, with no rule but the filter."""
+        return CleanSection.model_validate({"filters": [{"name": self.filter} | self.keys], "min_characters": 0})
+
     def reasons(self, texts: tuple[str, ...]) -> list[str | None]:
         """What the filter says of each text."""
-        (judgement,) = load_filters((self.filter,))
+        (judgement,) = load_filters(self.section().filters)
         return [judgement(text) for text in texts]
 
     def test_examples_of_both_sides_are_there(self) -> None:
@@ -64,5 +70,9 @@ class FilterContract:
         assert self.reasons(texts[::-1]) == self.reasons(texts)[::-1]
 
     def test_a_recipe_names_it(self) -> None:
-        section = CleanSection.model_validate({"filters": [self.filter], "min_characters": 0})
-        assert [Cleaner(section)(text)[1] for text in self.dropped] == self.reasons(self.dropped)
+        assert [Cleaner(self.section())(text)[1] for text in self.dropped] == self.reasons(self.dropped)
+
+    def test_its_keys_count_in_the_address(self) -> None:
+        written = self.section().model_dump(mode="json")
+        assert CleanSection.model_validate(written) == self.section()
+        assert not self.keys or written["filters"][0].items() >= self.keys.items()

@@ -17,22 +17,22 @@ from safetensors.torch import load_file, save_file
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import OptimizerSection, TrainSection
 from trainwright.stages.train.optimizer import Optimizers
 
 VOCABULARY = 40
 
 
 class OptimizerContract:
-    """A subclass names the optimizer, and other keys of its section where it needs them."""
+    """A subclass names the optimizer, and keys of its section where it needs them."""
 
     optimizer: ClassVar[str]
     """A name of ours, or ``package.module:function``."""
-    keys: ClassVar[dict[str, Any]] = {"lr": 0.01, "muon_lr": 0.02}
+    keys: ClassVar[dict[str, Any]] = {"lr": 0.01}
 
     def section(self) -> OptimizerSection:
         """Returns the recipe's section."""
-        return OptimizerSection.model_validate({"name": self.optimizer} | self.keys)
+        return TrainSection.model_validate({"optimizer": {"name": self.optimizer} | self.keys}).optimizer
 
     def network(self) -> Network:
         """Returns a small network with tables, matrices, norms and biases."""
@@ -79,6 +79,12 @@ class OptimizerContract:
         _train(second, resumed, steps=2, first=3)
         for name, parameter in whole.named_parameters():
             assert torch.equal(parameter, dict(second.named_parameters())[name]), name
+
+    def test_its_keys_count_in_the_address(self) -> None:
+        """All of them are written down, and read back from there."""
+        written = TrainSection(optimizer=self.section()).model_dump(mode="json")
+        assert written["optimizer"].keys() >= {"name", *self.keys}
+        assert TrainSection.model_validate(written).optimizer == self.section()
 
     def test_every_group_has_a_rate_that_is_logged(self) -> None:
         """By the name of its metric."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from trainwright.spec.sections.train import ScheduleSection
+from trainwright.spec.sections.train import ScheduleSection, TrainSection
 from trainwright.stages.train.schedule import load_schedule, rate
 
 PARTS = 1000
@@ -29,7 +29,7 @@ class ScheduleContract:
 
     def section(self) -> ScheduleSection:
         """Returns the recipe's section."""
-        return ScheduleSection.model_validate({"name": self.schedule} | self.keys)
+        return TrainSection.model_validate({"schedule": {"name": self.schedule} | self.keys}).schedule
 
     def shares(self, done: list[float]) -> list[float]:
         """Returns the share of the peak rate at each of these places of the run, the schedule loaded anew."""
@@ -46,6 +46,12 @@ class ScheduleContract:
         for share in self.shares([part / PARTS for part in range(PARTS)]):
             assert isinstance(share, (int, float))
             assert -ROUNDING <= share <= 1 + ROUNDING
+
+    def test_its_keys_count_in_the_address(self) -> None:
+        """All of them are written down, and read back from there."""
+        written = TrainSection(schedule=self.section()).model_dump(mode="json")
+        assert written["schedule"].keys() >= {"name", *self.keys}
+        assert TrainSection.model_validate(written).schedule == self.section()
 
     def test_it_depends_on_what_is_done_alone(self) -> None:
         """Nothing is remembered from call to call, so that a run that goes on anywhere has the same rates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -24,20 +24,25 @@ def informed(recipe: Recipe, dataset: TokenDataset) -> Informed:
     return Informed(sequence_tokens=recipe.train.sequence_tokens)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Informed(NextToken):
-    """The first ``UNSEEN`` tokens of a window are not learnt; the loss is measured in bits too."""
+    """The first ``unseen`` tokens of a window are not learnt; the loss is measured in bits too."""
+
+    unseen: int = UNSEEN
 
     def weight(self, batch: Batch) -> Tensor:
-        return super().weight({"tokens": batch["tokens"][:, UNSEEN:]})
+        return super().weight({"tokens": batch["tokens"][:, self.unseen :]})
 
     def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
         inputs = super().inputs(network, batch)
         targets = inputs["targets"].clone()
-        targets[:, :UNSEEN] = IGNORE
+        targets[:, : self.unseen] = IGNORE
         return inputs | {"targets": targets}
 
     def evaluate(self, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         evaluation = super().evaluate(network, split, options)
         bits = evaluation.metrics["loss"].value / math.log(2)
         metrics = {**evaluation.metrics, "bits_per_token": Metric(value=bits, unit="bits/token")}
-        return replace(evaluation, metrics=metrics, record={**evaluation.record, "bits_per_token": bits})
+        return replace(
+            evaluation, metrics=metrics, record={**evaluation.record, "bits_per_token": bits, "unseen": self.unseen}
+        )

@@ -65,7 +65,6 @@ def test_a_good_recipe_has_none(early) -> None:
     [
         ("data.split={train: 0.9, validation: 0, test: 0.1}", "there will be no validation split to measure"),
         ("data.sources=[{kind: files, paths: [/nowhere]}]", "no such file or directory"),
-        ("data.clean.filters=['no_such_module:x']", "cannot import filter"),
         ("model.init_from=/nowhere", "no such directory"),
         ("plan.rent_on=[h100-sxm, h1000]", "unknown device"),
         ("train.duration=0 steps", "the run is shorter than one update"),
@@ -86,26 +85,9 @@ def test_each_is_named_before_anything_runs(early, override, expected) -> None:
     assert key.split(".")[0] in line
 
 
-@pytest.mark.parametrize(
-    ("override", "what"),
-    [
-        ("train.optimizer.name=os.path:join", "train.optimizer.name: this is no optimizer (seen os.path:join"),
-        ("train.schedule.name=textwrap:dedent", "train.schedule.name: this is no schedule (seen textwrap:dedent"),
-        ("task.name=fixtures.plugged_task:BROKEN", "task.name: this is no task (seen textwrap:dedent"),
-        (
-            "export.formats=[huggingface, 'textwrap:dedent']",
-            "export.formats.1: this is no exporter (seen textwrap:dedent",
-        ),
-        ("serve.engine=textwrap:dedent", "serve.engine: this is no engine (seen textwrap:dedent"),
-        (
-            "data.clean.filters=['math:pi']",
-            "data.clean.filters.0: this is no filter (seen math:pi, an object of type",
-        ),
-    ],
-)
-def test_a_plug_in_of_the_wrong_shape_is_refused_before_anything_runs(early, override, what) -> None:
-    (line,) = said(early, override)
-    assert what in line and "expected a function of (" in line and "\n" not in line
+def test_a_task_that_cannot_be_made_is_refused_before_anything_runs(early) -> None:
+    (line,) = said(early, "task.name=fixtures.plugged_task:BROKEN")
+    assert "task.name: this is no task (seen textwrap:dedent" in line and "expected a function of (" in line
 
 
 @pytest.mark.parametrize(
@@ -114,9 +96,18 @@ def test_a_plug_in_of_the_wrong_shape_is_refused_before_anything_runs(early, ove
         ("model.family=os.path:join", r"model\.family: this is no family \(seen os\.path:join"),
         ("task.name=textwrap:dedent", r"task\.name: this is no task \(seen textwrap:dedent, a function of .*TaskKind"),
         ("task.name=textwrap:indentation", r"task\.name: cannot find task \(seen 'textwrap:indentation'"),
+        (
+            "train.optimizer.name=os.path:join",
+            r"train\.optimizer\.name: this is no optimizer \(seen os\.path:j",
+        ),
+        ("train.schedule.name=textwrap:dedent", r"train\.schedule\.name: this is no schedule \(seen textwrap:dedent"),
+        ("export.formats=[huggingface, 'textwrap:dedent']", r"export\.formats\.1: this is no exporter \(seen textwrap"),
+        ("serve.engine=textwrap:dedent", r"serve\.engine: this is no engine \(seen textwrap:dedent"),
+        ("data.clean.filters=['math:pi']", r"data\.clean\.filters\.0: this is no filter \(seen math:pi, an object of"),
+        ("data.clean.filters=['no_such_module:x']", r"data\.clean\.filters\.0: cannot import filter"),
     ],
 )
-def test_a_family_or_a_task_that_is_none_is_refused_with_the_recipe(early, override, what) -> None:
+def test_a_plug_in_that_is_none_is_refused_with_the_recipe(early, override, what) -> None:
     with pytest.raises(RecipeErrors, match=what):
         early(override)
 

@@ -22,7 +22,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 
 if TYPE_CHECKING:
-    from trainwright.spec.sections.serve import ServeSection
+    from trainwright.spec.sections.serve import EngineSection, ServeSection
 
 API_KEY = "TRAINWRIGHT_API_KEY"
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     options = {
         "host": args.host,
         "port": args.port,
-        "engine": args.engine,
+        "engine": args.engine and _engine(args.engine),
         "allowed_hosts": args.allow_host and tuple(args.allow_host),
     }
     section = section.model_copy(update={key: value for key, value in options.items() if value is not None})
@@ -78,7 +78,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.port is not None and not 0 <= args.port <= 65535:
         raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
     # Recipes bring pydantic, which --help must not wait for.
-    from trainwright.spec.sections.serve import ENGINES, host_alone
+    from trainwright.spec.sections.serve import host_alone
 
     if args.host is not None:
         try:
@@ -86,8 +86,27 @@ def _check(args: argparse.Namespace) -> None:
         except RecipeError as error:
             raise error.at("--host") from error
     if args.engine is not None:
-        for problem in ENGINES.problems(args.engine, where="--engine"):
-            raise problem
+        _engine(args.engine)
+
+
+def _engine(name: str) -> EngineSection:
+    """Returns the engine of this name with the defaults of its keys."""
+    # Recipes bring pydantic, which --help must not wait for.
+    from pydantic import ValidationError
+
+    from trainwright.spec.sections.serve import ENGINES, ServeSection
+
+    for problem in ENGINES.problems(name, where="--engine"):
+        raise problem
+    try:
+        return ServeSection.model_validate({"engine": name}).engine
+    except ValidationError as error:
+        raise RecipeError(
+            "this engine has keys without defaults",
+            where="--engine",
+            seen=name,
+            fix="name it in a recipe, in serve.engine",
+        ) from error
 
 
 def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, ServeSection]:
@@ -101,7 +120,7 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
     # What is there is served as it is: nothing is written, so that a workspace may be read-only.
     with located(loaded):
         step = named(recipe, stage="export", step=args.step)
-        for problem in served_problems(step.recipe.export.formats):
+        for problem in served_problems(step.recipe.export.names):
             raise problem
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
     if exported is None:

@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from trainwright.core.config.shape import Shape, is_list, literals, members, of_model, shape, tags, walk
+from trainwright.core.config.shape import Shape, is_list, literals, members, of_model, shape, walk
 from trainwright.core.config.tree import dotted, shown
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
+from trainwright.core.registry import REFERENCE
 from trainwright.core.spelling import did_you_mean
 
 _WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "anything"}
@@ -78,7 +79,7 @@ def explain(model: type[BaseModel], key: str) -> Explanation:
             if part.isdecimal() or part == "*":
                 continue
         assert here is not None
-        only_for = _kinds_with(here, part)
+        only_for = names_with(part, here)
         here = here.child(part)
         path.append(part)
         if here is None:
@@ -109,12 +110,20 @@ def type_text(here: Shape | None) -> str:
     words = [
         _option_text(option) + (f" {bounds}" if bounds and not literals(option) else "") for option in here.options
     ]
-    if here.discriminator is not None:
-        words = ["mapping, its kind one of " + ", ".join(_kinds(here))]
-        if here.plug_ins is not None:
-            words[0] += ", package.module:name"
+    if here.by_name is not None:
+        known = ", ".join(map(repr, here.by_name.extension.known))
+        words = [f"mapping, its {here.by_name.tag} one of {known}, {REFERENCE}"]
     text = " or ".join(dict.fromkeys(words))
     return f"{text} or null" if here.nullable else text
+
+
+def names_with(key: str, here: Shape) -> tuple[str, ...]:
+    """Returns those of our names in a section that have a key, where not all of them have it."""
+    if here.by_name is None:
+        return ()
+    known = here.by_name.extension.known
+    names = tuple(name for name in known if key in here.by_name.section(name).model_fields)
+    return names if len(names) < len(known) else ()
 
 
 def _extension(here: Shape) -> Extension | None:
@@ -185,18 +194,6 @@ def _unit(key: str, field: FieldInfo | None) -> str | None:
     if isinstance(extra, dict) and "unit" in extra:
         return str(extra["unit"])
     return _UNITS.get(key.rpartition("_")[2]) if "_" in key.rpartition(".")[2] else None
-
-
-def _kinds(here: Shape) -> list[str]:
-    assert here.discriminator is not None
-    return [shown(tag) for model in here.models for tag in tags(model, here.discriminator)]
-
-
-def _kinds_with(here: Shape, part: str) -> tuple[str, ...]:
-    having = [model for model in here.models if part in members(model)]
-    if here.discriminator is None or len(having) == len(here.models):
-        return ()
-    return tuple(str(tag) for model in having for tag in tags(model, here.discriminator))
 
 
 def _suggest(key: str, model: type[BaseModel]) -> str | None:

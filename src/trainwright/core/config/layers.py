@@ -7,7 +7,7 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from trainwright.core.config.shape import Shape
+from trainwright.core.config.shape import Shape, members
 from trainwright.core.config.text import read_json, read_yaml, scalar
 from trainwright.core.config.tree import Layer, Node, Origin, dotted, said, shown
 from trainwright.core.errors import RecipeError
@@ -145,8 +145,8 @@ def merge(
 
     Mappings merge key by key; lists and scalars replace. Two refinements:
 
-    * Where a tagged union changes its kind, the keys that only the former kind has are dropped, and those that both
-      kinds have are kept. A key that neither has stays, so that it is reported.
+    * Where a section changes the name that decides its keys, those that only the former name has are dropped, and those
+      that both have are kept. A key that neither has stays, so that it is reported.
     * An override or a variable may name a list's item by its index (``data.sources.0.path=x``); the index after the
       last one appends. Where no layer wrote the list, the default list is taken.
     """
@@ -155,10 +155,13 @@ def merge(
     if _is_item_patch(upper) and shape is not None and shape.item(0) is not None:
         base = lower if lower is not None and isinstance(lower.content, list) else shape.default_node()
         return _patch_items(base, upper, shape, problems, path)
+    if lower is not None and isinstance(lower.content, str) and shape is not None and shape.by_name is not None:
+        lower = Node(content={shape.by_name.tag: lower}, origin=lower.origin)
     old = lower if lower is not None and isinstance(lower.content, dict) else None
     result = dict(old.content) if old is not None and isinstance(old.content, dict) else {}
-    if shape is not None and shape.discriminator is not None:
-        _drop_former_kind(result, upper.content, shape)
+    if old is not None and shape is not None and shape.by_name is not None and shape.by_name.tag in upper.content:
+        former, latter = ({key for model in shape.sections(node) for key in members(model)} for node in (old, upper))
+        result = {key: node for key, node in result.items() if key in latter or key not in former}
     merged = Node(content={**result, **upper.content}, origin=(old or upper).origin)
     for key, node in upper.content.items():
         result[key] = merge(result.get(key), node, shape.child(key, merged) if shape else None, problems, (*path, key))
@@ -190,16 +193,3 @@ def _patch_items(
         old = items[index] if index < len(items) else None
         items[index : index + 1] = [merge(old, node, shape.item(index), problems, inside)]
     return Node(content=items, origin=base.origin if base is not None else upper.origin)
-
-
-def _drop_former_kind(result: dict[str, Node], upper: Mapping[str, Node], shape: Shape) -> None:
-    tag = shape.discriminator
-    assert tag is not None
-    if tag not in result or tag not in upper:
-        return
-    former = shape.tagged(result[tag].plain())
-    latter = shape.tagged(upper[tag].plain())
-    if former is None or latter is None or former is latter:
-        return
-    for key in former.model_fields.keys() - latter.model_fields.keys():
-        result.pop(key, None)

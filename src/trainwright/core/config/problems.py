@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainwright.core.config.explain import number_text, type_text
+from trainwright.core.config.explain import names_with, number_text, type_text
 from trainwright.core.config.shape import Shape, members, shape, walk
 from trainwright.core.config.tree import LAYERS, Node, Origin, Path, dotted, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors
@@ -47,7 +47,6 @@ _RANGES = {
     "too_long": "at most {max_length} items",
     "string_pattern_mismatch": "a text like {pattern}",
 }
-REFERENCE = "package.module:name"
 _WORD = re.compile(r"[a-z_][a-z0-9_]*(?:\.[a-z0-9_]+)*")
 
 
@@ -108,14 +107,9 @@ def _locate(entry: dict[str, Any], root: Node, model: Shape) -> _Finding:
     parts = list(entry["loc"])
     at: Shape | None = here
     while parts:
-        plugged_in = at.plugged_in(node) if at is not None else None
-        if plugged_in is not None:
-            at = Shape(options=(plugged_in,))
         if at is not None and len(at.options) > 1:
-            tag = parts.pop(0)
-            chosen = at.tagged(tag)
-            union = union if at.discriminator else path
-            at = Shape(options=(chosen,)) if chosen else _alternative(at, str(tag))
+            union = path
+            at = _alternative(at, str(parts.pop(0)))
             continue
         part = parts.pop(0)
         if part == "[key]":
@@ -148,16 +142,6 @@ def _problems(group: list[_Finding], root: Node, model: Shape) -> list[RecipeErr
         doc = first.shape.field.description if first.shape and first.shape.field else None
         what = said(key, "missing", first.parent.origin)
         return [RecipeError(what, where=first.parent.origin, expected=f"{wanted}: {doc}" if doc else wanted)]
-    if first.kind == "union_tag_not_found":
-        tag = first.context["discriminator"].strip("'")
-        kinds = type_text(first.shape.child(tag)) if first.shape else None
-        return [RecipeError(said(f"{key}.{tag}", "missing", first.origin), where=first.origin, expected=kinds)]
-    if first.kind == "union_tag_invalid":
-        tag = first.context["discriminator"].strip("'")
-        known = first.context["expected_tags"]
-        if first.shape is not None and first.shape.plug_ins is not None:
-            known = f"one of {known} or {REFERENCE}"
-        return [_not_one_of(f"{key}.{tag}", first, first.context["tag"], known)]
     expected = " or ".join(dict.fromkeys(_expected(finding) for finding in group))
     if first.union is None and first.shape is not None and first.shape.nullable:
         expected += " or null"
@@ -183,13 +167,11 @@ def _expected(finding: _Finding) -> str:
 
 
 def _not_one_of(key: str, finding: _Finding, value: Any, expected: str) -> RecipeError:
-    tag = finding.node.child(key.rpartition(".")[2]) if finding.node is not None else None
     known = re.findall(r"'([^']*)'", expected)
-    origin = (tag or finding).origin
     return RecipeError(
-        said(key, "unknown value", origin),
-        where=origin,
-        seen=shown(tag.plain() if tag is not None else value),
+        said(key, "unknown value", finding.origin),
+        where=finding.origin,
+        seen=shown(value),
         expected=expected if " or " in expected or len(known) < 2 else f"one of {expected}",
         fix=did_you_mean(str(value), known),
     )
@@ -202,7 +184,9 @@ def _unknown_key(finding: _Finding, model: Shape) -> RecipeError:
     for candidate in finding.parent_shape.sections(finding.parent) if finding.parent_shape else ():
         known += [name for name in members(candidate) if name not in known]
     fix = did_you_mean(key, known)
-    if fix is None:
+    if finding.parent_shape and finding.parent_shape.by_name and (names := names_with(key, finding.parent_shape)):
+        fix = f"it goes with {finding.parent_shape.by_name.tag}: {' or '.join(names)}"
+    elif fix is None:
         elsewhere = [dotted(path) for path, _ in walk(model) if path[-1] == key]
         near = [other for other in elsewhere if other.startswith(f"{section}.")] or elsewhere
         fix = f"did you mean {' or '.join(repr(other) for other in near[:3])}?" if near else None

@@ -1,4 +1,4 @@
-"""What a pydantic model expects at a key: sections, lists, mappings, tagged unions."""
+"""What a pydantic model expects at a key: sections, lists, mappings, sections by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
-from trainwright.core.config.plug_in import PlugInSection
+from trainwright.core.config.by_name import ByName
 from trainwright.core.config.tree import DEFAULT, Node, node_of
 from trainwright.core.errors import RecipeError
 
@@ -27,48 +27,39 @@ class Shape:
     Attributes:
         options: the alternatives, None left out: one for a plain field, several for a union.
         nullable: null is allowed.
-        discriminator: the key whose value names the alternative, in a tagged union.
         field: the field that carries the annotation, where there is one.
         constraints: metadata of the annotation, such as ``annotated_types.Gt``.
     """
 
     options: tuple[Any, ...]
     nullable: bool = False
-    discriminator: str | None = None
     field: FieldInfo | None = None
     constraints: tuple[Any, ...] = ()
 
     @property
-    def plug_ins(self) -> PlugInSection | None:
-        """What opens a tagged union to sections from outside the project, where something does."""
-        return next((item for item in self.constraints if isinstance(item, PlugInSection)), None)
+    def by_name(self) -> ByName | None:
+        """What chooses the section by a name, where something does."""
+        return next((item for item in self.constraints if isinstance(item, ByName)), None)
 
-    def plugged_in(self, node: Node | None) -> type[BaseModel] | None:
-        """The section of the plug-in that ``node`` names by its tag; None where it names none that can be imported."""
-        tag = node.child(self.plug_ins.tag) if node is not None and self.plug_ins is not None else None
-        if tag is None or self.plug_ins is None or not self.plug_ins.reference({self.plug_ins.tag: tag.content}):
+    def chosen(self, node: Node | None) -> type[BaseModel] | None:
+        """The section that the name in ``node`` stands for; None where nothing tells, or no plug-in can be imported."""
+        if self.by_name is None or node is None:
             return None
+        value = node.plain()
         try:
-            return self.plug_ins.section(str(tag.content))
+            return self.by_name.section(self.by_name.named(value) if isinstance(value, dict) else value)
         except RecipeError:
             return None
 
     @property
     def models(self) -> tuple[type[BaseModel], ...]:
         """The alternatives that are sections."""
-        return tuple(option for option in self.options if isinstance(option, type) and issubclass(option, BaseModel))
-
-    def tagged(self, tag: object) -> type[BaseModel] | None:
-        """The section of a tagged union that ``tag`` names."""
-        if self.discriminator is None:
-            return None
-        return next((model for model in self.models if tag in tags(model, self.discriminator)), None)
+        options = self.options if self.by_name is None else self.by_name.classes
+        return tuple(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
 
     def sections(self, node: Node | None) -> tuple[type[BaseModel], ...]:
-        """The sections that ``node`` may be: one where its tag says so."""
-        tag = node.child(self.discriminator) if node is not None and self.discriminator is not None else None
-        chosen = self.tagged(tag.content) if tag is not None and not isinstance(tag.content, (dict, list)) else None
-        chosen = chosen or self.plugged_in(node)
+        """The sections that ``node`` may be: one where its name tells which."""
+        chosen = self.chosen(node)
         return (chosen,) if chosen is not None else self.models
 
     def item(self, index: int) -> Shape | None:
@@ -85,13 +76,7 @@ class Shape:
         """What is expected under ``part`` of ``node``; None where nothing is."""
         if isinstance(part, int):
             return self.item(part)
-        sections = self.sections(node)
-        if len(sections) > 1 and part == self.discriminator:
-            kinds: Any = Literal[tuple(tag for model in sections for tag in tags(model, part))]
-            return shape(
-                kinds, FieldInfo(annotation=kinds, description="which kind this is; it decides the other keys")
-            )
-        for model in sections:
+        for model in self.sections(node):
             field = members(model).get(part)
             if field is not None:
                 return of_field(field)
@@ -111,7 +96,6 @@ class Shape:
 
 def shape(annotation: Any, field: FieldInfo | None = None) -> Shape:
     """The shape of a type annotation."""
-    discriminator = field.discriminator if field is not None else None
     constraints = list(field.metadata) if field is not None else []
     annotation, inner = _unwrap(annotation)
     options: list[Any] = []
@@ -122,12 +106,10 @@ def shape(annotation: Any, field: FieldInfo | None = None) -> Shape:
         options += get_args(bare) if nested else [bare]
         inner += metadata
     for item in inner:
-        discriminator = discriminator or getattr(item, "discriminator", None)
         constraints += item.metadata if isinstance(item, FieldInfo) else [item]
     return Shape(
         options=tuple(_unwrap(option)[0] for option in options if option is not types.NoneType and option is not None),
         nullable=types.NoneType in options or None in options,
-        discriminator=discriminator if isinstance(discriminator, str) else None,
         field=field,
         constraints=tuple(constraints),
     )
@@ -146,11 +128,6 @@ def of_model(model: type[BaseModel]) -> Shape:
 def members(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The keys of a section as a file writes them."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def tags(model: type[BaseModel], discriminator: str) -> tuple[Any, ...]:
-    """The values of ``discriminator`` that name ``model`` in a tagged union."""
-    return get_args(members(model)[discriminator].annotation)
 
 
 def is_list(option: Any) -> bool:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import parse_count, parse_duration, parse_seconds
@@ -54,3 +62,14 @@ def _spelt(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_spelt(item) for item in value]
     return str(value).lower() if isinstance(value, bool) else value
+
+
+class NamedSection(Section):
+    """The name of something, and the keys that it has beside it; without any it is written as its name alone."""
+
+    name: str
+
+    @model_serializer(mode="wrap")
+    def _name_alone(self, write: SerializerFunctionWrapHandler) -> Any:
+        written = write(self)
+        return written["name"] if written.keys() == {"name"} else written

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.core.config.plug_in import PlugInSection
+from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
-from trainwright.spec.sections.base import Section, Workers
+from trainwright.spec.sections.base import NamedSection, Section, Workers
 
 FILTERS: Mapping[str, str] = {
     "long-lines": "trainwright.stages.data.cleaning.filters:long_lines",
@@ -19,17 +19,20 @@ FILTERS: Mapping[str, str] = {
 }
 """A filter is a function of a text: None keeps it, a text is the reason to drop it."""
 FILTER = Extension("filter", FILTERS, Called(arguments=("text",)))
+SOURCES: Mapping[str, str] = {
+    "python-stdlib": "trainwright.stages.data.sources.files:PythonStdlib",
+    "files": "trainwright.stages.data.sources.files:Files",
+    "text": "trainwright.stages.data.sources.text:Text",
+    "jsonl": "trainwright.stages.data.sources.jsonl:Jsonl",
+    "parquet": "trainwright.stages.data.sources.parquet:Parquet",
+}
+SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("read",)))
 
 
 class SourceSection(Section):
-    """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``.
+    """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``."""
 
-    ``reader`` is the class that reads one of ours, as ``package.module:name``; a plug-in's ``kind`` says it itself.
-    """
-
-    reader: ClassVar[str] = ""
-
-    kind: str = Field(description="one of the kinds, or 'package.module:Class' of a plug-in")
+    kind: Annotated[str, SOURCE] = Field(description="which kind this is; it decides the other keys")
 
     @property
     def labelled(self) -> bool:
@@ -43,34 +46,21 @@ class PathsSection(SourceSection):
     paths: tuple[str, ...] = Field(min_length=1, description="files, directories, globs or fsspec URLs")
 
 
-class PythonStdlibSource(SourceSection):
-    """The Python standard library's own source, which every machine with Python has."""
-
-    reader = "trainwright.stages.data.sources.files:PythonStdlib"
-    kind: Literal["python-stdlib"] = Field(description="the running Python's own library")
-
-
 class FilesSource(PathsSection):
     """Whole files, one document each; gz and zst are opened by their name."""
 
-    reader = "trainwright.stages.data.sources.files:Files"
-    kind: Literal["files"] = Field(description="one document per file")
     include: tuple[str, ...] = Field(("*",), description="name patterns taken from directories")
 
 
 class TextSource(PathsSection):
     """Text files that hold many documents with a separator between them."""
 
-    reader = "trainwright.stages.data.sources.text:Text"
-    kind: Literal["text"] = Field(description="many documents per file")
     separator: str = Field("\n\n", min_length=1, description="what stands between two documents")
 
 
 class JsonlSource(PathsSection):
     """One JSON object per line."""
 
-    reader = "trainwright.stages.data.sources.jsonl:Jsonl"
-    kind: Literal["jsonl"] = Field(description="one JSON object per line")
     text_key: str = Field("text", min_length=1, description="key that holds the text")
     label_key: str | None = Field(None, min_length=1, description="key that holds the document's label, for tasks")
 
@@ -83,17 +73,51 @@ class JsonlSource(PathsSection):
 class ParquetSource(PathsSection):
     """Rows of Parquet files."""
 
-    reader = "trainwright.stages.data.sources.parquet:Parquet"
-    kind: Literal["parquet"] = Field(description="one document per row")
     text_column: str = Field("text", min_length=1, description="column that holds the text")
 
 
 Source = Annotated[
-    PythonStdlibSource | FilesSource | TextSource | JsonlSource | ParquetSource,
-    Field(discriminator="kind"),
-    PlugInSection("kind", "source", SourceSection),
+    SourceSection,
+    ByName(
+        SOURCE,
+        SourceSection,
+        {"files": FilesSource, "text": TextSource, "jsonl": JsonlSource, "parquet": ParquetSource},
+        tag="kind",
+    ),
 ]
-"""The sources of the project, each by its keys, which name what reads it; and those from outside."""
+
+
+class FilterSection(NamedSection):
+    """A filter of documents, with its keys."""
+
+    name: Annotated[str, FILTER] = Field(description="which filter")
+
+
+class LongLines(FilterSection):
+    """Drops minified and generated text."""
+
+    max_characters: int = Field(1000, gt=0, description="documents with a longer line are dropped")
+    max_mean_characters: float = Field(100.0, gt=0, description="documents with longer lines on average are dropped")
+
+
+class FewLetters(FilterSection):
+    """Drops tables of numbers and binary blobs in text form."""
+
+    min_ratio: float = Field(0.25, ge=0, le=1, description="documents with fewer letters and digits are dropped")
+
+
+class RepeatedLines(FilterSection):
+    """Drops boilerplate."""
+
+    max_ratio: float = Field(0.3, ge=0, le=1, description="documents with more repeated lines are dropped")
+
+
+Filter = Annotated[
+    FilterSection,
+    ByName(
+        FILTER, FilterSection, {"long-lines": LongLines, "few-letters": FewLetters, "repeated-lines": RepeatedLines}
+    ),
+]
 
 
 class CleanSection(Section):
@@ -104,9 +128,7 @@ class CleanSection(Section):
     min_characters: int = Field(1, ge=0, description="shorter documents are dropped; above 0, blank ones too")
     max_characters: int | None = Field(None, gt=0, description="longer documents are dropped")
     max_control_ratio: float = Field(0.1, ge=0, le=1, description="documents with more control characters are dropped")
-    filters: tuple[Annotated[str, FILTER], ...] = Field(
-        (), description="further filters: names, or 'package.module:function'"
-    )
+    filters: tuple[Filter, ...] = Field((), description="further filters: names, or mappings of a name and its keys")
 
 
 class SplitSection(Section):

@@ -7,19 +7,33 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
-from trainwright.spec.sections.base import Section
+from trainwright.spec.sections.base import NamedSection, Section
 
 EXPORTERS: Mapping[str, str] = {"huggingface": "trainwright.stages.export.huggingface:HuggingFace"}
-"""An exporter is a class without arguments that writes a bundle and reads it back (``stages/export/exporter.py``)."""
+"""An exporter is a class that writes a bundle and reads it back (``stages/export/exporter.py``)."""
 EXPORTER = Extension("exporter", EXPORTERS, Called(methods=("write", "read")))
+
+
+class ExporterSection(NamedSection):
+    """A form to write, with its keys."""
+
+    name: Annotated[str, EXPORTER] = Field(description="which form")
 
 
 class ExportSection(Section):
     """What the trained model is turned into."""
 
-    formats: tuple[Annotated[str, EXPORTER], ...] = Field(
-        ("huggingface",), min_length=1, description="bundles to write"
+    formats: tuple[Annotated[ExporterSection, ByName(EXPORTER, ExporterSection)], ...] = Field(
+        (ExporterSection(name="huggingface"),),
+        min_length=1,
+        description="bundles to write: names, or mappings of a name and its keys",
     )
     dtype: Literal["fp32", "bf16"] = Field("fp32", description="stored precision of the weights")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is written, by name."""
+        return tuple(section.name for section in self.formats)

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from trainwright.core.config.by_name import ByName
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
-from trainwright.spec.sections.base import Section
+from trainwright.spec.sections.base import NamedSection, Section
 
 _CALLED = Called(arguments=("directory",), keywords=("places",))
 ENGINES = Extension("engine", {"torch": "trainwright.model.generation.engine:open_engine"}, _CALLED)
@@ -35,6 +36,12 @@ def host_alone(host: str) -> str:
     return host
 
 
+class EngineSection(NamedSection):
+    """What generates, with its keys."""
+
+    name: Annotated[str, ENGINES] = Field("torch", description="torch, or package.module:function")
+
+
 class ServeDemo(Section):
     """A question that `trainwright run` asks the served model over HTTP before it stops it."""
 
@@ -55,5 +62,7 @@ class ServeSection(Section):
     allowed_hosts: tuple[str, ...] = Field(
         (), description="names that requests may be addressed to, beside the address and localhost; * allows all"
     )
-    engine: Annotated[str, ENGINES] = Field("torch", description="what generates: torch, or package.module:function")
+    engine: Annotated[EngineSection, ByName(ENGINES, EngineSection)] = Field(
+        default_factory=EngineSection, description="what generates: a name, or a mapping of a name and its keys"
+    )
     demo: ServeDemo | None = Field(None, description="a question asked by `trainwright run`")

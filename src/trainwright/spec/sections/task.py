@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import InstanceOf
 from trainwright.spec.sections.base import Section
@@ -23,12 +22,14 @@ class TaskKind:
         needs: the kind of its dataset: documents, or documents of which each has a label.
         reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
+        Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
 
     make: str
     needs: Literal["documents", "documents-with-labels"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "classes"] = "text"
+    Section: type[BaseModel] | None = None
 
 
 TASKS: Mapping[str, TaskKind] = {
@@ -56,10 +57,7 @@ class TaskSection(Section):
         Raises:
             RecipeError: a plug-in cannot be imported, or is no ``TaskKind``.
         """
-        try:
-            kind: TaskKind = TASK.load(self.name)
-        except RecipeError as error:
-            raise error.at("name") from error
+        kind: TaskKind = TASK.load(self.name)
         return kind
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
@@ -26,7 +27,7 @@ Average = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerSection(Section):
-    """AdamW on everything, or Muon on the matrices of the blocks and AdamW on the rest."""
+    """AdamW on everything, and what a plug-in's keys derive from."""
 
     name: Annotated[str, OPTIMIZER] = Field("adamw", description="adamw, or muon for the blocks' matrices")
     lr: float = Field(3e-4, gt=0, description="peak learning rate of AdamW")
@@ -34,14 +35,19 @@ class OptimizerSection(Section):
     betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
     epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
     weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
-    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
-    muon_momentum: float = Field(0.95, ge=0, lt=1, description="Muon's Nesterov momentum")
-    muon_weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of Muon's matrices")
 
     @property
     def counted_as(self) -> OptimizerName:
         """The optimizer whose memory and time a plan assumes: AdamW's for a plug-in, which nobody has measured."""
         return "muon" if self.name == "muon" else "adamw"
+
+
+class MuonSection(OptimizerSection):
+    """Muon on the matrices of the blocks and AdamW on the rest."""
+
+    muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
+    muon_momentum: float = Field(0.95, ge=0, lt=1, description="Muon's Nesterov momentum")
+    muon_weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of Muon's matrices")
 
 
 class ScheduleSection(Section):
@@ -51,8 +57,13 @@ class ScheduleSection(Section):
         "cosine", description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction"
     )
     warmup: DurationText = Field("100 steps", description="length of the warm-up")
-    decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
     final_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end as a share of the peak")
+
+
+class WsdSection(ScheduleSection):
+    """Stable, then linear decay."""
+
+    decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
 
 
 class ValidationSection(Section):
@@ -86,8 +97,12 @@ class TrainSection(Section):
     sequence_tokens: Count = Field(1024, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
-    optimizer: OptimizerSection = Field(default_factory=OptimizerSection, description="the update rule")
-    schedule: ScheduleSection = Field(default_factory=ScheduleSection, description="learning rate over time")
+    optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, {"muon": MuonSection})] = Field(
+        default_factory=OptimizerSection, description="the update rule"
+    )
+    schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, {"wsd": WsdSection})] = Field(
+        default_factory=ScheduleSection, description="learning rate over time"
+    )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"

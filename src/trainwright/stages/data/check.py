@@ -15,7 +15,6 @@ from trainwright.core.errors import DataError, MissingPackage, RecipeError, Trai
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection
-from trainwright.stages.data.cleaning.filters import load_filters
 from trainwright.stages.data.corpus.files import path_problem
 from trainwright.stages.data.corpus.remote import is_url
 from trainwright.stages.data.sources import source_of
@@ -24,11 +23,11 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, lengths that contradict each other, unknown filters, a missing
-    tokenizer and packages that are not installed. None means that reading can begin; what stands in the files is
+    They are missing paths, patterns that match nothing, lengths that contradict each other, a missing tokenizer and
+    packages that are not installed. None means that reading can begin; what stands in the files is
     another matter.
     """
-    return (*_sources(section), *_lengths(section.clean), *_filters(section), *_tokenizer(section))
+    return (*_sources(section), *_lengths(section.clean), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -58,14 +57,6 @@ def _lengths(clean: CleanSection) -> Iterator[TrainwrightError]:
             seen=clean.max_characters,
             expected=f"{clean.min_characters} (data.clean.min_characters) or more",
         )
-
-
-def _filters(section: DataSection) -> Iterator[TrainwrightError]:
-    for number, name in enumerate(section.clean.filters):
-        try:
-            load_filters((name,))
-        except RecipeError as error:
-            yield error.at(f"data.clean.filters.{number}")
 
 
 def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:

@@ -9,17 +9,14 @@ from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.export import EXPORTER
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
     """Yields each problem; its ``where`` is a key of the recipe."""
     del tokenizer
-    for number, name in enumerate(recipe.export.formats):
-        where = f"export.formats.{number}"
-        yield from EXPORTER.problems(name, where=where)
+    for number, name in enumerate(recipe.export.names):
         if name == "huggingface":
-            yield from _huggingface(recipe, where=where)
+            yield from _huggingface(recipe, where=f"export.formats.{number}")
 
 
 def _huggingface(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:

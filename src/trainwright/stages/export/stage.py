@@ -41,11 +41,12 @@ def run(context: Context) -> StageResult:
     stored = _rounded(model, dtype)
     rounded = check_logits(stored)
     differences = []
-    for number, name in enumerate(recipe.export.formats):
+    for number, section in enumerate(recipe.export.formats):
+        name = section.name
         directory = context.out / name.replace(":", ".")
         directory.mkdir(exist_ok=True)
         context.events.message(f"writing {name} in {recipe.export.dtype} and reading it back")
-        make = EXPORTER.load(name)
+        make = EXPORTER.bound(section)
         with blaming(name, where=f"export.formats.{number}"):
             exporter = make()
             if not isinstance(exporter, Exporter):
@@ -64,7 +65,7 @@ def run(context: Context) -> StageResult:
             )
         differences.append(difference)
     summary = ExportSummary(
-        formats=recipe.export.formats,
+        formats=recipe.export.names,
         dtype=recipe.export.dtype,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         logit_difference=max(differences),

@@ -9,15 +9,13 @@ from trainwright.artifact.bundle import served_problems
 from trainwright.artifact.prompts import prompt_problem
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.serve import ENGINES
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
     """Yields each problem; its ``where`` is a key of the recipe."""
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
-    yield from served_problems(recipe.export.formats)
-    yield from ENGINES.problems(recipe.serve.engine, where="serve.engine")
+    yield from served_problems(recipe.export.names)
     demo = recipe.serve.demo
     if demo is None:
         return

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.spec.generation import Generator
-from trainwright.spec.sections.serve import ENGINES
+from trainwright.spec.sections.serve import ENGINES, EngineSection
 
 
-def open_engine(name: str, directory: Path, *, places: int) -> Generator:
-    """Returns the engine called ``name`` (or at ``package.module:function``), with the directory's model loaded.
+def open_engine(section: EngineSection, directory: Path, *, places: int) -> Generator:
+    """Returns the engine that a section names, with the directory's model loaded.
 
     Raises:
         RecipeError: no such engine; or it does not support the model.
         DataError: the model is missing or damaged.
     """
-    make = ENGINES.load(name)
-    with blaming(name, where="serve.engine"):
+    make = ENGINES.bound(section)
+    with blaming(section.name, where="serve.engine"):
         engine = make(directory, places=places)
         if not isinstance(engine, Generator):
             raise not_an_instance(engine, Generator)

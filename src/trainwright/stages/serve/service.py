@@ -16,6 +16,7 @@ from trainwright.model.generation.prompts import PromptEncoder
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.generation.texts import TextGenerator
 from trainwright.spec.generation import Sampling
+from trainwright.spec.sections.serve import EngineSection
 from trainwright.stages.serve import chat
 from trainwright.stages.serve.engines import open_engine
 from trainwright.stages.serve.metrics import Gauge, Metrics
@@ -176,7 +177,7 @@ def load_service(
     model_name: str,
     max_concurrent: int,
     max_waiting: int,
-    engine: str = "torch",
+    engine: EngineSection | None = None,
     api_key: str | None = None,
 ) -> Service:
     """Loads a model from a trained artefact or a Hugging Face directory; does not start its worker.
@@ -185,7 +186,7 @@ def load_service(
         DataError: a file is missing or damaged.
         RecipeError: no such engine, or the model asks for something that it does not support.
     """
-    generator = open_engine(engine, directory, places=max_concurrent)
+    generator = open_engine(engine or EngineSection(), directory, places=max_concurrent)
     tokenizer = read_tokenizer(directory / TOKENIZER)
     conventions = read_conventions(directory, tokenizer)
     token_bytes = TokenBytes(tokenizer)

@@ -10,7 +10,6 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.core.registry import is_reference
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.train import OPTIMIZER, SCHEDULE
 
 MAKE = Extension("task", {}, Called(arguments=("recipe", "dataset")))
 """What a plug-in's ``TaskKind.make`` names."""
@@ -21,5 +20,3 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     del tokenizer
     if is_reference(recipe.task.name):
         yield from MAKE.problems(recipe.task.kind.make, where="task.name")
-    yield from OPTIMIZER.problems(recipe.train.optimizer.name, where="train.optimizer.name")
-    yield from SCHEDULE.problems(recipe.train.schedule.name, where="train.schedule.name")

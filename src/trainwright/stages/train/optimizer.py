@@ -19,7 +19,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.model.muon import Muon
 from trainwright.model.network import Network
-from trainwright.spec.sections.train import OPTIMIZER, OptimizerSection
+from trainwright.spec.sections.train import OPTIMIZER, MuonSection, OptimizerSection
 
 KEY = "train.optimizer.name"
 
@@ -31,7 +31,7 @@ def adamw(network: Network, section: OptimizerSection) -> list[Optimizer]:
     return [_adamw(network, section, list(dict(network.named_parameters())))]
 
 
-def muon(network: Network, section: OptimizerSection) -> list[Optimizer]:
+def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     """Muon on the network's matrices (Jordan et al., 2024), AdamW on the rest."""
     matrices = network.matrices()
     rest = _adamw(network, section, [name for name, _ in network.named_parameters() if name not in matrices])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import is_reference
-from trainwright.spec.sections.train import SCHEDULE, ScheduleSection
+from trainwright.spec.sections.train import SCHEDULE, ScheduleSection, WsdSection
 
 Schedule = Callable[[float, ScheduleSection], float]
 
@@ -27,7 +27,7 @@ def linear(done: float, section: ScheduleSection) -> float:
     return 1 - (1 - section.final_ratio) * done
 
 
-def wsd(done: float, section: ScheduleSection) -> float:
+def wsd(done: float, section: WsdSection) -> float:
     """Stable, then linear decay over the last ``decay_fraction`` (Hu et al., 2024, MiniCPM)."""
     return linear(max(0.0, 1 - (1 - done) / section.decay_fraction), section)
 

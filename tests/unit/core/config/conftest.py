@@ -1,4 +1,4 @@
-"""A small model with everything that a recipe has: sections, lists, tagged unions, quantities, validators."""
+"""A small model with everything that a recipe has: sections, lists, sections by name, quantities, validators."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated, Literal, Self
 import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from trainwright.core.config.by_name import ByName
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.core.extension import Extension
 from trainwright.core.units import parse_count
 
 
@@ -16,14 +18,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Files(Section):
-    kind: Literal["files"] = Field(description="one document per file")
+SOURCE = Extension("source", {"files": "my.own:files", "jsonl": "my.own:jsonl"})
+
+
+class Source(Section):
+    kind: Annotated[str, SOURCE] = Field(description="which kind this is")
+
+
+class Files(Source):
     paths: tuple[str, ...] = Field(min_length=1, description="files to read")
     include: tuple[str, ...] = ("*",)
 
 
-class Jsonl(Section):
-    kind: Literal["jsonl"] = Field(description="one document per line")
+class Jsonl(Source):
     paths: tuple[str, ...] = Field(min_length=1)
     text_key: str = Field("text", description="key that holds the text")
 
@@ -61,7 +68,9 @@ def _not_thirteen(numbers: dict[str, int]) -> dict[str, int]:
 
 class Small(Section):
     name: str = Field(min_length=1, description="what it is called")
-    sources: tuple[Annotated[Files | Jsonl, Field(discriminator="kind")], ...] = Field((), description="documents")
+    sources: tuple[Annotated[Source, ByName(SOURCE, Source, {"files": Files, "jsonl": Jsonl}, tag="kind")], ...] = (
+        Field((), description="documents")
+    )
     rent_on: tuple[str, ...] = ("t4", "l4")
     train: Train = Field(default_factory=Train, description="the run")
     extra: Annotated[dict[str, int], AfterValidator(_not_thirteen)] = Field(

@@ -54,7 +54,7 @@ def test_items_of_a_list_are_found_with_and_without_index(small, key):
     assert found.only_for == ("jsonl",)
 
 
-def test_the_kind_of_a_union_is_any_of_its_kinds(small):
+def test_the_name_that_decides_the_keys_is_any_of_ours_or_a_plug_in(small):
     found = explain(small, "sources.kind")
     assert found.allowed == ("files", "jsonl")
     assert found.required
@@ -85,4 +85,7 @@ def test_the_schema_says_what_the_model_enforces(small):
     assert found["additionalProperties"] is False
     rate = found["$defs"]["Optimizer"]["properties"]["lr"]
     assert (rate["exclusiveMinimum"], rate["maximum"], rate["default"]) == (0, 1.0, 3e-4)
-    assert found["properties"]["sources"]["items"]["discriminator"]["propertyName"] == "kind"
+    ours, plug_in, alone = found["properties"]["sources"]["items"]["anyOf"]
+    assert ours == {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("Source", "Files", "Jsonl")]}
+    assert plug_in["properties"] == {"kind": {"type": "string", "pattern": ":"}}
+    assert alone == {"type": "string"}

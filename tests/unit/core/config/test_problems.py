@@ -57,11 +57,31 @@ import pytest
         (
             "sources: [{kind: filez, paths: [a]}]",
             (
-                "r.yaml:2:12: sources.0.kind: unknown value (seen 'filez', expected one of 'files', 'jsonl'); did you"
-                " mean 'files'?"
+                "r.yaml:2:12: sources.0.kind: unknown value (seen 'filez', expected 'files', 'jsonl' or "
+                "'package.module:name'); did you mean 'files'?"
             ),
         ),
-        ("sources: [{paths: [a]}]", "r.yaml:2:11: sources.0.kind: missing (expected 'files' or 'jsonl')"),
+        (
+            "sources: [{paths: [a]}]",
+            (
+                "r.yaml:2:11: sources.0.kind: missing (expected 'files', 'jsonl' or 'package.module:name': which kind "
+                "this is)"
+            ),
+        ),
+        (
+            "sources: [filez]",
+            (
+                "r.yaml:2:11: sources.0: unknown value (seen 'filez', expected 'files', 'jsonl' or "
+                "'package.module:name'); did you mean 'files'?"
+            ),
+        ),
+        (
+            "sources: [{kind: files, paths: [a], text_key: b}]",
+            (
+                "r.yaml:2:37: sources.0.text_key: unknown key (expected one of kind, paths, include); it goes with "
+                "kind: jsonl"
+            ),
+        ),
         (
             "sources: [{kind: files, paths: []}]",
             ("r.yaml:2:25: sources.0.paths: out of range (seen [], expected at least 1 items)"),
@@ -101,7 +121,7 @@ def test_a_validator_that_names_no_key_is_placed_at_what_the_last_layer_wrote(li
 
 def test_a_kind_that_is_no_word_is_shown_as_written(lines_of):
     (line,) = lines_of("name: x\nsources: [{kind: null}]\n")
-    assert "sources.0.kind: unknown value (seen null, expected one of 'files', 'jsonl')" in line
+    assert "sources.0.kind: wrong value (seen null, expected a text)" in line
 
 
 def test_null_is_expected_where_it_is_allowed(lines_of):

@@ -1,27 +1,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 from annotated_types import Gt
 from pydantic import BaseModel, Field
 
+from trainwright.core.config.by_name import ByName
 from trainwright.core.config.shape import of_model, shape, walk
 from trainwright.core.config.tree import DEFAULT, node_of
+from trainwright.core.extension import Extension
+
+PETS = Extension("pet", {"cat": "my.own:cat", "lion": "my.own:cat", "dog": "my.own:dog", "fish": "my.own:fish"})
 
 
-class Cat(BaseModel):
-    kind: Literal["cat", "lion"]
+class Animal(BaseModel):
+    kind: Annotated[str, PETS]
+
+
+class Cat(Animal):
     lives: int = 9
 
 
-class Dog(BaseModel):
-    kind: Literal["dog"]
+class Dog(Animal):
     barks: bool = Field(True, alias="Barks")
 
 
-Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
+Pet = Annotated[Animal, ByName(PETS, Animal, {"cat": Cat, "lion": Cat, "dog": Dog}, tag="kind")]
 
 
 class House(BaseModel):
@@ -49,20 +55,22 @@ def test_a_fixed_tuple_has_an_end():
     assert shape(int).item(0) is None
 
 
-def test_a_tag_chooses_the_section():
+def test_a_name_chooses_the_section():
     pets = of_model(House).child("pets").item(0)
-    assert pets.discriminator == "kind"
-    assert pets.tagged("lion") is Cat
-    assert pets.tagged("bird") is None
+    assert pets.models == (Animal, Cat, Dog)
+    assert pets.chosen(node_of({"kind": "lion"}, DEFAULT)) is Cat
+    assert pets.chosen(node_of("dog", DEFAULT)) is Dog
+    assert pets.chosen(node_of({"kind": "fish"}, DEFAULT)) is Animal
+    assert pets.chosen(node_of({"kind": "no_such_module:bird"}, DEFAULT)) is None
     assert pets.child("lives", node_of({"kind": "cat"}, DEFAULT)).options == (int,)
     assert pets.child("lives", node_of({"kind": "dog"}, DEFAULT)) is None
-    assert pets.child("kind").options == (Literal["cat", "lion", "dog"],)
+    assert pets.child("kind").options == (str,)
 
 
-def test_an_optional_union_keeps_its_tag():
+def test_an_optional_section_keeps_what_chooses_it():
     guest = of_model(House).child("guest")
     assert guest.nullable
-    assert guest.tagged("dog") is Dog
+    assert guest.chosen(node_of({"kind": "dog"}, DEFAULT)) is Dog
 
 
 def test_values_of_mappings():

@@ -19,7 +19,7 @@ import pytest
 import tokenizers
 
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import DataError, MachineError, RecipeError
+from trainwright.core.errors import DataError, MachineError
 from trainwright.stages.data import stage
 from trainwright.stages.data.tokens.tokenizer import tokenizer_json
 
@@ -203,11 +203,6 @@ def test_a_user_error_in_a_worker_is_the_same_line(prepare, section, corpus):
     (corpus / "bad.jsonl").write_text("{\n")
     with pytest.raises(DataError, match=r"bad.jsonl:1: broken record: broken JSON"):
         prepare(section(jsonl(corpus), strict=True, exec={"workers": 2}))
-
-
-def test_a_filter_that_cannot_be_imported_is_reported_before_the_corpus_is_looked_at(prepare, section):
-    with pytest.raises(RecipeError, match="cannot import filter"):
-        prepare(section(jsonl("nowhere"), clean={"filters": ["no_such_module:x"]}))
 
 
 def test_files_that_hold_no_bytes_are_counted_and_told(prepare, section, tmp_path):

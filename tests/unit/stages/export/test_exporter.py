@@ -12,7 +12,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.bundle import build
-from trainwright.spec.sections.export import EXPORTER, EXPORTERS
+from trainwright.spec.sections.export import EXPORTER, EXPORTERS, ExportSection
 from trainwright.stages.export import run
 from trainwright.stages.export.exporter import Exporter
 
@@ -44,7 +44,7 @@ def _plugged(monkeypatch):
 
 def export(recipe, trained, out, name):
     out.mkdir()
-    changed = recipe.model_copy(update={"export": recipe.export.model_copy(update={"formats": (name,)})})
+    changed = recipe.model_copy(update={"export": ExportSection(formats=(name,))})
     with Events(None, run="test") as events:
         return run(Context(recipe=changed, inputs={"checkpoint": trained}, out=out, root=out.parent, events=events))
 

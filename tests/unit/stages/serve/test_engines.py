@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from fixtures.parrot_engine import Parrot
 from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.serve import ServeSection
+from trainwright.spec.sections.serve import EngineSection, ServeSection
 from trainwright.stages.serve.engines import open_engine
 from trainwright.testing.contract_engine import EngineContract
 
@@ -19,10 +19,12 @@ PARROT = "fixtures.parrot_engine:open_engine"
 WITHOUT_TORCH = f"""
 import json, sys, urllib.request
 from pathlib import Path
+from trainwright.spec.sections.serve import EngineSection
 from trainwright.stages.serve.server import Server, listen
 from trainwright.stages.serve.service import load_service
 
-service = load_service(Path(sys.argv[1]), model_name="p", max_concurrent=2, max_waiting=2, engine={PARROT!r})
+engine = EngineSection(name={PARROT!r})
+service = load_service(Path(sys.argv[1]), model_name="p", max_concurrent=2, max_waiting=2, engine=engine)
 with Server(service, listen("127.0.0.1", 0)) as server:
     body = json.dumps({{"model": "p", "prompt": "add", "max_tokens": 6, "temperature": 0}}).encode()
     request = urllib.request.Request(
@@ -38,11 +40,6 @@ class TestParrot(EngineContract):
         return Parrot(places)
 
 
-def test_an_unknown_engine_is_named_with_what_is_known(tmp_path):
-    with pytest.raises(RecipeError, match=r"unknown engine .*one of torch.*did you mean 'torch'"):
-        open_engine("troch", tmp_path, places=1)
-
-
 def no_engine(directory, *, places):
     """A plug-in that forgets to return its engine."""
 
@@ -50,17 +47,17 @@ def no_engine(directory, *, places):
 def test_a_plug_in_that_makes_no_engine_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "newcomer", sys.modules[__name__])
     with pytest.raises(RecipeError, match=r"serve\.engine: the plug-in newcomer:no_engine failed .*of type NoneType"):
-        open_engine("newcomer:no_engine", tmp_path, places=1)
+        open_engine(EngineSection(name="newcomer:no_engine"), tmp_path, places=1)
 
 
 def test_a_recipe_says_at_once_that_an_engine_is_unknown():
     with pytest.raises(ValidationError, match=r"Input should be 'torch' or 'package\.module:name'"):
         ServeSection(engine="troch")
-    assert ServeSection(engine=PARROT).engine == PARROT
+    assert ServeSection(engine=PARROT).engine.name == PARROT
 
 
 def test_a_plug_in_engine_answers_openais_client(serve, tiny):
-    server, service = serve(engine=PARROT)
+    server, service = serve(engine=EngineSection(name=PARROT))
     assert service.context_tokens == 64
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
         made = client.completions.create(model="tiny", prompt="def add", max_tokens=50, temperature=0, stop="add")

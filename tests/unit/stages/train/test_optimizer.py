@@ -10,7 +10,7 @@ import torch
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import MuonSection, OptimizerSection, TrainSection
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 
@@ -44,7 +44,7 @@ def test_adamw_is_the_textbook_update_with_decay_on_matrices_only() -> None:
 def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest() -> None:
     model = make_model()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizers = Optimizers(model, OptimizerSection(name="muon", lr=0.01, muon_lr=0.02))
+    optimizers = Optimizers(model, MuonSection(name="muon", lr=0.01, muon_lr=0.02))
     fill_gradients(model, 1)
     optimizers.step(1.0)
     states = dict(optimizers.tensors())
@@ -64,7 +64,7 @@ def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest
     [
         OptimizerSection(name="adamw", lr=0.01),
         OptimizerSection(name="adamw", lr=0.01, embedding_lr=0.3),
-        OptimizerSection(name="muon", lr=0.01, embedding_lr=0.3, muon_lr=0.02),
+        MuonSection(name="muon", lr=0.01, embedding_lr=0.3, muon_lr=0.02),
     ],
 )
 def test_the_reported_rates_are_those_that_the_parameters_bear(section) -> None:
@@ -76,7 +76,7 @@ def test_the_reported_rates_are_those_that_the_parameters_bear(section) -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_state_goes_out_and_comes_back(name) -> None:
-    section = OptimizerSection(name=name)
+    section = TrainSection(optimizer={"name": name}).optimizer
     first, second = make_model(), make_model()
     one = Optimizers(first, section)
     for seed in range(3):

@@ -8,12 +8,12 @@ import types
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.train import SCHEDULES, ScheduleSection
+from trainwright.spec.sections.train import SCHEDULES, ScheduleSection, TrainSection
 from trainwright.stages.train.schedule import load_schedule, rate
 
 
 def rates(name: str, **keys) -> list[float]:
-    section = ScheduleSection(name=name, **keys)
+    section = TrainSection(schedule={"name": name, **keys}).schedule
     schedule = load_schedule(section)
     return [rate(schedule, step, steps=110, warmup_steps=10, section=section) for step in range(111)]
 

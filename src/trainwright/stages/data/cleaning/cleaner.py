@@ -7,6 +7,7 @@ import unicodedata
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
+from trainwright.core.registry import is_reference
 from trainwright.spec.sections.data import CleanSection
 from trainwright.stages.data.cleaning.filters import Filter, load_filters
 
@@ -29,8 +30,8 @@ class Cleaner:
         self._rules = section
         functions = enumerate(zip(section.filters, load_filters(section.filters), strict=True))
         self._filters = tuple(
-            _blamed(name, function, key=f"data.clean.filters.{number}") if ":" in name else function
-            for number, (name, function) in functions
+            _blamed(each.name, function, key=f"data.clean.filters.{number}") if is_reference(each.name) else function
+            for number, (each, function) in functions
         )
 
     def __call__(self, text: str) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.data import FilesSource, PythonStdlibSource
+from trainwright.spec.sections.data import FilesSource, SourceSection
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 
@@ -29,10 +29,10 @@ class Files(Source[FilesSource]):
         yield decoded(stream.read(), "")
 
 
-class PythonStdlib(Source[PythonStdlibSource]):
+class PythonStdlib(Source[SourceSection]):
     """The running Python's own library."""
 
-    Section = PythonStdlibSource
+    Section = SourceSection
     ignored_folders = frozenset({"site-packages", "dist-packages", "__pycache__", "_bundled"})
 
     @property

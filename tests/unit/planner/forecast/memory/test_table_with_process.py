@@ -15,7 +15,7 @@ from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import TrainSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.optimizer import Optimizers
 
@@ -37,7 +37,7 @@ def predicted(workload, *, model=LLAMA, sequences=4, kind="cpu", compiled=False,
 def test_optimizer_state_is_what_torch_holds(shape, name, workload):
     model = Decoder(shape)
     model.initialise(0)
-    optimizers = Optimizers(model, OptimizerSection(name=name))
+    optimizers = Optimizers(model, TrainSection(optimizer={"name": name}).optimizer)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizers.step(1.0)

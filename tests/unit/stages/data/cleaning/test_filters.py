@@ -1,48 +1,57 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
-from trainwright.core.errors import RecipeError
-from trainwright.spec.sections.data import FILTERS
-from trainwright.stages.data.cleaning.filters import few_letters, load_filters, long_lines, repeated_lines
+from trainwright.spec.sections.data import FILTERS, CleanSection
+from trainwright.stages.data.cleaning.filters import load_filters
 from trainwright.testing.contract_filter import FilterContract
 
 ORDINARY = "def add(a, b):\n    '''Add two numbers.'''\n    return a + b\n"
 
 
+def reason(text, **filter_):
+    (judge,) = load_filters(CleanSection.model_validate({"filters": [filter_]}).filters)
+    return judge(text)
+
+
 @pytest.mark.parametrize("name", FILTERS)
 def test_ordinary_text_is_kept(name):
-    (judge,) = load_filters((name,))
-    assert judge(ORDINARY) is None
+    assert reason(ORDINARY, name=name) is None
 
 
 @pytest.mark.parametrize(
-    ("judge", "text", "reason"),
+    ("name", "text", "said"),
     [
-        (long_lines, "short\n" * 99 + "x" * 1001, "a line over 1,000 characters"),
-        (long_lines, "x" * 500 + "\nshort", "lines over 100 characters on average"),
-        (few_letters, "--- +++ ***\n" * 9 + "abc", "under 25% letters and digits"),
-        (repeated_lines, "buy now\n" * 5 + "one\ntwo\n", "over 30% repeated lines"),
+        ("long-lines", "short\n" * 99 + "x" * 1001, "a line over 1,000 characters"),
+        ("long-lines", "x" * 500 + "\nshort", "lines over 100 characters on average"),
+        ("few-letters", "--- +++ ***\n" * 9 + "abc", "under 25% letters and digits"),
+        ("repeated-lines", "buy now\n" * 5 + "one\ntwo\n", "over 30% repeated lines"),
     ],
 )
-def test_each_filter_gives_its_reason(judge, text, reason):
-    assert judge(text) == reason
+def test_each_filter_gives_its_reason(name, text, said):
+    assert reason(text, name=name) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "said"),
+    [
+        ("x" * 9, {"name": "long-lines", "max_characters": 8}, "a line over 8 characters"),
+        ("x" * 9, {"name": "long-lines", "max_mean_characters": 8.5}, "lines over 8.5 characters on average"),
+        ("a---", {"name": "few-letters", "min_ratio": 0.275}, "under 27.5% letters and digits"),
+        ("a\na\nb\nc", {"name": "repeated-lines", "max_ratio": 0.24}, "over 24% repeated lines"),
+    ],
+)
+def test_a_recipe_sets_the_threshold(text, keys, said):
+    assert reason(text, name=keys["name"]) is None
+    assert reason(text, **keys) == said
 
 
 def test_thresholds_are_inclusive():
-    assert long_lines("x" * 1000 + "\n" * 10) is None
-    assert few_letters("a---") is None
-    assert repeated_lines("a\na\na\na\nb\nc\nd\ne\nf\ng\n") is None
-
-
-def test_a_recipe_may_name_its_own():
-    (judge,) = load_filters(("trainwright.stages.data.cleaning.filters:few_letters",))
-    assert judge is few_letters
-
-
-def test_a_misspelt_filter_is_a_recipe_error():
-    with pytest.raises(RecipeError, match="unknown filter .*did you mean 'long-lines'"):
-        load_filters(("long-line",))
+    assert reason("x" * 1000 + "\n" * 10, name="long-lines") is None
+    assert reason("a---", name="few-letters") is None
+    assert reason("a\na\na\na\nb\nc\nd\ne\nf\ng\n", name="repeated-lines") is None
 
 
 class TestLongLines(FilterContract):
@@ -58,6 +67,7 @@ class TestFewLetters(FilterContract):
 
 
 class TestRepeatedLines(FilterContract):
-    filter = "trainwright.stages.data.cleaning.filters:repeated_lines"
+    filter = "repeated-lines"
+    keys: ClassVar = {"max_ratio": 0.4}
     kept = (ORDINARY,)
     dropped = ("buy now\n" * 5,)

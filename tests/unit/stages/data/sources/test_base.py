@@ -94,7 +94,7 @@ def test_its_keys_are_checked_by_its_own_section(section):
         ("my_mail:Male", "cannot find source"),
         ("no_such_module:X", "cannot import source"),
         ("my_broken:X", "importing this source fails .*ZeroDivisionError: division by zero"),
-        ("not a:reference", "not a reference to a source"),
+        ("not a:reference", "Input should be 'python-stdlib', "),
     ],
 )
 def test_what_is_no_source_is_one_line(section, kind, line):

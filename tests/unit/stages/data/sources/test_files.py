@@ -5,7 +5,7 @@ import tokenize
 
 import pytest
 
-from trainwright.spec.sections.data import FilesSource, PythonStdlibSource
+from trainwright.spec.sections.data import FilesSource, SourceSection
 from trainwright.stages.data.corpus.entries import RawDocument
 from trainwright.stages.data.sources.files import decode_python
 from trainwright.testing.contract_source import SourceContract
@@ -50,7 +50,7 @@ def test_python_is_decoded_as_python_does(tmp_path, data, read, written):
     ],
 )
 def test_python_that_cannot_be_decoded_is_counted(tmp_path, data, problem, read, written):
-    (record,) = read(written(tmp_path / "a.py", data), PythonStdlibSource(kind="python-stdlib"))
+    (record,) = read(written(tmp_path / "a.py", data), SourceSection(kind="python-stdlib"))
     assert record.text is None
     assert record.problem == problem
 
