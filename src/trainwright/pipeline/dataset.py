@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 
@@ -31,17 +32,20 @@ def dataset_problems(step: Step, done: Mapping[str, Artifact]) -> Iterator[Train
     dataset = open_artifact(source) if isinstance(source, Path) else done.get(source)
     try:
         facts = _estimated(step.recipe) if dataset is None else counted_facts(dataset)
+        yield from _length(step.recipe, facts)
+        if step.recipe.task.labels:
+            step.recipe.task.check_labels(facts.labels)
     except TrainwrightError as error:
         yield error
-        return
-    yield from _length(step.recipe, facts)
 
 
 def _estimated(recipe: Recipe) -> DatasetFacts:
     in_epochs = parse_duration(recipe.train.duration).unit == "epochs"
     size = load("trainwright.stages.data.corpus.size:corpus_bytes_here", kind="function")
+    head = load("trainwright.stages.data.corpus.head:labels_at_head", kind="function")
     try:
-        return estimated_facts(recipe, corpus_bytes=size(recipe.data) if in_epochs else None)
+        facts = estimated_facts(recipe, corpus_bytes=size(recipe.data) if in_epochs else None)
+        return replace(facts, labels=head(recipe.data) if recipe.task.labels else ())
     except TrainwrightError:  # of the tokenizer or the corpus, reported under its own key
         return DatasetFacts(vocabulary=recipe.data.tokenizer.vocabulary)
 

@@ -48,6 +48,8 @@ class DatasetFacts:
     train_documents: int | None = None
     validation_tokens: int | None = None
     counted: bool = False
+    labels: tuple[str, ...] = ()
+    """Those that documents are known to have."""
 
 
 def windows_per_epoch(tokens: int, sequence_tokens: int) -> int:

@@ -49,6 +49,25 @@ def test_epochs_of_a_corpus_that_is_elsewhere_are_not_judged(tmp_path) -> None:
         assert problems(tmp_path, corpus, "train.duration=1e-9 epochs") == []
 
 
+LABELS = "task={name: classify, labels: [ham, other]}"
+
+
+def test_labels_that_the_recipe_lacks_are_named_at_the_head_of_the_corpus_and_in_the_dataset(tmp_path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    keys = (LABELS, f"data.sources=[{{kind: jsonl, paths: [{corpus}], label_key: label}}]")
+    rows = [{"text": f"text {number}", "label": label} for number, label in enumerate(("ham", "spam", "eggs", "spam"))]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows[:1]))
+    assert problems(tmp_path, *keys) == []
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (problem,) = problems(tmp_path, *keys)
+    assert (problem.where, problem.seen, problem.exit_code) == ("task.labels", "'eggs', 'spam'", 2)
+    texts = ["some words of text"] * 40
+    labels = {"train": ["ham", "new"] * 20, "validation": ["newer"]}
+    done = {"data": make_dataset(tmp_path, {"train": texts, "validation": texts[:1]}, labels=labels)}
+    (problem,) = problems(tmp_path, *keys, done=done)
+    assert problem.seen == "'new', 'newer'"
+
+
 def test_epochs_of_a_dataset_that_is_there_are_counted(tmp_path) -> None:
     texts = ["some words of text"] * 400
     done = {"data": make_dataset(tmp_path, {"train": texts, "validation": texts[:1]})}

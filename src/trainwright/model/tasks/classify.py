@@ -30,21 +30,14 @@ def classify(recipe: Recipe, dataset: TokenDataset) -> Classify:
     """Returns the task as a recipe asks for it.
 
     Raises:
-        DataError: the dataset's documents have no labels, or one that ``task.labels`` lacks.
+        DataError: the dataset's documents have no labels.
+        RecipeError: they have labels that ``task.labels`` lacks.
     """
     if dataset.kind != LABELLED:
         raise DataError(
             "the documents of this dataset have no labels", where=dataset.path, seen=dataset.kind, expected=LABELLED
         )
-    unknown = sorted(set(dataset.labels) - set(recipe.task.labels))
-    if unknown:
-        raise DataError(
-            "documents have a label that task.labels lacks",
-            where=dataset.path,
-            seen=repr(unknown[0]),
-            expected=f"one of {', '.join(map(repr, recipe.task.labels))}",
-            fix="add it to task.labels",
-        )
+    recipe.task.check_labels(dataset.labels)
     return Classify(
         sequence_tokens=recipe.train.sequence_tokens,
         labels=recipe.task.labels,

@@ -109,6 +109,7 @@ def described_facts(folder: Path) -> DatasetFacts:
         train_documents=splits["train"]["documents"],
         validation_tokens=splits["validation"]["tokens"] if "validation" in splits else None,
         counted=True,
+        labels=tuple(record.get("labels", ())),
     )
 
 

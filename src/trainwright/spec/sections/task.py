@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -42,6 +42,7 @@ TASKS: Mapping[str, TaskKind] = {
     ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))
+MOST_SHOWN = 20
 
 
 class TaskSection(Section):
@@ -59,6 +60,23 @@ class TaskSection(Section):
         """
         kind: TaskKind = TASK.load(self.name)
         return kind
+
+    def check_labels(self, names: Iterable[str]) -> None:
+        """Compares the labels of documents with ``labels``.
+
+        Raises:
+            RecipeError: documents have others; names them all.
+        """
+        unknown = sorted(set(names) - set(self.labels))
+        if unknown:
+            more = f" and {len(unknown) - MOST_SHOWN} more" if len(unknown) > MOST_SHOWN else ""
+            raise RecipeError(
+                "documents have labels that task.labels lacks",
+                where="task.labels",
+                seen=", ".join(map(repr, unknown[:MOST_SHOWN])) + more,
+                expected=f"among {', '.join(map(repr, self.labels))}",
+                fix="add them to task.labels, or take these documents out of the corpus",
+            )
 
     @model_validator(mode="after")
     def _labels_where_classes_are(self) -> Self:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
-from trainwright.core.errors import DataError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.tasks.classify import Classify, classify
@@ -154,5 +154,5 @@ def test_documents_without_labels_are_refused(tmp_path) -> None:
 
 
 def test_a_label_that_the_recipe_lacks_is_named(documents) -> None:
-    with pytest.raises(DataError, match="a label that task.labels lacks .*seen 'spam'"):
+    with pytest.raises(RecipeError, match="task.labels: documents have labels that task.labels lacks .*seen 'spam'"):
         load_task(made_recipe(labels=("ham", "other")), documents)

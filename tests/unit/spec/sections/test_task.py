@@ -96,3 +96,17 @@ def test_a_missing_label_key_is_named_with_its_line(tmp_path):
     path.write_text(path.read_text().replace(", label_key: label", ""))
     with pytest.raises((RecipeError, RecipeErrors), match=r"recipe\.yaml:6.*data\.sources\.0 has no label_key"):
         load(Recipe, files=[path], environ={})
+
+
+def test_all_labels_that_a_recipe_lacks_are_named_at_once() -> None:
+    section = TaskSection.model_validate({"name": "classify", "labels": ["a", "b"]})
+    section.check_labels(["b", "a", "b"])
+    with pytest.raises(RecipeError) as caught:
+        section.check_labels(["x", "b", "w"])
+    assert (caught.value.where, caught.value.seen, caught.value.expected) == (
+        "task.labels",
+        "'w', 'x'",
+        "among 'a', 'b'",
+    )
+    with pytest.raises(RecipeError, match=r"'018', '019' and 5 more, expected"):
+        section.check_labels(f"{number:03}" for number in range(25))
