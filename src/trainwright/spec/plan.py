@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from trainwright.spec.convnet import ConvNetSpec
@@ -15,10 +15,6 @@ from trainwright.spec.workload import ParallelPlan, Workload
 Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
 
-
-PROCESS, BATCH, SOFTWARE, PRICE = "process before the model", "batch", "software", "price"
-SEQUENCE, ADAPTERS, IMAGE_TOKENS = "sequence", "adapters", "tokens of an image"
-"""Names of assumptions by which code looks them up; other names are words for a reader alone."""
 
 INTERVAL = 1.645
 """Standard deviations to either side of an interval that holds the truth nine times in ten."""
@@ -35,8 +31,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One number the estimate rests on."""
+    """One number the estimate rests on: ``key`` says to programs which it is and stays, ``name`` to readers."""
 
+    key: str = field(default="", kw_only=True)
+    """Empty in plans of earlier versions alone."""
     name: str
     value: float | str
     unit: str

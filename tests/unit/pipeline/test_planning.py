@@ -8,7 +8,9 @@ from trainwright.cli import main as cli
 from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
 from trainwright.pipeline import facts, planning
 from trainwright.pipeline.planning import question_about, training_of
+from trainwright.planner.plan.rankable import rankable
 from trainwright.planner.plan.scenario import resolve
+from trainwright.render.plans.recommendation import assumptions
 from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
@@ -119,7 +121,7 @@ def test_several_machines_like_this_one_learn_from_its_runs(asked, tmp_path):
     assert (left_out.value, left_out.source) == ("none like this", "1 left out: with software 'trainwright'")
 
 
-def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, capsys):
+def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, capsys, tmp_path):
     plugged = "train.optimizer.name=contract.additions.optimizers:momentum"
     for on in ((), ("--on", "here"), ("--on", "rtx-4090")):
         entries = printed(capsys, plugged, *on)["estimate"]["assumptions"]
@@ -128,6 +130,8 @@ def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, cap
             "as adamw",
             "nobody has measured contract.additions.optimizers:momentum",
         )
+    ranked = rankable(question_about(asked(plugged), on="8xh100-sxm", root=tmp_path), ())
+    assert "optimizer_unknown" in {each.key for each in assumptions(ranked)}
     chosen = printed(capsys, plugged, "--on", "rtx-4090", "--optimizer", "muon")["estimate"]["assumptions"]
     assert not [each for each in chosen if "optimizer" in each["name"]]
 

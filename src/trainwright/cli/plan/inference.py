@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: Price | None) -> tuple[Assumption, ...]:
     """Returns what the estimate rests on, with the device's own numbers and where its price is from."""
-    from trainwright.spec.plan import PRICE, Assumption
+    from trainwright.spec.plan import Assumption
 
     device = machines.device
     rates = [
@@ -70,12 +70,18 @@ def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: P
             unit="GB",
             origin="catalog",
             source=device.source,
+            key="memory",
         ),
         Assumption(
-            name="memory bandwidth", value=device.bytes_per_s / 1e9, unit="GB/s", origin="catalog", source=device.source
+            name="memory bandwidth",
+            value=device.bytes_per_s / 1e9,
+            unit="GB/s",
+            origin="catalog",
+            source=device.source,
+            key="bandwidth",
         ),
     ]
-    kept = [entry for entry in estimate.assumptions if entry.name != PRICE or listed is None]
+    kept = [entry for entry in estimate.assumptions if entry.key != "price" or listed is None]
     if listed is not None:
         kind = listed.kind.replace("_", "-")
         doubt = f"doubtful: {listed.doubt}; " if listed.doubt else ""
@@ -86,6 +92,7 @@ def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: P
                 unit="$ per device and hour",
                 origin="catalog",
                 source=f"{doubt}{listed.provider} {listed.region}, {listed.source}",
+                key="price",
             )
         )
     return (*rates, *kept)

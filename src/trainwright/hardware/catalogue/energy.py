@@ -51,7 +51,12 @@ def energy(
         heat_btu_per_hour=power_w * BTU_PER_HOUR_PER_W,
         assumptions=(
             Assumption(
-                name="device power", value=float(device.tdp_w), unit="W", origin="catalog", source=device.source
+                name="device power",
+                value=float(device.tdp_w),
+                unit="W",
+                origin="catalog",
+                source=device.source,
+                key="device_power",
             ),
             Assumption(
                 name="host power per device power",
@@ -59,7 +64,15 @@ def energy(
                 unit="",
                 origin="default",
                 source="arXiv:2412.08602 (recall): 8.4 kW measured on a node of eight H100",
+                key="host_power",
             ),
-            Assumption(name="PUE", value=pue, unit="", origin="default", source="AWS, all regions, 2023 (recall)"),
+            Assumption(
+                name="PUE",
+                value=pue,
+                unit="",
+                origin="default",
+                source="AWS, all regions, 2023 (recall)",
+                key="building_power",
+            ),
         ),
     )

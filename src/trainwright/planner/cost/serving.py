@@ -34,7 +34,7 @@ from trainwright.planner.rates.catalogue import rates
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, PRICE, Assumption, Interval
+from trainwright.spec.plan import INTERVAL, Assumption, Interval
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Precision, Workload
@@ -282,10 +282,10 @@ def _assumptions(serving: Serving, usd_per_device_hour: float | None) -> tuple[A
     measured = "pytorch-labs/gpt-fast@0f925b5, README.md"
     share, vllm = READ_SHARE * WIDENED_SHARE.get(serving.weights, 1.0), "vLLM's max_num_batched_tokens"
     assumptions = [
-        Assumption("share of the memory's bandwidth", share, "", "catalog", measured),
-        Assumption("time lost for each kernel", KERNEL_S, "s", "catalog", measured),
-        Assumption("prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", vllm),
+        Assumption("share of the memory's bandwidth", share, "", "catalog", measured, key="bandwidth_share"),
+        Assumption("time lost for each kernel", KERNEL_S, "s", "catalog", measured, key="kernel_time"),
+        Assumption("prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", vllm, key="prompt_chunk"),
     ]
     if usd_per_device_hour is not None:
-        assumptions.append(Assumption(PRICE, usd_per_device_hour, "$ per device and hour", "given"))
+        assumptions.append(Assumption("price", usd_per_device_hour, "$ per device and hour", "given", key="price"))
     return tuple(assumptions)

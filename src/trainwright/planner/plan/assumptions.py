@@ -36,17 +36,17 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
     failures = "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"
     recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
     notes += [
-        Assumption("how trained weights are kept", workload.states, "", "default", kept),
-        Assumption("time between failures of a device", lives_h, "hours", "default", failures),
-        Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery),
-        Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source),
-        Assumption("disk of a node", disk_rate, "GB/s", disk, stops),
-        Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS),
+        Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states"),
+        Assumption("time between failures of a device", lives_h, "hours", "default", failures, key="device_failures"),
+        Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery, key="recovery"),
+        Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source, key="overhead"),
+        Assumption("disk of a node", disk_rate, "GB/s", disk, stops, key="disk"),
+        Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS, key="rank_host_memory"),
     ]
     if settings.spot_provider is not None:
         hours = round(SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S) / HOUR_S)
         published = "what AWS, Azure and GCP publish; a guess for others"
-        notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published))
+        notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published, key="spot"))
     drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
 
@@ -54,7 +54,7 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
 def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
     """Returns the peak of a catalogue's device; this machine's rates are assumptions of its own."""
     peak = peak_flops_per_s(device, precision)
-    return Assumption(f"dense {precision} peak", peak / 1e12, "TFLOP/s", "catalog", device.source)
+    return Assumption(f"dense {precision} peak", peak / 1e12, "TFLOP/s", "catalog", device.source, key="peak")
 
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:
@@ -68,13 +68,19 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         source = f"of {choice.parallel.ep} ranks over the mean" + ("" if stated else f", balanced by {balance}")
         load = float(fullest(model, workload, choice.forecast.layouts)[0])
         origin: Origin = "given" if stated else "default"
-        notes.append(Assumption("load of the fullest rank of experts", round(load, 3), "", origin, source))
+        notes.append(
+            Assumption("load of the fullest rank of experts", round(load, 3), "", origin, source, key="experts")
+        )
         way = "one copy for each node, then for each rank" if dispatch.hierarchical else "one copy for each expert"
         source = dispatch.source or f"as software {scenario.run.stack.name!r} does"
-        notes.append(Assumption("tokens to experts", way, "", "catalog", source))
+        notes.append(Assumption("tokens to experts", way, "", "catalog", source, key="dispatch"))
     if model.further_layers:
         source = "the model's own; 0 trains without them"
-        notes.append(Assumption("blocks that predict further tokens", model.further_layers, "", "catalog", source))
+        notes.append(
+            Assumption(
+                "blocks that predict further tokens", model.further_layers, "", "catalog", source, key="further_layers"
+            )
+        )
     return notes
 
 
@@ -86,5 +92,9 @@ def _of_drives(forecast: Forecast) -> list[Assumption]:
     read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
     rates = f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s"
     if origins.get("nvme_bytes_per_s") == "catalog":
-        return [Assumption("NVMe of a node", rates, "", "catalog", node.source)]
-    return [Assumption("NVMe of a node", rates, "", "default", DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "))]
+        return [Assumption("NVMe of a node", rates, "", "catalog", node.source, key="nvme")]
+    return [
+        Assumption(
+            "NVMe of a node", rates, "", "default", DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "), key="nvme"
+        )
+    ]

@@ -94,7 +94,7 @@ def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
     parallel, count = choice.parallel, forecast.layouts.micro_batches[0]
     schedule = f"{parallel.schedule} of {parallel.pp} stages and {count:,.0f} micro batches"
     source = f"{schedule}, played out; {shares[1]:.1%} in closed form, all stages equal"
-    note = Assumption("pipeline", f"{shares[0]:.1%} idle", "", "default", source)
+    note = Assumption("pipeline", f"{shares[0]:.1%} idle", "", "default", source, key="pipeline")
     return replace(choice, forecast=played), (note,)
 
 
@@ -105,7 +105,7 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     why = f"{learnt.known:.0%} of the uncertainty explained"
     if not known:
         source = "; ".join(scenario.left_out)
-        return Assumption("measured runs", "none like this", "", "ledger", source)
+        return Assumption("measured runs", "none like this", "", "ledger", source, key="measured_runs")
     if learnt == Correction():
         note = "nothing learnt"
         others = {f"{each.placed.run.cluster.device.name} with {each.placed.run.stack.name}" for each in known}
@@ -115,7 +115,9 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     if doubtful and learnt != Correction():
         ratio = math.exp(doubtful[0].log_speed or 0.0)
         why += f"; one is {ratio:.3g} x as fast as predicted, believed in part (tokens of one device?)"
-    return Assumption("measured runs", note, "", "ledger", "; ".join((origin, why, *scenario.left_out)))
+    return Assumption(
+        "measured runs", note, "", "ledger", "; ".join((origin, why, *scenario.left_out)), key="measured_runs"
+    )
 
 
 def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:

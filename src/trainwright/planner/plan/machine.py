@@ -23,7 +23,7 @@ from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.planner.rates.probed import COMPILED_REST, Probed
 from trainwright.planner.rates.threads import OnThreads
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
-from trainwright.spec.plan import INTERVAL, PROCESS, Assumption, Origin
+from trainwright.spec.plan import INTERVAL, Assumption, Origin
 from trainwright.spec.run import RunSpec
 
 UNPROBED_ERROR = (0.55, 1.8)
@@ -116,7 +116,7 @@ def _on_threads(here: Here, threads: int) -> Here:
     text = "more than the cores: no faster, and the range holds a loss in proportion"
     if fewer > 1:
         text = "all rates in proportion; the range holds no loss at all"
-    note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text)
+    note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text, key="threads")
     source = OnThreads(source=here.source, slower=max(1.0, fewer), doubt=max(fewer, 1 / fewer))
     return replace(here, threads=threads, source=source, rates=(*here.rates, note))
 
@@ -139,15 +139,17 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
     disk = probes.disk
     cluster = _alone(device, facts, disk_bytes_per_s=disk.size_bytes / (disk.write_s + disk.digest_s))
     assumptions = [
-        _assume(f"matrix products, {dtype}", rate, "FLOP/s", "probed", f"{DOCTOR}: fastest shape")
+        _assume(
+            f"matrix products, {dtype}", rate, "FLOP/s", "probed", f"{DOCTOR}: fastest shape", key=f"products_{dtype}"
+        )
         for dtype, rate in rates.items()
     ]
     text = f"{DOCTOR}: x + y into fresh memory"
-    assumptions.append(_assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", text))
+    assumptions.append(_assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", text, key="bandwidth"))
     if probes.doubtful:
         name, busy = "other programs while measuring", f"{probes.cpu_busy:.0%}"
         text = f"rates may be too low, and the range is wide; measure again on a quiet machine: {DOCTOR}"
-        assumptions.append(_assume(name, busy, "of the processors", "probed", text))
+        assumptions.append(_assume(name, busy, "of the processors", "probed", text, key="other_programs"))
     return Here(
         facts=facts,
         cluster=cluster,
@@ -182,9 +184,17 @@ def _unprobed_gpu(facts: MachineFacts, gpu: Gpu, known: DeviceSpec) -> Here:
 
 def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin: Origin, text: str) -> Here:
     rates = [
-        _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text) for dtype, rate in device.flops_per_s.items()
+        _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text, key=f"products_{dtype}")
+        for dtype, rate in device.flops_per_s.items()
     ]
-    bandwidth = _assume("memory bandwidth", device.bytes_per_s, "bytes/s", origin, "datasheet, or 6 to 25 GB/s a core")
+    bandwidth = _assume(
+        "memory bandwidth",
+        device.bytes_per_s,
+        "bytes/s",
+        origin,
+        "datasheet, or 6 to 25 GB/s a core",
+        key="bandwidth",
+    )
     return Here(
         facts=facts,
         cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),
@@ -218,20 +228,20 @@ def _of_process(process: Process | None, probes: Probes | None) -> tuple[Assumpt
     origin: Origin = "default" if probes is None else "probed"
     text = DOCTOR if origin == "probed" else "a process with torch loaded"
     return (
-        _assume(PROCESS, process.baseline_bytes, "bytes", origin, text),
-        _assume("temporaries of a pass", process.transient, "x what one block saves", origin, text),
-        _assume("memory that malloc cannot give back", process.waste, "x what is saved", origin, text),
+        _assume("process before the model", process.baseline_bytes, "bytes", origin, text, key="process"),
+        _assume("temporaries of a pass", process.transient, "x what one block saves", origin, text, key="temporaries"),
+        _assume("memory that malloc cannot give back", process.waste, "x what is saved", origin, text, key="heap"),
     )
 
 
 def range_of(low: float, high: float, origin: Origin, source: str) -> Assumption:
     """Returns the range of the time as factors of its middle."""
-    return _assume("range of the time", f"{low:.3g} to {high:.3g}", "x", origin, source)
+    return _assume("range of the time", f"{low:.3g} to {high:.3g}", "x", origin, source, key="time_range")
 
 
-def _assume(name: str, value: float | str, unit: str, origin: Origin, source: str) -> Assumption:
+def _assume(name: str, value: float | str, unit: str, origin: Origin, source: str, *, key: str) -> Assumption:
     number = value if isinstance(value, str) else _rounded(float(value))
-    return Assumption(name, number, unit, origin, source)
+    return Assumption(name, number, unit, origin, source, key=key)
 
 
 def _rounded(value: float) -> float:
@@ -240,7 +250,7 @@ def _rounded(value: float) -> float:
 
 
 _OF_COMPILER = (
-    _assume("torch.compile: time between products left", COMPILED_REST, "x", "default", ONE_MACHINE),
-    _assume("torch.compile: start-up", COMPILE_S, "s, and 1.5 s a layer", "default", ONE_MACHINE),
-    _assume("torch.compile: memory", COMPILE_BYTES, "bytes", "default", ONE_MACHINE),
+    _assume("torch.compile: time between products left", COMPILED_REST, "x", "default", ONE_MACHINE, key="compiled"),
+    _assume("torch.compile: start-up", COMPILE_S, "s, and 1.5 s a layer", "default", ONE_MACHINE, key="compile_start"),
+    _assume("torch.compile: memory", COMPILE_BYTES, "bytes", "default", ONE_MACHINE, key="compile_memory"),
 )

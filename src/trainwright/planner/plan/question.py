@@ -20,7 +20,7 @@ from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, DeviceSpec, PriceKind
-from trainwright.spec.plan import ADAPTERS, BATCH, IMAGE_TOKENS, SEQUENCE, Assumption
+from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
@@ -169,7 +169,9 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         with about("method"):
             names = adaptable(transformer(question.model))
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
-        assumptions.append(Assumption(ADAPTERS, ", ".join(names), "", "default", "all matrices of a block"))
+        assumptions.append(
+            Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block", key="adapters")
+        )
     steps = max(1, -(-tokens // batch))
     return Workload(
         sequence_tokens=sequence,
@@ -202,13 +204,17 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
     model = question.model
     if model.sees_images:
         if model.unit == "tokens":
-            assumptions.append(Assumption(IMAGE_TOKENS, float(model.context_tokens), "tokens", "given", "model"))
+            assumptions.append(
+                Assumption(
+                    "tokens of an image", float(model.context_tokens), "tokens", "given", "model", key="image_tokens"
+                )
+            )
         return model.context_tokens
     if question.sequence_tokens is not None:
         return _positive("sequence_tokens", question.sequence_tokens)
     tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
     source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
-    assumptions.append(Assumption(SEQUENCE, float(tokens), "tokens", "default", source))
+    assumptions.append(Assumption("sequence", float(tokens), "tokens", "default", source, key="sequence"))
     return tokens
 
 
@@ -218,7 +224,7 @@ def stretched(question: Question, sequence: int, assumptions: list[Assumption]) 
         return question
     made_for = model.context_tokens
     source = f"{sequence / made_for:.3g} times the {made_for:,} tokens that the model was made for"
-    assumptions.append(Assumption("rotary positions", "go on", "", "given", source))
+    assumptions.append(Assumption("rotary positions", "go on", "", "given", source, key="rotary_positions"))
     return replace(question, model=replace(model, context_tokens=sequence))
 
 
@@ -235,7 +241,7 @@ def _tokens(question: Question, assumptions: list[Assumption]) -> int:
     else:
         tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
         source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
-    assumptions.append(Assumption(question.model.unit, float(tokens), "", "default", source))
+    assumptions.append(Assumption(question.model.unit, float(tokens), "", "default", source, key="length"))
     return tokens
 
 
@@ -245,7 +251,7 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
     if question.model.unit == "images":
         images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
-        assumptions.append(Assumption(BATCH, float(images), "images", "default", source))
+        assumptions.append(Assumption("batch", float(images), "images", "default", source, key="batch"))
         return images
     large = total_parameters(question.model) > LARGE_PARAMETERS
     ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
@@ -258,7 +264,7 @@ def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int
         f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
         f"and Llama's {format_count(ceiling)}"
     )
-    assumptions.append(Assumption(BATCH, float(sequences * sequence), "tokens", "default", source))
+    assumptions.append(Assumption("batch", float(sequences * sequence), "tokens", "default", source, key="batch"))
     return sequences * sequence
 
 
@@ -274,7 +280,7 @@ def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumpti
         what, seen = "a batch has whole sequences", f"{batch:,} tokens"
         raise RecipeError(what, field="batch_tokens", seen=seen, expected=expected)
     source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
-    assumptions.append(Assumption(BATCH, float(rounded), "tokens", "given", source))
+    assumptions.append(Assumption("batch", float(rounded), "tokens", "given", source, key="batch"))
     return rounded
 
 
@@ -289,7 +295,7 @@ def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumpt
         raise RecipeError(what, field="precision", expected=expected, order=asked, name=device.name)
     if question.precision is None:
         source = "bf16 where the device has it, else fp16, else fp32"
-        assumptions.append(Assumption("precision", known[0], "", "default", source))
+        assumptions.append(Assumption("precision", known[0], "", "default", source, key="precision"))
     return known[0]
 
 

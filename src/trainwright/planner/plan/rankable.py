@@ -9,7 +9,7 @@ from dataclasses import replace
 from trainwright.planner.plan.question import Question, divisible
 from trainwright.planner.plan.scenario import Scenario, resolve
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.plan import BATCH, Assumption
+from trainwright.spec.plan import Assumption
 
 ANY_CLUSTER = "32x8xh100-sxm"
 """What defaults of a run are resolved on where the user has nothing: precision, and images of a batch."""
@@ -24,10 +24,10 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
     source = f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide"
-    rounded = Assumption(BATCH, float(batch_tokens), "tokens", "given", source)
+    rounded = Assumption("batch", float(batch_tokens), "tokens", "given", source, key="batch")
     steps = max(1, -(-workload.total_tokens // batch_tokens))
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
-    others = (each for each in scenario.assumptions if each.name != BATCH)
+    others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
 
 

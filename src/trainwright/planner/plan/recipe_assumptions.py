@@ -35,12 +35,14 @@ def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption
     dataset = "the dataset" if facts.counted else ""
     entries = [
         _validation(recipe.train.validation.tokens, facts),
-        Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", dataset or "data.tokenizer"),
+        Assumption(
+            "vocabulary", float(facts.vocabulary), "entries", "recipe", dataset or "data.tokenizer", key="vocabulary"
+        ),
     ]
     if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
         tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
         origin: Origin = "recipe" if facts.counted else "default"
-        entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(facts)))
+        entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(facts), key="epoch"))
     return tuple(entries)
 
 
@@ -50,7 +52,7 @@ def stand_ins(recipe: Recipe) -> tuple[Assumption, ...]:
     if optimizer.name in OPTIMIZERS:
         return ()
     value, source = f"as {optimizer.counted_as}", f"nobody has measured {optimizer.name}"
-    return (Assumption("memory and time of the optimizer", value, "", "default", source),)
+    return (Assumption("memory and time of the optimizer", value, "", "default", source, key="optimizer_unknown"),)
 
 
 def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
@@ -62,6 +64,7 @@ def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
         "tokens",
         "recipe" if tokens or (split and facts.counted) else "default",
         "" if tokens else source,
+        key="validation",
     )
 
 

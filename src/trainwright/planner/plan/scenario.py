@@ -18,7 +18,7 @@ from trainwright.planner.plan.question import FixedLayout, Question, filled, str
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
-from trainwright.spec.plan import SOFTWARE, Assumption, Origin
+from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
@@ -108,7 +108,7 @@ def _stages(question: Question) -> list[Assumption]:
     below, above = max(each for each in near if each < pp), min(each for each in near if each > pp)
     slowest = -(-layers // pp)
     source = f"{layers} layers on {pp} ranks, {slowest} on the slowest; near, with less waste: {below} or {above}"
-    return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source)]
+    return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source, key="uneven_stages")]
 
 
 def _price(question: Question, device: DeviceSpec) -> Price | None:
@@ -129,27 +129,33 @@ def _machine_assumptions(
     device, node, assumptions = machines.device, machines.node, []
     if here is None:
         assumptions = [
-            Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source),
-            Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source),
+            Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source, key="memory"),
+            Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source, key="bandwidth"),
         ]
     if node.scale_up is not None and node.devices > 1:
-        assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up")))
+        assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up"), key="scale_up"))
     if machines.scale_out is not None and machines.nodes > 1:
-        assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins.get("scale_out")))
+        assumptions.append(
+            _link("network, a device's share", machines.scale_out, machines.origins.get("scale_out"), key="scale_out")
+        )
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
-    assumptions.append(Assumption(SOFTWARE, software.name, "", "catalog", f"{software.title}; {spread}"))
+    assumptions.append(
+        Assumption("software", software.name, "", "catalog", f"{software.title}; {spread}", key="software")
+    )
     if price is None:
         source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
-        assumptions.append(Assumption("price", "unknown", "", "catalog", source))
+        assumptions.append(Assumption("price", "unknown", "", "catalog", source, key="price"))
     else:
         origin: Origin = "given" if price.source == "given" else "catalog"
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
         source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
         name = f"price ({price.kind.replace('_', '-')})"
-        assumptions.append(Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source))
+        assumptions.append(
+            Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source, key="price")
+        )
     return assumptions
 
 
-def _link(name: str, link: LinkSpec, origin: str | None) -> Assumption:
+def _link(name: str, link: LinkSpec, origin: str | None, *, key: str) -> Assumption:
     known: Origin = "given" if origin == "given" else "default" if origin == "default" else "catalog"
-    return Assumption(name, link.bytes_per_s / 1e9, "GB/s each way", known, f"{link.name}; {link.source}")
+    return Assumption(name, link.bytes_per_s / 1e9, "GB/s each way", known, f"{link.name}; {link.source}", key=key)

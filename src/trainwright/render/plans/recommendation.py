@@ -14,7 +14,7 @@ from trainwright.planner.plan.layout import mesh
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
-from trainwright.spec.plan import ADAPTERS, BATCH, IMAGE_TOKENS, SEQUENCE, SOFTWARE, Assumption
+from trainwright.spec.plan import Assumption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,8 @@ DOUBTFUL_ROWS = 3
 UNPRICED_ROWS = 5
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
+OF_RUN = frozenset(("optimizer_unknown", "sequence", "length", "batch", "adapters", "image_tokens", "software"))
+"""Keys of assumptions about the run itself, wherever it is made."""
 COLUMNS = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
@@ -232,8 +234,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
 
 def assumptions(scenario: Scenario) -> list[Assumption]:
     """Returns what the run's defaults and the ways to buy rest on."""
-    named = {SEQUENCE, BATCH, ADAPTERS, IMAGE_TOKENS, SOFTWARE, scenario.run.model.unit}
-    shown = [each for each in scenario.assumptions if each.name in named]
+    shown = [each for each in scenario.assumptions if each.key in OF_RUN]
     lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]
     lives.append(f"others {SPOT_OTHER_MTBF_S / HOUR_S:,.0f} h")
     return [
@@ -244,6 +245,7 @@ def assumptions(scenario: Scenario) -> list[Assumption]:
             unit="hours between them for one device",
             origin="default",
             source="Llama 3's 54 days on 16,384 H100 (arXiv 2407.21783); Daly's checkpoint interval",
+            key="device_failures",
         ),
         Assumption(
             name="spot nodes",
@@ -251,6 +253,7 @@ def assumptions(scenario: Scenario) -> list[Assumption]:
             unit="until one is taken back",
             origin="default",
             source="what AWS, Azure and GCP publish; a guess for the others",
+            key="spot",
         ),
         Assumption(
             name="availability",
@@ -258,6 +261,7 @@ def assumptions(scenario: Scenario) -> list[Assumption]:
             unit="",
             origin="default",
             source="whether a cloud has so many devices, on spot above all, no price list says",
+            key="availability",
         ),
         Assumption(
             name="prices",
@@ -265,6 +269,7 @@ def assumptions(scenario: Scenario) -> list[Assumption]:
             unit="",
             origin="catalog",
             source="the cheapest checked one of each cloud and kind: trainwright catalog shows their age",
+            key="prices",
         ),
     ]
 

@@ -9,7 +9,7 @@ from trainwright.core.units import format_bytes, format_seconds
 from trainwright.planner.evidence.audit import Audit
 from trainwright.render.pictures.bars import PHASE_TONES
 from trainwright.render.results.audit import AuditLine, groups, verdict
-from trainwright.spec.plan import PROCESS, Assumption, Plan, Rental
+from trainwright.spec.plan import Assumption, Plan, Rental
 from trainwright.stages.report import say, scale
 from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Section, Table, Tone
 from trainwright.stages.report.charts import Bar, Bars, Segment
@@ -113,7 +113,7 @@ def _classes(memory: Mapping[str, float], process_bytes: float) -> dict[str, flo
 
 def _predicted_process_bytes(plan: Plan) -> float:
     """Returns the size that the plan assumes of the process before training; 0 where it assumes none."""
-    sizes = (item.value for item in plan.estimate.assumptions if item.name == PROCESS)
+    sizes = (item.value for item in plan.estimate.assumptions if item.key == "process")
     return next((size for size in sizes if isinstance(size, float)), 0.0)
 
 

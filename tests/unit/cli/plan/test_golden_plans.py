@@ -37,6 +37,14 @@ def test_a_plan_is_its_golden_file(name):
     assert not changed, f"{len(changed)} values differ (python tests/golden/plans/write.py): " + "; ".join(changed[:5])
 
 
+@pytest.mark.parametrize("name", COMMANDS.keys() - {"sweep"})
+def test_each_assumption_has_one_key_for_programs(name):
+    answer = WRITER["planned"](COMMANDS[name])
+    estimate = answer.get("inference") or answer["plan"]["estimate"]
+    keys = [each["key"] for each in estimate["assumptions"]]
+    assert len(set(keys)) == len(keys) > 5 and all(key.isidentifier() for key in keys)
+
+
 def test_a_difference_is_found_wherever_it_stands():
     one = {"a": [1.0, {"b": "x"}], "c": 2}
     assert differences(one, {"a": [1.0 + 1e-12, {"b": "x"}], "c": 2}) == []

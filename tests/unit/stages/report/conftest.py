@@ -174,7 +174,9 @@ def plan(recipe: Recipe) -> Plan:
                 Assumption(
                     name="matmul_bf16_flops_per_s", value=4.3e11, unit="FLOP/s", origin="probed", source="2048x256x768"
                 ),
-                Assumption(name="process before the model", value=300 * MIB, unit="bytes", origin="probed"),
+                Assumption(
+                    key="process", name="process before the model", value=300 * MIB, unit="bytes", origin="probed"
+                ),
                 Assumption(name="memory_bytes_per_s", value=1.92e10, unit="bytes/s", origin="probed"),
                 Assumption(name="interval_share", value=0.2, unit="", origin="default", source="spread of the probes"),
             ),

@@ -4,7 +4,6 @@ import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.spec.measures import PhaseTimes
-from trainwright.spec.plan import PROCESS
 from trainwright.stages.report.blocks import Figure, Table
 from trainwright.stages.report.predictions import PHASE_TONES, elsewhere, prediction
 
@@ -77,7 +76,7 @@ def test_workspace_stays_whole_where_nobody_measured_the_process(tmp_path, fake,
 
 def test_the_planner_still_says_how_large_it_takes_the_process_to_be(tmp_path):
     plan = plan_of(planned_recipe(tmp_path))
-    assert PROCESS in {item.name for item in plan.estimate.assumptions}
+    assert "process" in {item.key for item in plan.estimate.assumptions}
 
 
 def test_rentals_are_sorted_by_cost_and_unpriced_ones_come_last(record):
