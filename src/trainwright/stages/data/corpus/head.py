@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from trainwright.core.registry import is_reference
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange
 from trainwright.stages.data.corpus.files import list_files
 from trainwright.stages.data.corpus.remote import is_url
+from trainwright.stages.data.plug_ins import plug_ins
 from trainwright.stages.data.sources import source_of
 
 HEAD_BYTES = 1 << 20
@@ -26,11 +26,10 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
         DataError: there is no such file.
         RecipeError: a filter cannot be found.
     """
-    first = section.sources[0]
-    names, source = (first.kind, *section.clean.filters), source_of(first)
-    if any(map(is_reference, names)) or not source.by_lines or any(map(is_url, source.paths)):
+    source = source_of(section.sources[0])
+    if plug_ins(section) or not source.by_lines or any(map(is_url, source.paths)):
         return ()
-    entries = list_files(section.model_copy(update={"sources": (first,)}))
+    entries = list_files(section.model_copy(update={"sources": section.sources[:1]}))
     file = next((entry for entry in entries if isinstance(entry, CorpusFile)), None)
     if file is None or file.location.endswith((".gz", ".zst")):
         return ()

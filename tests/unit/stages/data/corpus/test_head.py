@@ -49,6 +49,6 @@ def test_where_it_is_not_sure_there_are_none(tmp_path) -> None:
     assert labels_at_head(section(packed)) == ()
     assert labels_at_head(section("https://example.org/a.jsonl")) == ()
     assert labels_at_head(section(path, kind="files")) == ()
-    assert labels_at_head(section(path, clean={"filters": ["module.that.is.not.imported:filter"]})) == ()
+    assert labels_at_head(section(path, clean={"filters": ["textwrap:dedent"]})) == ()
     with pytest.raises(DataError, match="no such file"):
         labels_at_head(section(tmp_path / "gone.jsonl"))
