@@ -23,7 +23,7 @@ from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import MuonSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 keep_freed_memory()
@@ -33,7 +33,7 @@ network.initialise(0)
 clock = PhaseClock(torch.device("cpu"))
 clock.start()
 step = TrainingStep(
-    NextToken(sequence_tokens=256), network, Optimizers(network, OptimizerSection(name="muon")), clock, micro_batch=8,
+    NextToken(sequence_tokens=256), network, Optimizers(network, MuonSection(name="muon")), clock, micro_batch=8,
     clip_norm=1.0, compiled=False,
 )
 batch = {"tokens": torch.randint(0, 4096, (8, 257))}

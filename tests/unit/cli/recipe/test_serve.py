@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +10,9 @@ import pytest
 
 from trainwright.cli import main as cli
 from trainwright.cli.recipe import serve
+from trainwright.core.extension import with_keys
 from trainwright.pipeline import runner
-from trainwright.spec.sections.serve import ServeSection
+from trainwright.spec.sections.serve import EngineSection, ServeSection
 
 ENGINE = "fixtures.parrot_engine:open_engine"
 
@@ -137,3 +139,24 @@ def test_usage(opened, recipe, capsys, arguments, message):
     assert cli.main(["serve", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not opened
+
+
+class _SizedSection(EngineSection):
+    size: int
+
+
+@with_keys(_SizedSection)
+def _sized(directory, *, places, section):
+    """An engine that has to be told its size."""
+
+
+def test_an_engine_named_by_an_option_has_the_defaults_of_its_keys(opened, tmp_path, monkeypatch, capsys):
+    engine = "contract.additions.with_keys:forgetful"
+    assert cli.main(["serve", "--bundle", str(tmp_path), "--engine", engine, "--quiet"]) == 0
+    assert (opened["section"].engine.name, opened["section"].engine.memory_tokens) == (engine, 64)
+    monkeypatch.setitem(sys.modules, "my_engines", SimpleNamespace(sized=_sized))
+    assert cli.main(["serve", "--bundle", str(tmp_path), "--engine", "my_engines:sized"]) == 2
+    line = (
+        "--engine: this engine has keys without defaults (seen my_engines:sized); name it in a recipe, in serve.engine"
+    )
+    assert line in capsys.readouterr().err
