@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,18 +48,8 @@ def write_shard(
         MachineError: the disk is full or cannot be written.
     """
     path = stem.with_name(stem.name + ".tokens")
-    temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
-        try:
-            with temporary.open("wb") as stream:
-                for piece in tokens:
-                    stream.write(np.ascontiguousarray(piece).data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(path, *(np.ascontiguousarray(piece).data for piece in tokens))
         if labels is not None:
             write_atomically(stem.with_name(stem.name + ".labels"), labels.astype("<u2").tobytes())
         index = _HEADER.pack(_MAGIC, len(ends)) + ends.astype("<u8").tobytes() + text_bytes.astype("<u8").tobytes()

@@ -174,14 +174,18 @@ def writable(path: Path) -> bool:
     return os.access(next(each for each in (path, *path.absolute().parents) if each.exists()), os.W_OK)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a kill leaves the old one or the new one, never a half."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
+    """Write a file so that a kill leaves the old one or the new one, never a half; two processes never share a half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.writelines(chunks)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

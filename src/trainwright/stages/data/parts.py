@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import writing
+from trainwright.artifact.store import write_atomically, writing
 
 TERMINATOR = b"\xff"
 """Ends a document in a ``.docs`` file; a byte that UTF-8 never has."""
@@ -39,22 +39,13 @@ class Document:
 
 
 def publish(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file that is there complete or not at all; two processes never share a temporary name.
+    """Write a file that is there complete or not at all.
 
     Raises:
         MachineError: the disk is full or cannot be written.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with writing(path):
-        try:
-            with temporary.open("wb") as stream:
-                stream.writelines(chunks)
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(path, *chunks)
 
 
 def publish_json(path: Path, record: Any) -> None:
