@@ -16,15 +16,14 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
 from trainwright.artifact.events import Events
-from trainwright.spec.sections.data import DataSection
+from trainwright.artifact.stage import Context
+from trainwright.spec.recipe import Recipe
 from trainwright.stages.data.parts import read_documents
 from trainwright.stages.data.stage import run
+from trainwright.testing.artifacts import train_tokenizer
 
 
 def corpus(folder: Path, copies: int) -> dict[str, Any]:
@@ -42,16 +41,8 @@ def corpus(folder: Path, copies: int) -> dict[str, Any]:
 
 def reference(documents: list[str], vocabulary: int) -> dict[str, float]:
     """Seconds that ``tokenizers`` takes to train on the documents and to encode them, on all cores."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=["<|endoftext|>"],
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
     begin = time.perf_counter()
-    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer = train_tokenizer(documents, vocabulary=vocabulary)
     trained = time.perf_counter()
     tokenizer.encode_batch_fast(documents)
     return {"tokenizer": trained - begin, "encode": time.perf_counter() - trained}
@@ -68,17 +59,22 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        section = DataSection.model_validate(
+        recipe = Recipe.model_validate(
             {
-                "sources": [corpus(folder, args.copies)],
-                "split": {"train": 0.9, "validation": 0.05, "test": 0.05},
-                "tokenizer": {"vocabulary": args.vocabulary},
-                "exec": {"workers": args.workers if args.workers == "auto" else int(args.workers)},
+                "name": "benchmark",
+                "model": {"layers": 1, "width": 8, "heads": 1},
+                "data": {
+                    "sources": [corpus(folder, args.copies)],
+                    "split": {"train": 0.9, "validation": 0.05, "test": 0.05},
+                    "tokenizer": {"vocabulary": args.vocabulary},
+                    "exec": {"workers": args.workers if args.workers == "auto" else int(args.workers)},
+                },
             }
         )
         out = folder / "out"
         out.mkdir()
-        result = run(SimpleNamespace(data=section), {}, out, Events(None, run="benchmark"))  # type: ignore[arg-type]
+        with Events(None, run=recipe.name) as events:
+            result = run(Context(recipe=recipe, out=out, events=events, root=folder))
         mib = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
         facts = {"kept_bytes": result.summary["bytes"], "peak_mib": round(mib), **result.execution}
         if args.reference:

@@ -43,13 +43,12 @@ from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.event import Event
 from trainwright.spec.families.family import huggingface_config
-from trainwright.spec.manifest import Manifest
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.train import run as train_stage
 from trainwright.stages.train import settings as train_settings
-from trainwright.testing.artifacts import make_plan
+from trainwright.testing.artifacts import make_plan, manifest_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +222,7 @@ def random_dataset(root: Path, case: Case) -> Artifact:
         end_of_text_id=0,
         splits={"train": writer.close()},
     )
-    return workspace.commit(
-        partial,
-        Manifest(stage="data", stage_version=1, fingerprint="0" * 64, identity={}, inputs={}, files=(), summary={}),
-    )
+    return workspace.commit(partial, manifest_of("data"))
 
 
 def matmul_peak(precision: str) -> float:

@@ -34,6 +34,13 @@ def call_module(*arguments: str, folder: Path, sources: Path = PACKAGE.parent) -
     return done.stdout
 
 
+def document(workspace: Path, name: str) -> dict[str, Any]:
+    """A JSON file of an artefact."""
+    (path,) = workspace.glob(name)
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
 class Copy:
     """The package in another folder, called as a user calls it."""
 

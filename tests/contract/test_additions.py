@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from contract.additions.launchers import Named
 from contract.additions.tasks import UNSEEN, informed
+from contract.conftest import document
 from trainwright.artifact.shards import TokenDataset
 from trainwright.hardware.machine.shared import HOME, shared_probes
 from trainwright.launch.launchers import launcher, wait
@@ -183,13 +184,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[...
         probes.write(fake_probes())  # an invented machine's, so that nothing is measured
     run_module("trainwright", "run", "recipe.yaml", "--workspace", "runs", folder=root)
     return root / "runs"
-
-
-def document(workspace: Path, name: str) -> dict[str, Any]:
-    """A JSON file of an artefact."""
-    (path,) = workspace.glob(name)
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
 
 
 @pytest.mark.slow

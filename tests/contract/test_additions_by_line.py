@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contract.conftest import Copy
+from contract.conftest import Copy, document
 from trainwright.hardware.machine.shared import HOME, shared_probes
 from trainwright.testing.machine import fake_probes
 
@@ -95,28 +94,21 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     copy.remove()
 
 
-def document(copy: Copy, name: str) -> dict[str, Any]:
-    """A JSON file of an artefact."""
-    (path,) = (copy.root / "runs").glob(name)
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
-
-
 @pytest.mark.slow
 def test_a_filter_is_a_function_and_a_line(copy):
-    (source,) = document(copy, "data-*/report.json")["sources"]
+    (source,) = document(copy.root / "runs", "data-*/report.json")["sources"]
     assert {reason: count["documents"] for reason, count in source["dropped"].items()} == {"unfinished": UNFINISHED}
 
 
 @pytest.mark.slow
 def test_a_task_is_a_file_and_a_line(copy):
-    measured = document(copy, "evaluate-*/evaluation.json")["splits"]["test"]
+    measured = document(copy.root / "runs", "evaluate-*/evaluation.json")["splits"]["test"]
     assert measured["metrics"]["bits_per_token"] == "bits/token"
 
 
 @pytest.mark.slow
 def test_an_optimizer_is_a_function_and_a_line(copy):
-    assert document(copy, "plan-*/plan.json")["workload"]["optimizer"] == "adamw"
+    assert document(copy.root / "runs", "plan-*/plan.json")["workload"]["optimizer"] == "adamw"
     (path,) = (copy.root / "runs").glob("train-*/checkpoints/*/optimizer.safetensors")
     assert b"momentum_buffer" in path.read_bytes()[:10_000]
 
@@ -131,12 +123,12 @@ def test_a_schedule_is_a_function_and_a_line(copy):
 
 @pytest.mark.slow
 def test_an_exporter_is_a_file_and_a_line(copy):
-    assert document(copy, "export-*/pair/shape.json")["width"] == 32
+    assert document(copy.root / "runs", "export-*/pair/shape.json")["width"] == 32
 
 
 @pytest.mark.slow
 def test_a_serving_engine_is_a_module_and_a_line(copy):
-    (choice,) = document(copy, "serve-*/answer.json")["response"]["choices"]
+    (choice,) = document(copy.root / "runs", "serve-*/answer.json")["response"]["choices"]
     assert choice["text"] and "once".startswith(choice["text"]), "a parrot repeats the prompt"
 
 

@@ -1,10 +1,13 @@
-"""Whether a prompt fits into a context, in the tokens of a tokenizer.json: asked before anything is trained."""
+"""Whether a prompt and its answer fit into a context: asked before anything is trained."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.artifact.tokenizer import load_tokenizer
+from trainwright.core.errors import RecipeError
+from trainwright.spec.sections.base import Section
 
 
 def prompt_problem(prompt: str, tokenizer: Path | None, *, context_tokens: int) -> str | None:
@@ -27,3 +30,15 @@ def prompt_problem(prompt: str, tokenizer: Path | None, *, context_tokens: int) 
     if count < context_tokens:
         return None
     return f"this prompt has {count} tokens, and the context of {context_tokens} holds prompt and answer"
+
+
+def length_problems(section: Section, key: str, *, where: str, context_tokens: int) -> Iterator[RecipeError]:
+    """Yields why no answer can have the length that a section's key asks for; the default is cut to what fits."""
+    length = getattr(section, key)
+    if key in section.model_fields_set and length >= context_tokens:
+        yield RecipeError(
+            "no answer is so long: the context holds prompt and answer",
+            where=f"{where}.{key}",
+            seen=length,
+            expected=f"below model.context_tokens ({context_tokens})",
+        )

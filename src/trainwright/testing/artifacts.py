@@ -47,7 +47,7 @@ def make_artifact(
     for name, data in files.items():
         (partial / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / name).write_bytes(data)
-    return workspace.commit(partial, _manifest(stage, summary or {}))
+    return workspace.commit(partial, manifest_of(stage, summary))
 
 
 def make_dataset(
@@ -78,7 +78,7 @@ def make_dataset(
     write_dataset(
         partial, vocabulary=size, end_of_text=END_OF_TEXT, end_of_text_id=end_id, splits=entries, labels=names
     )
-    return workspace.commit(partial, _manifest("data", {}))
+    return workspace.commit(partial, manifest_of("data"))
 
 
 def make_plan(
@@ -131,7 +131,8 @@ def make_plan(
     return make_artifact(root, "plan", {"plan.json": json.dumps(to_json(plan)).encode()}, {"precision": precision})
 
 
-def _manifest(stage: str, summary: Mapping[str, object]) -> Manifest:
+def manifest_of(stage: str, summary: Mapping[str, object] | None = None) -> Manifest:
+    """A manifest for ``Workspace.commit``, which lists the files."""
     return Manifest(
         kind=KINDS[stage],
         stage=stage,
@@ -140,5 +141,5 @@ def _manifest(stage: str, summary: Mapping[str, object]) -> Manifest:
         identity={},
         inputs={},
         files=(),
-        summary=summary,
+        summary=summary or {},
     )

@@ -29,6 +29,7 @@ from trainwright.planner.counts.parameters import block_matrix_parameters, total
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes, saved_bytes
 from trainwright.planner.rates.probed import DIRECTIONS, moved_bytes, shapes_of
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import Precision
 
 FLOPS_PER_S: dict[Precision, float] = {"fp32": 1e11, "bf16": 4e11}
@@ -62,26 +63,8 @@ def fake_facts(*, memory_bytes: int = 16 << 30) -> MachineFacts:
 
 def fake_model(*, family: str = "llama", width: int = 256, layers: int = 2, vocabulary: int = 512) -> ModelSpec:
     """A small network of a family, with heads of 64."""
-    llama = family == "llama"
-    return ModelSpec(
-        family=family,
-        layers=layers,
-        width=width,
-        heads=width // 64,
-        kv_heads=width // 64,
-        head_size=64,
-        ffn_width=3 * width,
-        vocabulary=vocabulary,
-        context_tokens=1024,
-        tied=not llama,
-        gated=llama,
-        norm="rmsnorm" if llama else "layernorm",
-        norm_epsilon=1e-5,
-        positions="rope" if llama else "learned",
-        rope_theta=10000.0,
-        bias=not llama,
-        activation="silu" if llama else "gelu_tanh",
-    )
+    section = ModelSection(family=family, layers=layers, width=width, heads=width // 64, ffn_width=3 * width)
+    return section.spec(vocabulary=vocabulary)
 
 
 def fake_machine(*, memory_bytes: int = 16 << 30) -> Machine:

@@ -115,7 +115,7 @@ def test_a_plug_in_that_is_none_is_refused_with_the_recipe(early, override, what
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["evaluate.prompts=[a]", "evaluate.max_new_tokens=800"], "evaluate.max_new_tokens: no completion is so long"),
+        (["evaluate.prompts=[a]", "evaluate.max_new_tokens=800"], "evaluate.max_new_tokens: no answer is so long"),
         (["serve.demo={prompt: a, max_tokens: 8000}"], "serve.demo.max_tokens: no answer is so long"),
         (["evaluate.prompts=['']"], "write a text, or take it out"),
         (["train.duration=0 tok"], "(seen 0 tok, expected"),

@@ -23,6 +23,7 @@ from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import peak_resident_bytes, reset_peak, resident_bytes
 from trainwright.runtime.stopwatch import Stopwatch
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import Precision
 from trainwright.stages.doctor.effort import BlockShape
 
@@ -33,27 +34,17 @@ MUON_COUNT = 12
 
 def model_spec(stack: BlockShape) -> ModelSpec:
     """The network of a stack."""
-    llama = stack.family == "llama"
-    heads = stack.width // stack.head_size
-    return ModelSpec(
+    section = ModelSection(
         family=stack.family,
         layers=stack.layers,
         width=stack.width,
-        heads=heads,
-        kv_heads=heads,
+        heads=stack.width // stack.head_size,
         head_size=stack.head_size,
         ffn_width=stack.ffn_width,
-        vocabulary=VOCABULARY,
         context_tokens=stack.sequence_tokens,
         tied=True,
-        gated=llama,
-        norm="rmsnorm" if llama else "layernorm",
-        norm_epsilon=1e-5,
-        positions="rope" if llama else "learned",
-        rope_theta=10000.0,
-        bias=not llama,
-        activation="silu" if llama else "gelu_tanh",
     )
+    return section.spec(vocabulary=VOCABULARY)
 
 
 def probe_blocks(watch: Stopwatch, entries: Iterable[tuple[BlockShape, Precision]]) -> Iterator[BlockProbe]:

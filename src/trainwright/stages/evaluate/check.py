@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainwright.artifact.prompts import prompt_problem
+from trainwright.artifact.prompts import length_problems, prompt_problem
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.spec.recipe import Recipe
 
@@ -18,9 +18,11 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         tokenizer: a tokenizer.json, where there is one: prompts are then counted in its tokens.
     """
     yield from _splits(recipe)
-    yield from _completions(recipe)
-    for number, prompt in enumerate(recipe.evaluate.prompts):
-        problem = prompt_problem(prompt, tokenizer, context_tokens=recipe.model.context_tokens)
+    section, context = recipe.evaluate, recipe.model.context_tokens
+    if section.prompts:
+        yield from length_problems(section, "max_new_tokens", where="evaluate", context_tokens=context)
+    for number, prompt in enumerate(section.prompts):
+        problem = prompt_problem(prompt, tokenizer, context_tokens=context)
         if problem is not None:
             yield RecipeError(
                 "{problem}",
@@ -28,18 +30,6 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
                 fix=f"{'shorten it' if prompt else 'write a text'}, or take it out of evaluate.prompts",
                 problem=problem,
             )
-
-
-def _completions(recipe: Recipe) -> Iterator[TrainwrightError]:
-    """A written length that no completion can have; the default is cut to what fits."""
-    section, context = recipe.evaluate, recipe.model.context_tokens
-    if section.prompts and "max_new_tokens" in section.model_fields_set and section.max_new_tokens >= context:
-        yield RecipeError(
-            "no completion is so long: the context holds prompt and answer",
-            where="evaluate.max_new_tokens",
-            seen=section.max_new_tokens,
-            expected=f"below model.context_tokens ({context})",
-        )
 
 
 def _splits(recipe: Recipe) -> Iterator[TrainwrightError]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.artifact.bundle import served_problems
-from trainwright.artifact.prompts import prompt_problem
+from trainwright.artifact.prompts import length_problems, prompt_problem
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.spec.recipe import Recipe
 
@@ -20,13 +20,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     if demo is None:
         return
     context = recipe.model.context_tokens
-    if "max_tokens" in demo.model_fields_set and demo.max_tokens >= context:
-        yield RecipeError(
-            "no answer is so long: the context holds prompt and answer",
-            where="serve.demo.max_tokens",
-            seen=demo.max_tokens,
-            expected=f"below model.context_tokens ({context})",
-        )
+    yield from length_problems(demo, "max_tokens", where="serve.demo", context_tokens=context)
     problem = prompt_problem(demo.prompt, tokenizer, context_tokens=context)
     if problem is not None:
         yield RecipeError(

@@ -12,26 +12,16 @@ from trainwright.core.errors import DataError, MachineError
 from trainwright.model.bundle import load_bundle
 from trainwright.model.generation.generate import complete
 from trainwright.spec.generation import Sampling
-from trainwright.spec.manifest import Manifest
 from trainwright.stages.serve import run
+from trainwright.testing.artifacts import manifest_of
 
 
 @pytest.fixture
 def exported(tiny, bundle, tmp_path):
     workspace = Workspace(tmp_path / "workspace")
-    partial = workspace.draft("export", "1" * 64)
+    partial = workspace.draft("export", "0" * 64)
     tiny.write_trained(partial / SERVED, *load_bundle(bundle))
-    manifest = Manifest(
-        kind="bundle",
-        stage="export",
-        stage_version=1,
-        fingerprint="1" * 64,
-        identity={},
-        inputs={},
-        files=(),
-        summary={},
-    )
-    return workspace.commit(partial, manifest)
+    return workspace.commit(partial, manifest_of("export"))
 
 
 def serve(recipe, exported, out, demo):

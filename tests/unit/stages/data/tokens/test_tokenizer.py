@@ -5,13 +5,14 @@ import random
 
 import pytest
 import tokenizers
-from tokenizers import models, pre_tokenizers, trainers
+from tokenizers import pre_tokenizers
 
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.parts import TERMINATOR
 from trainwright.stages.data.tokens import tokenizer as module
 from trainwright.stages.data.tokens.tokenizer import byte_characters, tokenizer_facts, tokenizer_json, train_tokenizer
+from trainwright.testing.artifacts import train_tokenizer as reference
 
 NATURAL = [
     "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\n\tIt didn't fall!",
@@ -31,20 +32,6 @@ def docs(path, documents):
     return path
 
 
-def reference(documents, vocabulary):
-    """Hugging Face's own trainer on the same texts."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=["<|endoftext|>"],
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )
-    tokenizer.train_from_iterator(documents, trainer)
-    return tokenizer
-
-
 def without(monkeypatch, package):
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == package else object())
 
@@ -53,7 +40,7 @@ def without(monkeypatch, package):
 def test_merges_are_those_of_the_reference_trainer(tmp_path, vocabulary):
     parts = [docs(tmp_path / "a.docs", texts()[:100]), docs(tmp_path / "b.docs", texts()[100:])]
     trained = train_tokenizer(TokenizerSection(vocabulary=vocabulary), parts, tmp_path / "tokenizer.json")
-    expected = reference(texts(), vocabulary)
+    expected = reference(texts(), vocabulary=vocabulary)
     assert (trained.trainer, trained.vocabulary) == ("gigatoken", vocabulary)
     merges = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["merges"]
     assert merges == json.loads(expected.to_str())["model"]["merges"]
@@ -76,7 +63,7 @@ def test_a_corpus_too_small_for_the_vocabulary_gives_a_smaller_one(tmp_path, doc
     trained = train_tokenizer(
         TokenizerSection(vocabulary=2000), [docs(tmp_path / "a.docs", documents)], tmp_path / "tokenizer.json"
     )
-    expected = reference(documents, 2000)
+    expected = reference(documents, vocabulary=2000)
     assert trained.vocabulary == expected.get_vocab_size() < 2000
     merges = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["merges"]
     assert merges == json.loads(expected.to_str())["model"]["merges"]
