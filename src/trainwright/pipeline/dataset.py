@@ -22,18 +22,18 @@ SURE = 4.0
 
 
 def dataset_problems(step: Step, done: Mapping[str, Artifact]) -> Iterator[TrainwrightError]:
-    """Yields why a training cannot be one on its dataset; ``where`` is a key of the recipe.
+    """Yields why there can be no training on its dataset; ``where`` is a key of the recipe.
 
     Args:
-        step: the training.
+        step: the training, or its plan, which has no dataset among its inputs.
         done: artefacts by step name; where the dataset is not among them, it is estimated.
     """
-    source = step.inputs["dataset"]
-    dataset = open_artifact(source) if isinstance(source, Path) else done.get(source)
+    source = step.inputs.get("dataset")
+    dataset = open_artifact(source) if isinstance(source, Path) else done.get(source or "")
     try:
         facts = _estimated(step.recipe) if dataset is None else counted_facts(dataset)
         yield from _length(step.recipe, facts)
-        if step.recipe.task.labels:
+        if source is not None and step.recipe.task.labels:
             step.recipe.task.check_labels(facts.labels)
     except TrainwrightError as error:
         yield error

@@ -54,6 +54,7 @@ def _of_step(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -
     yield from load(str(step.stage.check), kind="check")(step.recipe, tokenizer)
     if step.stage.makes == "checkpoint":
         yield from base_problems(step, line, tokenizer)
+    if step.stage.makes in ("plan", "checkpoint"):
         yield from dataset_problems(step, done)
 
 

@@ -16,10 +16,12 @@ from trainwright.pipeline.steps import steps
 from trainwright.testing.artifacts import make_dataset
 
 
-def problems(folder: Path, *overrides: str, done: Mapping[str, Artifact] | None = None) -> list[TrainwrightError]:
-    """Of the training of the planned recipe, whose updates are of 1,024 tokens."""
-    (training,) = (step for step in steps(planned_recipe(folder, *overrides)) if step.name == "train")
-    return list(dataset_problems(training, done or {}))
+def problems(
+    folder: Path, *overrides: str, done: Mapping[str, Artifact] | None = None, name: str = "train"
+) -> list[TrainwrightError]:
+    """Of the training of the planned recipe, whose updates are of 1,024 tokens, or of its plan."""
+    (chosen,) = (step for step in steps(planned_recipe(folder, *overrides)) if step.name == name)
+    return list(dataset_problems(chosen, done or {}))
 
 
 @pytest.mark.parametrize("duration", ["1 steps", "513 tok", "0.001 tok/param", "3 epochs", "0.5 epochs"])
@@ -28,8 +30,9 @@ def test_what_can_be_trained(tmp_path, duration) -> None:
 
 
 @pytest.mark.parametrize("duration", ["0 steps", "511 tok", "1e-6 tok/param", "0 epochs"])
-def test_what_is_shorter_than_one_update(tmp_path, duration) -> None:
-    (problem,) = problems(tmp_path, f"train.duration={duration}")
+@pytest.mark.parametrize("name", ["plan", "train"])
+def test_what_is_shorter_than_one_update(tmp_path, duration, name) -> None:
+    (problem,) = problems(tmp_path, f"train.duration={duration}", name=name)
     assert problem.where == "train.duration" and problem.seen is not None and duration in problem.seen
 
 
@@ -61,6 +64,7 @@ def test_labels_that_the_recipe_lacks_are_named_at_the_head_of_the_corpus_and_in
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (problem,) = problems(tmp_path, *keys)
     assert (problem.where, problem.seen, problem.exit_code) == ("task.labels", "'eggs', 'spam'", 2)
+    assert problems(tmp_path, *keys, name="plan") == [], "a training may be on another dataset"
     texts = ["some words of text"] * 40
     labels = {"train": ["ham", "new"] * 20, "validation": ["newer"]}
     done = {"data": make_dataset(tmp_path, {"train": texts, "validation": texts[:1]}, labels=labels)}
