@@ -25,3 +25,22 @@ def load_tokenizer(path: Path) -> Any:
     except Exception as error:  # the package's Rust code raises plain Exception for anything it cannot parse
         seen = getattr(error, "strerror", None) or str(error)
         raise DataError("cannot read the tokenizer", where=path, seen=seen, expected="a tokenizer.json") from error
+
+
+def end_of_text_id(tokenizer: Any, text: str, *, where: object) -> int:
+    """Returns the id of the token that stands between documents.
+
+    Raises:
+        DataError: the tokenizer has no such token.
+    """
+    identity: int | None = tokenizer.token_to_id(text)
+    if identity is None:
+        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        raise DataError(
+            "this tokenizer has no token {text!r}",
+            where=where,
+            seen=", ".join(special[:8]) or "no special tokens",
+            fix="set data.tokenizer.end_of_text",
+            text=text,
+        )
+    return identity

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainwright.artifact.tokenizer import load_tokenizer
+from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
@@ -74,9 +74,14 @@ def _tokenizer(section: DataSection) -> Iterator[TrainwrightError]:
         yield DataError("no tokenizer here", where=f"{key}.path", seen=section.tokenizer.path, expected=expected)
     elif _installed("tokenizers"):
         try:
-            load_tokenizer(path)
+            tokenizer = load_tokenizer(path)
         except DataError as error:
             yield error.at(f"{key}.path", seen=f"{section.tokenizer.path}: {error.seen}")
+            return
+        try:
+            end_of_text_id(tokenizer, section.tokenizer.end_of_text, where=f"{key}.end_of_text")
+        except DataError as error:
+            yield error
 
 
 def _missing(package: str, *, key: str, needed_for: str) -> Iterator[TrainwrightError]:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from trainwright.stages.data.check import problems
+from trainwright.testing.artifacts import train_tokenizer
 
 
 @pytest.fixture
@@ -24,6 +25,15 @@ def lines(section):
 def test_a_right_section_has_none(section, folder):
     source = {"kind": "files", "paths": [str(folder / "a.txt"), str(folder), str(folder / "*.txt"), "memory://nowhere"]}
     assert lines(section(source, {"kind": "python-stdlib"}, clean={"filters": ["long-lines"]})) == []
+
+
+def test_a_tokenizer_without_the_token_between_documents_is_named(section, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    train_tokenizer(["some words of text"], vocabulary=270).save(str(path))
+    asked = {"kind": "pretrained", "path": str(path)}
+    assert lines(section({"kind": "python-stdlib"}, tokenizer=asked)) == []
+    (line,) = lines(section({"kind": "python-stdlib"}, tokenizer=asked | {"end_of_text": "</s>"}))
+    assert line.startswith("data.tokenizer.end_of_text: this tokenizer has no token '</s>' (seen <|endoftext|>)")
 
 
 def test_every_problem_is_found_at_once_and_named_by_its_key(section, folder):

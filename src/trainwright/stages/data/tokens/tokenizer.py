@@ -18,7 +18,7 @@ from pathlib import Path
 from pickle import PickleError
 
 from trainwright.artifact.store import write_atomically, writing
-from trainwright.artifact.tokenizer import load_tokenizer
+from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
@@ -220,15 +220,6 @@ def tokenizer_facts(path: Path, *, end_of_text: str) -> TokenizerFacts:
         DataError: it is missing, broken, or has no such token.
     """
     tokenizer = load_tokenizer(path)
-    identity = tokenizer.token_to_id(end_of_text)
-    if identity is None:
-        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        raise DataError(
-            "this tokenizer has no token {end_of_text!r}",
-            where=path,
-            seen=", ".join(special[:8]) or "no special tokens",
-            fix="set data.tokenizer.end_of_text",
-            end_of_text=end_of_text,
-        )
+    identity = end_of_text_id(tokenizer, end_of_text, where=path)
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
     return TokenizerFacts(vocabulary=largest + 1, end_of_text_id=identity)
