@@ -26,8 +26,8 @@ from scipy.optimize import least_squares
 import trainwright
 from priors import PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.experts import processors_left
 from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work, forward_work
 from trainwright.planner.evidence.published_run import Row, questions
 from trainwright.planner.evidence.rows import read_records

@@ -9,6 +9,7 @@ import shutil
 import struct
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -112,7 +113,9 @@ def machine_digest() -> str:
     )
 
 
+@cache
 def _version(package: str) -> str | None:
+    """Returns the version of a package; None without it. Reading one takes milliseconds."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -19,7 +19,6 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.time.step import evaluated_s
 from trainwright.spec.convnet import AnyModel, transformer
-from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
@@ -95,7 +94,9 @@ def run_cost(
     model, workload, cluster = run.model, run.workload, run.cluster
     steps = max(1, -(-round(total_tokens) // workload.batch_tokens))
     size_bytes = checkpoint_bytes(run)
-    write_bytes_per_s = _write_bytes_per_s(forecast, cluster)
+    # All nodes of one replica write together.
+    writers = np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate)
+    write_bytes_per_s = np.maximum(1.0, writers) * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S)
     checkpoint_s = size_bytes / write_bytes_per_s
     parts = _parts(forecast, run, steps=steps, settings=settings, numbers=numbers, checkpoint_s=checkpoint_s)
     seconds = parts.total_s
@@ -145,12 +146,6 @@ def token_bytes(model: AnyModel, workload: Workload) -> float:
     if model.sees_images:
         return IMAGE_BYTES / workload.sequence_tokens
     return 2.0 if transformer(model).vocabulary <= 1 << 16 else 4.0
-
-
-def _write_bytes_per_s(forecast: Forecast, cluster: ClusterSpec) -> Numbers:
-    """Returns the rate of each layout: all nodes of one replica write together."""
-    nodes = np.maximum(1.0, np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate))
-    return np.asarray(nodes * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S))
 
 
 def _parts(

@@ -31,18 +31,18 @@ class PowerLaw:
     flops_at: float
     parameters_at: float
     tokens_at: float
-    parameters_exponent: float
-    tokens_exponent: float
+    exponents: tuple[float, float]
+    """a and b: of parameters and of tokens."""
     source: str
     assumes: str = ""
 
     def parameters(self, flops: Values) -> Numbers:
         """Returns the parameters of the best model for ``flops``."""
-        return np.asarray(self.parameters_at * (np.asarray(flops) / self.flops_at) ** self.parameters_exponent)
+        return np.asarray(self.parameters_at * (np.asarray(flops) / self.flops_at) ** self.exponents[0])
 
     def tokens(self, flops: Values) -> Numbers:
         """Returns the tokens to train that model on."""
-        return np.asarray(self.tokens_at * (np.asarray(flops) / self.flops_at) ** self.tokens_exponent)
+        return np.asarray(self.tokens_at * (np.asarray(flops) / self.flops_at) ** self.exponents[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,16 +98,14 @@ LAWS: Mapping[str, Law] = {
         flops_at=1.92e19,
         parameters_at=4e8,
         tokens_at=8.0e9,
-        parameters_exponent=0.4980,
-        tokens_exponent=0.5019,
+        exponents=(0.4980, 0.5019),
         source=f"{_HOFFMANN}, approach 1 (minimum over training curves), table 3",
     ),
     "hoffmann-2": PowerLaw(
         flops_at=1.84e19,
         parameters_at=4e8,
         tokens_at=7.7e9,
-        parameters_exponent=0.4898,
-        tokens_exponent=0.5100,
+        exponents=(0.4898, 0.5100),
         source=f"{_HOFFMANN}, approach 2 (IsoFLOP profiles), table A3",
     ),
     "hoffmann-3": LossLaw(
@@ -133,8 +131,7 @@ LAWS: Mapping[str, Law] = {
         flops_at=2 * PETAFLOP_DAY,
         parameters_at=1.3e9,
         tokens_at=2e10,
-        parameters_exponent=0.73,
-        tokens_exponent=0.27,
+        exponents=(0.73, 0.27),
         source="Kaplan et al., 2020, arXiv 2001.08361, table 6",
         assumes="parameters without embeddings, batch at the critical size, one schedule length for all runs (which "
         "favours large models: Hoffmann et al., 2022, section 2)",
@@ -198,7 +195,7 @@ def optimal_for(parameters: Values, *, law: str = DEFAULT_LAW) -> Optimum:
     """Returns the budget for which a model of ``parameters`` is the best one, and its tokens."""
     chosen = find_law(law)
     if isinstance(chosen, PowerLaw):
-        flops = chosen.flops_at * (np.asarray(parameters) / chosen.parameters_at) ** (1.0 / chosen.parameters_exponent)
+        flops = chosen.flops_at * (np.asarray(parameters) / chosen.parameters_at) ** (1.0 / chosen.exponents[0])
     else:
         # N is a power of C: two points give it.
         low, high = np.log(chosen.parameters(1e18)), np.log(chosen.parameters(1e24))

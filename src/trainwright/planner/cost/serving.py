@@ -145,6 +145,9 @@ def estimate_inference(
     replicas = cluster.devices // serving.tp
     whole_s = prompts_s + serving.new_tokens * step.total_s
     tokens_per_s = replicas * serving.batch * serving.new_tokens / whole_s
+    usd = None
+    if usd_per_device_hour is not None:
+        usd = interval(cluster.devices * usd_per_device_hour / 3600 / tokens_per_s * 1e6)
 
     def fits(other: Serving) -> bool:
         return serving_memory(model, other, stack).total_bytes <= available
@@ -161,7 +164,7 @@ def estimate_inference(
         step=step,
         tokens_per_s_per_user=1 / step.total_s,
         tokens_per_s=tokens_per_s,
-        usd_per_million_tokens=_usd(usd_per_device_hour, cluster.devices, tokens_per_s),
+        usd_per_million_tokens=usd,
         largest_batch=_largest(lambda batch: fits(replace(serving, batch=batch)), 1 << 20),
         largest_tokens=_largest(
             lambda tokens: fits(replace(serving, prompt_tokens=tokens, new_tokens=0)), model.context_tokens
@@ -261,12 +264,6 @@ def interval(mid: float) -> Interval:
     """Returns the range that holds the truth nine times in ten."""
     factor = math.exp(INTERVAL * SPREAD)
     return Interval(low=mid / factor, mid=mid, high=mid * factor)
-
-
-def _usd(usd_per_device_hour: float | None, devices: int, tokens_per_s: float) -> Interval | None:
-    if usd_per_device_hour is None:
-        return None
-    return interval(devices * usd_per_device_hour / 3600 / tokens_per_s * 1e6)
 
 
 def _largest(fits: Callable[[int], bool], limit: int) -> int:

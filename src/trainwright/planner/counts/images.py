@@ -122,8 +122,14 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         moved = size * (images * (outputs_of(c) + inputs_of(c)) * c.layers + _filters(c)) / rate
         exposed = exposed + np.maximum(0.0, moved - flops_of_one / peak) + turned * moved
     layers, stem = convolutions(model), convolutions(model)[0]
-    between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + _sums(model) + outputs_of(stem)
+    # The blocks' sums read elements beside the batch norm's result.
+    last = (c for c in layers if c.name.endswith(".2" if model.bottleneck else ".1"))
+    summed = sum(c.layers * outputs_of(c) for c in last)
+    between = NORM_ACCESSES * sum(c.layers * outputs_of(c) for c in layers) + summed + outputs_of(stem)
     parameters = float(total_parameters(model))
+    # The bytes that updating one parameter moves.
+    updated = (size if workload.states == "pure" else 4) * UPDATE_ACCESSES[workload.optimizer]
+    updated += 2.0 if workload.states == "mixed" else 0.0
     cast = parameters if size == 2 and workload.states == "fp32" else 0.0
     return Work(
         tokens=images * workload.sequence_tokens,
@@ -136,21 +142,9 @@ def convnet_work(model: ConvNetSpec, workload: Workload, layouts: Layouts, devic
         casts_s=np.where((layouts.zero_stage == 3) & (layouts.dp_shard > 1), 0.0, cast) / rate,
         kernels=zero + 3 * sum(c.layers for c in layers) + model.blocks,
         backward_products=2 - stem.forward_flops / sum(c.forward_flops for c in layers),
-        update_s=_update_bytes(workload) * shared_parameters(model, layouts, from_stage=1) / rate,
+        update_s=updated * shared_parameters(model, layouts, from_stage=1) / rate,
         busy=flops / busy,
     )
-
-
-def _sums(model: ConvNetSpec) -> int:
-    """Returns the elements of one image that the blocks' sums read beside the batch norm's result."""
-    last = [c for c in convolutions(model) if c.name.endswith(".2" if model.bottleneck else ".1")]
-    return sum(c.layers * outputs_of(c) for c in last)
-
-
-def _update_bytes(workload: Workload) -> float:
-    """Returns the bytes that updating one parameter moves."""
-    each = workload.element_bytes if workload.states == "pure" else 4
-    return each * UPDATE_ACCESSES[workload.optimizer] + (2.0 if workload.states == "mixed" else 0.0)
 
 
 def shared_parameters(model: ConvNetSpec, layouts: Layouts, *, from_stage: int) -> Numbers:

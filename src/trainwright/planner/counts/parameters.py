@@ -199,12 +199,8 @@ def active_parameters(model: AnyModel) -> int:
     """Returns the parameters that one token passes: all but the experts that it is not routed to."""
     if model.experts is None:
         return total_parameters(model)
-    idle = sum(
-        matrix.parameters // matrix.copies * (matrix.copies - matrix.rows)
-        for matrix in matrices(transformer(model))
-        if matrix.part == "experts"
-    )
-    return total_parameters(model) - idle
+    experts = (matrix for matrix in matrices(transformer(model)) if matrix.part == "experts")
+    return total_parameters(model) - sum(each.parameters // each.copies * (each.copies - each.rows) for each in experts)
 
 
 def block_matrices(model: ModelSpec) -> tuple[tuple[int, int], ...]:

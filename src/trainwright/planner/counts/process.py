@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from trainwright.hardware.machine.probes import GrowthProbe
 from trainwright.planner.counts.parameters import total_parameters
@@ -42,23 +43,19 @@ def process_from(probes: Sequence[GrowthProbe], baseline_bytes: float, *, near_b
         ValueError: no width was probed at two depths.
     """
     pairs: list[tuple[float, Process]] = []
-    for thin in probes:
-        for deep in probes:
-            if replace(thin.model, layers=deep.model.layers) != deep.model or deep.model.layers <= thin.model.layers:
-                continue
-            batch = MicroBatch(
-                sequences=thin.sequences, sequence_tokens=thin.sequence_tokens, dtype=thin.dtype, device_kind="cpu"
-            )
-            block = block_bytes(thin.model, batch)
-            saved = [saved_bytes(probe.model, batch) for probe in (thin, deep)]
-            beyond = [
-                probe.grown_bytes - MASTER_BYTES * total_parameters(probe.model) - kept
-                for probe, kept in zip((thin, deep), saved, strict=True)
-            ]
-            waste = max(0.0, (beyond[1] - beyond[0]) / (saved[1] - saved[0]))
-            transient = max(0.0, (beyond[0] - waste * saved[0]) / block)
-            distance = abs(math.log(block / near_bytes))
-            pairs.append((distance, Process(baseline_bytes=baseline_bytes, transient=transient, waste=waste)))
+    for thin, deep in product(probes, repeat=2):
+        if replace(thin.model, layers=deep.model.layers) != deep.model or deep.model.layers <= thin.model.layers:
+            continue
+        sequences, tokens = thin.sequences, thin.sequence_tokens
+        batch = MicroBatch(sequences=sequences, sequence_tokens=tokens, dtype=thin.dtype, device_kind="cpu")
+        block = block_bytes(thin.model, batch)
+        saved = [saved_bytes(probe.model, batch) for probe in (thin, deep)]
+        known = [MASTER_BYTES * total_parameters(probe.model) for probe in (thin, deep)]
+        first, second = thin.grown_bytes - known[0] - saved[0], deep.grown_bytes - known[1] - saved[1]
+        waste = max(0.0, (second - first) / (saved[1] - saved[0]))
+        transient = max(0.0, (first - waste * saved[0]) / block)
+        distance = abs(math.log(block / near_bytes))
+        pairs.append((distance, Process(baseline_bytes=baseline_bytes, transient=transient, waste=waste)))
     if not pairs:
         raise ValueError("no width was probed at two depths")
     return min(pairs, key=lambda pair: pair[0])[1]

@@ -15,7 +15,6 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import adapter_parameters
-from trainwright.planner.counts.experts import fullest
 from trainwright.planner.counts.flops import count_flops, muon_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
@@ -29,6 +28,7 @@ from trainwright.planner.counts.parameters import (
 )
 from trainwright.planner.counts.ranks import (
     expert_tp,
+    fullest,
     lighter_ends,
     owned_parameters,
     owners,
@@ -72,12 +72,12 @@ class Work:
     ``products_s``: matrix products of the forward pass at the dense peak, ``unaligned_s`` those of them whose sizes are
     no multiple of 128 bytes, ``head_s`` those of the output head; ``operands_s`` reading and writing their operands;
     ``attention_s`` fused attention's visible products at the 16-bit peak, ``short_s`` those over the sequence's tokens
-    (0 where scores are written); ``scores_s`` memory traffic of attention that
-    writes its scores; ``traffic_s`` everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an
-    encoder's dropout; ``casts_s`` moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels``
-    launched in the forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many products the
-    backward pass makes for one of the forward pass; ``update_s`` is the optimizer's memory traffic, ``orthogonal_s``
-    are Muon's matrix products at the 16-bit peak. ``layers`` is how many blocks the slowest rank has.
+    (0 where scores are written); ``scores_s`` memory traffic of attention that writes its scores; ``traffic_s``
+    everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an encoder's dropout; ``casts_s``
+    moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels`` launched in the forward pass, in
+    ``expert_layers`` more of them. ``backward_products`` is how many products the backward pass makes for one of the
+    forward pass; ``update_s`` is the optimizer's memory traffic, ``orthogonal_s`` are Muon's matrix products at the
+    16-bit peak. ``layers`` is how many blocks the slowest rank has.
     """
 
     tokens: Numbers
@@ -236,9 +236,8 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
         parts = [matrix for matrix in matrices(model) if matrix.part in BLOCK_PARTS]
         inner = inner + 2.0 * sum(each.rows * each.inputs * each.layers for each in parts) / model.blocks
     if workload.adapter is not None:
-        inner = inner + 3.0 * sum(
-            matrix.inputs + matrix.outputs for matrix in matrices(model) if matrix.name in workload.adapter.targets
-        )
+        targets = (matrix for matrix in matrices(model) if matrix.name in workload.adapter.targets)
+        inner = inner + 3.0 * sum(matrix.inputs + matrix.outputs for matrix in targets)
     return np.asarray(wide / width + inner / layouts.tp)
 
 

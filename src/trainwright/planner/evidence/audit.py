@@ -56,9 +56,8 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     rows += _parts("step", "s", guess.phases.as_dict(), summary.step_phases.as_dict())
     rows += _parts("whole run", "s", guess.run_phases.as_dict(), run.as_dict())
     rows += _parts("memory", "bytes", guess.memory.as_dict(), memory.as_dict())
-    return Audit(
-        rows=tuple(rows), seconds_ratio=total_s / guess.seconds.mid, memory_ratio=total_bytes / guess.memory.total_bytes
-    )
+    memory_ratio = total_bytes / guess.memory.total_bytes
+    return Audit(rows=tuple(rows), seconds_ratio=total_s / guess.seconds.mid, memory_ratio=memory_ratio)
 
 
 def ledger_line(
@@ -96,9 +95,8 @@ def ledger_line(
 
 def _parts(group: str, unit: str, predicted: Mapping[str, float], measured: Mapping[str, float]) -> Iterator[AuditRow]:
     whole_predicted, whole_measured = sum(predicted.values()), sum(measured.values())
-    for name in predicted:
-        guess, seen = predicted[name], measured[name]
-        if guess == seen == 0:
+    for name, guess in predicted.items():
+        if guess == (seen := measured[name]) == 0:
             continue
         small = guess < SMALL * whole_predicted and seen < SMALL * whole_measured
         row = _row(group, name, unit, guess, seen)

@@ -16,7 +16,6 @@ from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
-    MomentDtype,
     Offload,
     OptimizerName,
     ParallelPlan,
@@ -96,11 +95,15 @@ def model_of(record: Record) -> ModelSpec:
     Raises:
         ValueError: a size is missing or impossible.
     """
-    if record.model is not None:
-        return _as_trained(record.model, record)
+    tunes = record.notes.get("task") == "finetune"
+    if (known := record.model) is not None:
+        # Training makes sequences longer, and tuning puts a classifier's head on an encoder.
+        classes = 2 if known.kind == "encoder" and tunes else known.classes
+        return replace(known, context_tokens=max(known.context_tokens, record.whole("seq_len")), classes=classes)
     layers, width, arch = record.whole("n_layers"), record.whole("hidden"), record.text("arch")
     heads = record.whole("n_heads", max(1, width // 128))
     llama, bert = is_gated(record), arch == "bert"
+    usual_width = width * 8 // 3 if llama else 4 * width
     tied = record.text("tied_embeddings")
     rope = llama or "rope" in record.notes.get("position-embedding-type", "") or arch.startswith(("gpt(phi", "gpt(fal"))
     model = ModelSpec(
@@ -111,7 +114,7 @@ def model_of(record: Record) -> ModelSpec:
         heads=heads,
         kv_heads=record.whole("n_kv_heads", heads),
         head_size=int(_note_number(record, "head_dim") or width // heads),
-        ffn_width=_ffn_width(record, width, gated=llama),
+        ffn_width=int(_note_number(record, "dense_ffn") or record.whole("ffn_hidden", usual_width)),
         vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
         context_tokens=512 if bert else record.whole("seq_len"),
         tied=tied != "no" if tied else not llama,
@@ -123,7 +126,7 @@ def model_of(record: Record) -> ModelSpec:
         bias=not llama and "MPT" not in arch and "falcon" not in arch,
         activation="silu" if llama else "gelu",
         segments=2 if bert else 0,
-        classes=2 if bert and record.notes.get("task") == "finetune" else 0,
+        classes=2 if bert and tunes else 0,
         experts=_experts(record),
         further_layers=int(_note_number(record, "mtp-num-layers") or 0),
         latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
@@ -131,17 +134,6 @@ def model_of(record: Record) -> ModelSpec:
     if problems := model.problems():
         raise ValueError("; ".join(problems))
     return model
-
-
-def _as_trained(model: ModelSpec, record: Record) -> ModelSpec:
-    """Returns a named model with what the row's training changes: longer sequences, and a classifier's head."""
-    classes = 2 if model.kind == "encoder" and record.notes.get("task") == "finetune" else model.classes
-    return replace(model, context_tokens=max(model.context_tokens, record.whole("seq_len")), classes=classes)
-
-
-def _ffn_width(record: Record, width: int, *, gated: bool) -> int:
-    dense = _note_number(record, "dense_ffn")
-    return int(dense) if dense else record.whole("ffn_hidden", width * 8 // 3 if gated else 4 * width)
 
 
 def _experts(record: Record) -> Experts | None:
@@ -199,7 +191,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or filled)
     batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
     recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
-    framework = record.notes.get("framework_config", "")
+    framework, optimizer = record.notes.get("framework_config", ""), record.text("optimizer").lower()
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=sequence * batch,
@@ -208,7 +200,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         optimizer=optimizer_of(record),
         recompute=recompute_of(recompute),
         states=states_of(record, stack),
-        moments=_moments(record),
+        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else None,
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
@@ -271,11 +263,6 @@ def states_of(record: Record, stack: Stack) -> States:
     return stack.states
 
 
-def _moments(record: Record) -> MomentDtype | None:
-    text = record.text("optimizer").lower()
-    return "int8" if "8bit" in text or "8-bit" in text else None
-
-
 def adapter_of(record: Record) -> Adapter | None:
     """Returns the adapters on frozen weights, where the row's task has them."""
     task, quant = record.notes.get("task", ""), record.notes.get("quant", "")
@@ -329,6 +316,7 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
+    divided = record.notes.get("sequence_parallel") or record.notes.get("sequence-parallel")
     return ParallelPlan(
         dp_shard=shard if sharded else 1,
         dp_replicate=max(1, ranks // shard) if sharded else ranks,
@@ -339,7 +327,7 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
         micro_batch_sequences=record.whole("micro_batch", _micro_batch(record, pp)),
         compile=record.text("compile") not in ("", "no"),
         zero_stage=ZERO_STAGES.get(axes.kind, 3),
-        sequence_parallel=_sequence_parallel(record, stack),
+        sequence_parallel=stack.sequence_parallel if divided is None else divided.lower() in ("yes", "true"),
         schedule="interleaved" if virtual > 1 else "1f1b",
         virtual_stages=virtual,
         offload=_offload(record, axes),
@@ -354,9 +342,7 @@ def _offload(record: Record, axes: Axes) -> Offload:
     word, whole = record.text("cpu_offload").lower(), axes.kind.startswith("fsdp")
     if word == "nvme":
         return "all-nvme" if whole or axes.kind == "zero3" else "optimizer-nvme"
-    if word != "yes":
-        return "none"
-    return "all" if whole else "optimizer"
+    return "none" if word != "yes" else "all" if whole else "optimizer"
 
 
 def _micro_batch(record: Record, pp: int) -> int:
@@ -375,8 +361,3 @@ def _virtual_stages(record: Record, pp: int) -> int:
         layers = record.whole("n_layers") if record.model is None else record.model.layers
         return max(1, int(layers / pp / each))
     return 1
-
-
-def _sequence_parallel(record: Record, stack: Stack) -> bool:
-    word = record.notes.get("sequence_parallel") or record.notes.get("sequence-parallel")
-    return stack.sequence_parallel if word is None else word.lower() in ("yes", "true")

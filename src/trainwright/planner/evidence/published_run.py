@@ -18,7 +18,6 @@ from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import PlacedRun, RunSpec
-from trainwright.spec.stack import Stack
 
 LEDGER = "ledger"
 """The source that rows of our own finished runs have."""
@@ -96,7 +95,10 @@ def question(record: Record) -> Row:
     """
     framework = record.text("framework")
     release, settings = record.notes.get("release", ""), record.notes.get("framework_config", "")
-    stack = find_stack(framework, release=release, settings=settings) or _unknown(record)
+    stack = find_stack(framework, release=release, settings=settings)
+    if stack is None:
+        divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
+        stack = unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
     model = model_of(record)
     parallel, devices = parallel_of(record, stack)
     workload = workload_of(record, stack, parallel)
@@ -143,12 +145,6 @@ def filled(placed: PlacedRun, record: Record) -> PlacedRun:
             if fits:
                 return PlacedRun(run=replace(run, workload=workload), parallel=chosen)
     return placed
-
-
-def _unknown(record: Record) -> Stack:
-    """Returns the stack of a framework that no file knows, by what the row says of its layout."""
-    divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
-    return unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
 
 
 def cluster_of(record: Record, devices: int) -> ClusterSpec:

@@ -103,15 +103,9 @@ def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
     if not ratios:
         return None
     ratio = np.asarray(ratios)
-    size = np.abs(ratio - 1)
-    return Errors(
-        rows=len(ratio),
-        median=float(np.median(size)),
-        mean=float(size.mean()),
-        p90=float(np.quantile(size, 0.9)),
-        bias=float(np.median(ratio) - 1),
-        held=float(np.mean(held)),
-    )
+    size, bias = np.abs(ratio - 1), float(np.median(ratio) - 1)
+    median, mean, p90 = float(np.median(size)), float(size.mean()), float(np.quantile(size, 0.9))
+    return Errors(rows=len(ratio), median=median, mean=mean, p90=p90, bias=bias, held=float(np.mean(held)))
 
 
 def speed_errors(judged: Iterable[Judged]) -> Errors | None:
@@ -249,14 +243,14 @@ def known_runs(path: Path) -> list[Reference]:
 
 def references(judged: Iterable[Judged]) -> list[Reference]:
     """Returns measured runs as something to learn from."""
+
+    def miss(ratio: float | None) -> float | None:
+        return None if ratio is None else -float(np.log(ratio))
+
     return [
-        Reference(placed=each.row.placed, log_speed=_miss(each.speed_ratio), log_memory=_miss(each.memory_ratio))
+        Reference(placed=each.row.placed, log_speed=miss(each.speed_ratio), log_memory=miss(each.memory_ratio))
         for each in judged
     ]
-
-
-def _miss(ratio: float | None) -> float | None:
-    return None if ratio is None else -float(np.log(ratio))
 
 
 def calibrated(judged: Iterable[Judged], known: Sequence[Reference]) -> list[Judged]:

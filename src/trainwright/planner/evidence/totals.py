@@ -114,7 +114,10 @@ def total(record: Record) -> Total:
         ValueError: the row lacks tokens, size or hours, is no pretraining, or cannot be true.
         RecipeError: its device is unknown, or nothing fits on it.
     """
-    _one_network(record)
+    if _SEVERAL.search(_words(record)):
+        raise ValueError("several networks at once, not a training of one network")
+    if _ASSUMED.search(_words(record)):
+        raise ValueError("hours from a rate that was assumed, not measured")
     tokens, model = record.number("tokens"), model_of(record)
     if not tokens:
         raise ValueError("no number of tokens")
@@ -152,14 +155,6 @@ def total(record: Record) -> Total:
 
 def _words(record: Record) -> str:
     return f"{record.text('model')} {record.text('source')}"
-
-
-def _one_network(record: Record) -> None:
-    """Raises ValueError where the hours are not those of one network that was trained."""
-    if _SEVERAL.search(_words(record)):
-        raise ValueError("several networks at once, not a training of one network")
-    if _ASSUMED.search(_words(record)):
-        raise ValueError("hours from a rate that was assumed, not measured")
 
 
 def _usual_devices(model: ModelSpec, tokens: float, spec: DeviceSpec, precision: Precision) -> int:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.experts import fullest, processors_left
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.kernels import KINDS, Kind
-from trainwright.planner.counts.ranks import expert_tp
+from trainwright.planner.counts.ranks import expert_tp, fullest, processors_left
 from trainwright.planner.counts.work import Work
 from trainwright.planner.explain.formula import Explanation, Term, first
 from trainwright.planner.forecast.communication.collectives import Fabric, placement

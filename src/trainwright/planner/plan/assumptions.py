@@ -7,15 +7,14 @@ from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.planner.cost.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
 from trainwright.planner.cost.run_cost import RunCost
-from trainwright.planner.counts.experts import fullest
+from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption, Origin
-from trainwright.spec.workload import Precision, Workload
+from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
@@ -29,7 +28,12 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
     cluster, numbers, settings = scenario.run.cluster, read_runs(), scenario.settings
     device, lives_h = cluster.device, settings.device_mtbf_s / HOUR_S
-    notes = [] if scenario.source != CATALOGUE else [_peak(device, workload.precision)]
+    notes = []
+    if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
+        peak = peak_flops_per_s(device, workload.precision) / 1e12
+        notes.append(
+            Assumption(f"dense {workload.precision} peak", peak, "TFLOP/s", "catalog", device.source, key="peak")
+        )
     kept = f"as software {scenario.run.stack.name!r} does"
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
@@ -49,12 +53,6 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
         notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published, key="spot"))
     drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
-
-
-def _peak(device: DeviceSpec, precision: Precision) -> Assumption:
-    """Returns the peak of a catalogue's device; this machine's rates are assumptions of its own."""
-    peak = peak_flops_per_s(device, precision)
-    return Assumption(f"dense {precision} peak", peak / 1e12, "TFLOP/s", "catalog", device.source, key="peak")
 
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:

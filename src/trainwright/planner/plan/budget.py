@@ -21,8 +21,6 @@ VOCABULARY = 32_000
 TOLERANCE = 0.05
 ROUNDS, NEAR = 8, 0.005
 """Of the fixed point between a budget's model and how fast that model trains: how many at most, and when to stop."""
-
-
 Asking = Callable[[ModelSpec, int], Question]
 """The question of a model on so many tokens."""
 

@@ -173,9 +173,7 @@ def verdict(forecast: Forecast) -> Fit:
     """
     if not forecast.memory.fits_host(forecast.run.cluster.node)[0]:
         return "does not fit"
-    if bool(forecast.uncertain[0]):
-        return "uncertain"
-    return "fits" if bool(forecast.fits[0]) else "does not fit"
+    return "uncertain" if forecast.uncertain[0] else "fits" if forecast.fits[0] else "does not fit"
 
 
 def _memory(forecast: Forecast, available_bytes: float) -> MemoryUse:

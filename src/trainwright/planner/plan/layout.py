@@ -195,8 +195,7 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
     best = every.step_s[order[0]]
     chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
     for place in map(int, order[1:]):
-        parallel, recompute = parallel_plan(every.layouts, place)
-        name = mesh(parallel, recompute)
+        name = mesh(*parallel_plan(every.layouts, place))
         if name == chosen or name in others:
             continue
         slower = every.step_s[place] / best - 1

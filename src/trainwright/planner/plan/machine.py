@@ -44,18 +44,22 @@ ONE_MACHINE = "docs/lab/log.md: one machine"
 class Here:
     """One device of this machine, how fast it is, and what that rests on.
 
-    ``threads`` are those of a CPU's process, None: as many as torch takes; ``can_compile``: a compiler and Python's
-    headers are there. ``probes`` are what the rates were measured in, None where they are assumed.
+    ``threads`` are those of a CPU's process, None: as many as torch takes. ``probes`` are what the rates were measured
+    in, None where they are assumed.
     """
 
     facts: MachineFacts
     cluster: ClusterSpec
     source: Catalogue | Probed | OnThreads
-    can_compile: bool
     threads: int | None
     rates: tuple[Assumption, ...]
     probes: Probes | None = None
     checkpoint_every_s: float = 0.0
+
+    @property
+    def can_compile(self) -> bool:
+        """Returns True where a compiler and Python's headers are there."""
+        return self.facts.compiler is not None and self.facts.python_headers
 
     @property
     def settings(self) -> RunSettings:
@@ -154,7 +158,6 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         facts=facts,
         cluster=cluster,
         source=Probed(probes=probes),
-        can_compile=_can_compile(facts),
         threads=None if cuda else facts.cores,
         rates=tuple(assumptions),
         probes=probes,
@@ -199,7 +202,6 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
         facts=facts,
         cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),
         source=source,
-        can_compile=_can_compile(facts),
         threads=facts.cores if device.kind == "cpu" else None,
         rates=(*rates, bandwidth),
     )
@@ -211,10 +213,6 @@ def _alone(device: DeviceSpec, facts: MachineFacts, *, disk_bytes_per_s: float) 
         device=device, devices=1, host_memory_bytes=memory, cpu_cores=cores, disk_bytes_per_s=disk_bytes_per_s
     )
     return ClusterSpec(node=node)
-
-
-def _can_compile(facts: MachineFacts) -> bool:
-    return facts.compiler is not None and facts.python_headers
 
 
 def _deviation(span: tuple[float, float]) -> float:

@@ -125,8 +125,8 @@ class Question:
                 return cluster(self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
             if self.here is None:
                 raise RecipeError("this machine was not looked at", seen=self.on, expected="a device of the catalogue")
-            alone = self.here.cluster
-            return several(alone, self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
+            here = self.here.cluster
+            return several(here, self.on, scale_up=self.scale_up, scale_out=self.scale_out, rails=self.rails)
 
 
 def filled(question: Question) -> Question:

@@ -45,20 +45,12 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
         reason = f"needs {need} of {format_bytes(alone.available_bytes)}"
     elif price is None:
         reason = "; ".join(filter(None, (reason, "no checked price is known")))
-    return Rental(
-        device=spec.name,
-        provider=price.provider if price else "",
-        price_kind=price.kind if price else "",
-        usd_per_device_hour=rate,
-        fits=fits,
-        seconds=float(run.seconds[0]),
-        usd=None if run.usd is None else float(run.usd[0]),
-        source=price.source if price else "",
-        as_of=price.as_of if price else "",
-        seconds_low=float(run.low_s[0]),
-        seconds_high=float(run.high_s[0]),
-        reason=reason,
-    )
+    low, mid, high = (float(each[0]) for each in (run.low_s, run.seconds, run.high_s))
+    rented = Rental(device=spec.name, fits=fits, seconds=mid, seconds_low=low, seconds_high=high, reason=reason)
+    if price is None or run.usd is None:
+        return rented
+    priced = replace(rented, provider=price.provider, price_kind=price.kind, source=price.source, as_of=price.as_of)
+    return replace(priced, usd_per_device_hour=rate, usd=float(run.usd[0]))
 
 
 def fastest_alone(run: RunSpec) -> Forecast:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -41,14 +41,12 @@ def work_shares(forecast: Forecast) -> tuple[Share, ...]:
     forecast = bound_by(forecast, lambda step: step.total_s)
     whole, pace = step_without(forecast), _pace(forecast)
     without = {name: step_without(forecast, kind) for name, kind in COMPUTE.items()}
-    shares = [
-        Share(name=name, seconds=pace * float((whole.total_s - step.total_s)[0])) for name, step in without.items()
-    ]
-    shares.append(Share(name="exposed communication", seconds=float(forecast.step.communicate[0])))
-    shares.append(Share(name="the pipeline's idle time", seconds=float(forecast.step.idle[0])))
+    seconds = {name: pace * float((whole.total_s - step.total_s)[0]) for name, step in without.items()}
+    seconds["exposed communication"] = float(forecast.step.communicate[0])
+    seconds["the pipeline's idle time"] = float(forecast.step.idle[0])
     place = "offload to NVMe" if forecast.layouts.offloads_to_nvme[0] else "offload to the host"
-    shares.append(Share(name=place, seconds=float(forecast.step.update[0] - pace * whole.update[0])))
-    return tuple(sorted(_real(shares, float(forecast.step_s[0])), key=lambda share: -share.seconds))
+    seconds[place] = float(forecast.step.update[0] - pace * whole.update[0])
+    return tuple(sorted(_real(seconds, forecast), key=lambda share: -share.seconds))
 
 
 def _pace(forecast: Forecast) -> float:
@@ -65,11 +63,8 @@ def exposed(forecast: Forecast) -> tuple[Share, ...]:
     saved = {kind: _saved_s(forecast, *names) for kind, names in SENT.items()}
     apart = sum(saved[kind] for kind in TOGETHER)
     joint = _saved_s(forecast, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
-    shares = [
-        Share(name=kind, seconds=_pace(forecast) * seconds * (joint if kind in TOGETHER else 1.0))
-        for kind, seconds in saved.items()
-    ]
-    return tuple(_real(shares, float(forecast.step_s[0])))
+    pace = _pace(forecast)
+    return tuple(_real({kind: pace * saved[kind] * (joint if kind in TOGETHER else 1.0) for kind in saved}, forecast))
 
 
 def _saved_s(forecast: Forecast, *names: str) -> float:
@@ -99,6 +94,7 @@ def bound_by(forecast: Forecast, seconds: Callable[[StepTable], Numbers]) -> For
     return replace(forecast, kernels=kernels, without=headless)
 
 
-def _real(shares: Iterable[Share], total_s: float) -> list[Share]:
-    """Returns the shares that are above nothing."""
-    return [share for share in shares if share.seconds > 1e-9 * total_s]
+def _real(seconds: Mapping[str, float], forecast: Forecast) -> Iterator[Share]:
+    """Yields the shares that are above nothing."""
+    least = 1e-9 * float(forecast.step_s[0])
+    return (Share(name=name, seconds=value) for name, value in seconds.items() if value > least)

@@ -142,10 +142,8 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
     each = max(1, fixed.batch_tokens or 1) // first if question.batch_tokens is not None else None
     strong = [_point(value, _with_nodes(fixed, _nodes(value)), "strong") for value in values]
     smallest = each or _least_batch(fixed, first)
-    weak = [
-        _point(value, _with_nodes(replace(fixed, batch_tokens=smallest * _nodes(value)), _nodes(value)), "weak")
-        for value in values
-    ]
+    grown = [(value, replace(fixed, batch_tokens=smallest * _nodes(value))) for value in values]
+    weak = [_point(value, _with_nodes(question, _nodes(value)), "weak") for value, question in grown]
     both = _planned([*_efficient(strong), *_efficient(weak)], axis)
     critical = float(critical_batch_tokens(float(base.total_tokens)))
     return Sweep(axis=axis, points=both, stops_at=_stops_at(both), critical_batch_tokens=critical)
@@ -228,11 +226,8 @@ def _efficient(points: list[Point]) -> list[Point]:
 
 def _stops_at(points: Sequence[Point]) -> int | None:
     """Returns the largest cluster whose last devices still pay, if larger ones do not."""
-    known = [
-        (point.devices, point.tokens_per_s)
-        for point in points
-        if point.series == "strong" and point.efficiency is not None and point.tokens_per_s is not None
-    ]
+    strong = (point for point in points if point.series == "strong" and point.efficiency is not None)
+    known = [(point.devices, point.tokens_per_s) for point in strong if point.tokens_per_s is not None]
     for (devices, speed), (more, faster) in pairwise(known):
         if (faster - speed) / (more - devices) < PAYS * known[0][1] / known[0][0]:
             return devices

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
-from trainwright.planner.counts.experts import processors_left
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
 from trainwright.planner.counts.process import Process
+from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work, forward_work
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.efficiency import Efficiency

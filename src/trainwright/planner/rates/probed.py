@@ -18,7 +18,6 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.machine.probes import BlockProbe, MatmulPass, Probes
-from trainwright.planner.counts.experts import fullest
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
@@ -29,7 +28,7 @@ from trainwright.planner.counts.parameters import (
     total_parameters,
 )
 from trainwright.planner.counts.process import Process, process_from
-from trainwright.planner.counts.ranks import lighter_ends, owned_parameters, rank_parameters, slowest_layers
+from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
 from trainwright.planner.counts.work import block_elements, dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
@@ -141,27 +140,20 @@ class Probed:
 
     def spread(self, run: RunSpec) -> float:
         """Returns ``SPREAD``; more of a quick measurement, of a busy machine, and of an exchange nobody measured."""
-        spread = math.hypot(SPREAD, 0.0 if self.probes.thorough else QUICK_SPREAD, self._busy_spread())
+        # Other programs leave a deviation too: alone the machine may be faster by their share.
+        busy = min(self.probes.cpu_busy, MOST_BUSY) if self.probes.doubtful else 0.0
+        busy_spread, quick_spread = -math.log(1 - busy) / INTERVAL, 0.0 if self.probes.thorough else QUICK_SPREAD
+        spread = math.hypot(SPREAD, quick_spread, busy_spread)
         return spread if run.cluster.devices == 1 else math.hypot(spread, run.stack.time.spread)
 
-    def _busy_spread(self) -> float:
-        """Returns the deviation that other programs leave: alone the machine may be faster by their share."""
-        if not self.probes.doubtful:
-            return 0.0
-        return -math.log(1 - min(self.probes.cpu_busy, MOST_BUSY)) / INTERVAL
-
     def _check(self, run: RunSpec) -> None:
-        known, work = self.probes.dtypes(), run.workload
+        device, known, work = self.probes.device_name, self.probes.dtypes(), run.workload
         if work.precision not in known:
-            raise RecipeError(
-                "no rate for {precision} was measured",
-                where=self.probes.device_name,
-                expected=f"one of {', '.join(known)}",
-                precision=work.precision,
-            )
+            what, expected = "no rate for {precision} was measured", f"one of {', '.join(known)}"
+            raise RecipeError(what, where=device, expected=expected, precision=work.precision)
         if work.adapter is not None or work.optimizer not in ("adamw", "muon"):
             what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
-            raise RecipeError("{what} were not measured", where=self.probes.device_name, what=what)
+            raise RecipeError("{what} were not measured", where=device, what=what)
 
     def _row(self, shapes: Shapes, without: Collection[Kind]) -> dict[str, float]:
         """Returns the fields of ``Kernels`` for one layout."""

@@ -320,9 +320,3 @@ def _listed(values: Numbers) -> str:
     if len(texts) > 4:
         return f"{texts[0]} to {texts[-1]}"
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
-
-
-def spread(ratios: Numbers) -> str:
-    """Returns ``1.2x to 18x``."""
-    low, high = (f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x" for value in (ratios.min(), ratios.max()))
-    return low if low == high else f"{low} to {high}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
-from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan, spread
+from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute
@@ -144,14 +144,14 @@ def _compared(
 def too_large(rule: str, low: float, high: float) -> str:
     """Returns the reason of a rule about memory, which is needed ``low`` to ``high`` times."""
     what = {"states": "weights, gradients and optimizer state alone are", "activations": "states fit, but the peak is"}
-    return f"{what[rule]} {spread(np.array([low, high]))} the memory"
+    least, most = (f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x" for value in (low, high))
+    return f"{what[rule]} {least if least == most else f'{least} to {most}'} the memory"
 
 
-def _too_large(rule: str, ratios: Numbers) -> list[Pruned]:
-    if not len(ratios):
-        return []
-    low, high = float(ratios.min()), float(ratios.max())
-    return [Pruned(rule=rule, reason=too_large(rule, low, high), layouts=len(ratios), ratios=(low, high))]
+def _too_large(rule: str, ratios: Numbers) -> Iterator[Pruned]:
+    if len(ratios):
+        low, high = float(ratios.min()), float(ratios.max())
+        yield Pruned(rule=rule, reason=too_large(rule, low, high), layouts=len(ratios), ratios=(low, high))
 
 
 def _needless(fits: NDArray[np.bool_], recomputes: int) -> NDArray[np.bool_]:
@@ -170,9 +170,7 @@ def best_layouts(
     """
     compared = compare(run, [run.cluster.devices], offload=offload, source=source)
     places = compared.order()[:count]
-    if not len(places):
-        return []
-    return ranked(forecast(run, compared.layouts.take(places), source), run.cluster.device)
+    return ranked(forecast(run, compared.layouts.take(places), source), run.cluster.device) if len(places) else []
 
 
 def ranked(forecast: Forecast, device: DeviceSpec) -> list[Ranked]:

@@ -69,8 +69,7 @@ def offers(
 
 def instance_devices(instance: str) -> int | None:
     """Returns the number of devices of an instance type, as its name says; None where it does not."""
-    match = _COUNT.search(instance.lower())
-    return None if match is None else int(match[1])
+    return int(match[1]) if (match := _COUNT.search(instance.lower())) else None
 
 
 def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:

@@ -99,7 +99,9 @@ def _by_batch(one: RunSpec, other: RunSpec) -> Iterator[Way]:
     workload = one.workload
     parts = min(BATCH_PARTS, workload.batch_sequences)
     unit = workload.batch_sequences // parts * workload.sequence_tokens
-    exchange_s = _gradients_s(one, other.cluster)
+    # The sides' sums of gradients cross, an all-reduce of two over all network ports.
+    gradient_bytes = workload.element_bytes if workload.states == "pure" else 4.0
+    exchange_s = _crossing_s(gradient_bytes * count_trained(one.model, workload), one.cluster, other.cluster)
     for part in _near(_speed_share(one, other), parts):
         first = replace(workload, batch_tokens=part * unit)
         second = replace(workload, batch_tokens=workload.batch_tokens - part * unit)
@@ -147,10 +149,8 @@ def _sides(share: float, first: tuple[RunSpec, Ranked], second: tuple[RunSpec, R
 
 def _speed_share(one: RunSpec, other: RunSpec) -> float:
     """Returns the first side's share of the speed of both: by layouts that fit, else as if memory did not matter."""
-    speeds = []
-    for each in (one, other):
-        best = best_layouts(each, count=1)
-        speeds.append(1.0 / best[0].step_s if best else 0.0)
+    first, second = (best_layouts(each, count=1) for each in (one, other))
+    speeds = [1.0 / best[0].step_s if best else 0.0 for best in (first, second)]
     return speeds[0] / sum(speeds) if sum(speeds) else 0.5
 
 
@@ -158,12 +158,6 @@ def _near(share: float, parts: int) -> list[int]:
     """Returns the numbers of ``parts`` around ``share`` of them, neither none nor all."""
     middle = round(share * parts)
     return [each for each in range(middle - NEARBY, middle + NEARBY + 1) if 0 < each < parts]
-
-
-def _gradients_s(run: RunSpec, other: ClusterSpec) -> float:
-    """Returns the seconds in which sides exchange their sums: an all-reduce of two over all network ports."""
-    gradient_bytes = run.workload.element_bytes if run.workload.states == "pure" else 4.0
-    return _crossing_s(gradient_bytes * count_trained(run.model, run.workload), run.cluster, other)
 
 
 def _crossing_s(size_bytes: float, one: ClusterSpec, other: ClusterSpec) -> float:

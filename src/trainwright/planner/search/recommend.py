@@ -253,7 +253,8 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
         return
     search.count(compared.pruned)
     if not compared.fits.any():
-        reason = _too_small(compared.pruned, most_devices)
+        reasons = [each.reason for each in compared.pruned if each.rule in {"states", "activations"}]
+        reason = reasons[-1] if reasons else f"no layout divides model and batch over up to {most_devices:,} devices"
         search.refused.append(Refusal(kind="device", name=machines.device.name, reason=reason))
         return
     # Places of the fastest layout of each number of devices.
@@ -264,11 +265,6 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
     fastest = forecast(search.on(machines), compared.layouts.take(best), CATALOGUE)
     for offer in ways:
         search.options += _bought(search, fastest, machines, offer)
-
-
-def _too_small(pruned: Iterable[Pruned], most_devices: int) -> str:
-    reasons = [each.reason for each in pruned if each.rule in {"states", "activations"}]
-    return reasons[-1] if reasons else f"no layout divides model and batch over up to {most_devices:,} devices"
 
 
 def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Offer) -> list[Option]:

@@ -19,10 +19,10 @@ from trainwright.planner.search.candidates import (
     candidates,
     divisors,
     parallel_plan,
-    spread,
     stage_counts,
     tensor_counts,
 )
+from trainwright.planner.search.layouts import too_large
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
 
@@ -257,8 +257,8 @@ def test_key_heads_are_divided_or_copied():
 
 def test_numbers_that_divide():
     assert divisors(12) == (1, 2, 3, 4, 6, 12)
-    assert spread(np.array([1.04, 17.6])) == "1.0x to 18x"
-    assert spread(np.array([1.4])) == "1.4x"
+    assert too_large("activations", 1.04, 17.6) == "states fit, but the peak is 1.0x to 18x the memory"
+    assert too_large("activations", 1.4, 1.4) == "states fit, but the peak is 1.4x the memory"
 
 
 def test_zero_bubble_schedules_are_tried_where_the_stack_has_them():

@@ -91,9 +91,8 @@ class Fabric:
         """
         device, node = cluster.device, cluster.node
         near = node.scale_up or device.link
-        bridged = node.bus is not None and (
-            near is None or cluster.scale_up_devices < min(node.devices, cluster.devices)
-        )
+        all_near = near is not None and cluster.scale_up_devices >= min(node.devices, cluster.devices)
+        bridged = node.bus is not None and not all_near
         inside = node.bus if bridged else near
         domain = node.devices if bridged else cluster.scale_up_devices
         network = cluster.scale_out

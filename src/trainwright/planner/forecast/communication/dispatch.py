@@ -30,9 +30,7 @@ def hit_share(experts: Experts, size: float) -> float:
     these the token picks is hypergeometric.
     """
     group = experts.count / experts.groups
-    filled = max(1, round(size / group))
-    each = min(size, group)
-    inside = experts.active_groups * group
+    filled, each, inside = max(1, round(size / group)), min(size, group), experts.active_groups * group
     return sum(
         _hypergeometric(experts.groups, filled, experts.active_groups, picked)
         * (1.0 - _missed(inside, picked * each, experts.active))

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
-from trainwright.planner.counts.experts import fullest
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
-from trainwright.planner.counts.ranks import expert_tp, rank_parameters, slowest_layers
+from trainwright.planner.counts.ranks import expert_tp, fullest, rank_parameters, slowest_layers
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     Group,

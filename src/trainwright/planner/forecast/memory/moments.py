@@ -55,9 +55,8 @@ class Pass:
     """Bytes [2, L] of one training pass.
 
     ``saved`` is kept for the backward pass by all micro batches in flight, ``beside`` by one outside of its layers;
-    ``kept_again`` what FSDP around adapters
-    keeps a second time; ``block`` one block that is computed again; ``transient`` gradients in flight inside of one;
-    ``kept_logits`` logits that a pipeline's engine does not let go.
+    ``kept_again`` what FSDP around adapters keeps a second time; ``block`` one block that is computed again;
+    ``transient`` gradients in flight inside of one; ``kept_logits`` logits that a pipeline's engine does not let go.
     """
 
     saved: Numbers

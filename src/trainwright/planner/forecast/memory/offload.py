@@ -99,6 +99,4 @@ def nvme_s(node: NodeSpec, *, read: Numbers, written: Numbers) -> Numbers:
 
 def trained_parameters(case: MemoryCase) -> Numbers:
     """Returns the parameters [2, L] whose update one rank of the first and last stage makes."""
-    if case.adapter is None:
-        return shared(case, from_stage=1)
-    return np.stack([rank_adapters(case, case.adapter)] * 2)
+    return shared(case, from_stage=1) if case.adapter is None else np.stack([rank_adapters(case, case.adapter)] * 2)

@@ -160,8 +160,11 @@ def predict_memory(
     parts["workspace"] = then("workspace") + memory.workspace_bytes + library_bytes(case.model, run.cluster.device)
     if process is not None:
         whole = {"gradients": states.gradients, "activations": step.saved, "logits": step.logits}
-        parts = _as_reported(parts, {name: here(values) for name, values in whole.items()})
-        parts["workspace"] = parts["workspace"] + process.baseline_bytes + COMPILE_BYTES * layouts.compile
+        # As our trainer reports them: each class at its own largest, workspace what is left of the peak.
+        largest = parts | {name: here(values) for name, values in whole.items()}
+        rest = sum(parts.values()) - sum(largest[name] for name in parts if name != "workspace")
+        workspace = np.maximum(rest, 0.0) + process.baseline_bytes + COMPILE_BYTES * layouts.compile
+        parts = largest | {"workspace": workspace}
     allocated = np.add.reduce(list(parts.values()))
     idle = here(np.where(which == 0, step.inside, step.logits - step.kept_logits))
     one, elsewhere = np.ones_like(allocated), offloaded(case)
@@ -176,12 +179,6 @@ def predict_memory(
         host_bytes=here(elsewhere.host) * run.cluster.node.devices,
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
     )
-
-
-def _as_reported(parts: dict[str, Numbers], whole: dict[str, Numbers]) -> dict[str, Numbers]:
-    """Returns the classes as our trainer reports them: each at its own largest, workspace what is left of the peak."""
-    rest = sum(parts.values()) - sum((parts | whole)[name] for name in parts if name != "workspace")
-    return parts | whole | {"workspace": np.maximum(rest, 0.0)}
 
 
 def stuck_share(memory: StackMemory) -> float:

@@ -8,7 +8,6 @@ the other sends. The order is that of the authors' schedule (deepseek-ai/DualPip
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,20 +18,6 @@ Pass = tuple[Literal["F", "B", "I", "W"], int]
 """Forward, whole backward, backward for inputs alone, and the oldest one's weights; with its direction, 0 or 1."""
 Chunk = tuple[Pass, ...]
 """Passes that run together."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Times:
-    """Seconds [stages] of one micro batch on each stage, ``backward_s`` without weights.
-
-    ``together_s`` is a forward and a whole backward pass of one stage each in one chunk: [stages of forward, stages of
-    backward].
-    """
-
-    forward_s: Numbers
-    backward_s: Numbers
-    weight_s: Numbers
-    together_s: Numbers
 
 
 def order(stages: int, micro_batches: int, rank: int) -> list[Chunk]:
@@ -60,13 +45,15 @@ def order(stages: int, micro_batches: int, rank: int) -> list[Chunk]:
     return chunks + [weights] * (outer + 1)
 
 
-def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> list[float]:
+def play(alone_s: Numbers, together_s: Numbers, micro_batches: int, *, hop_s: float = 0.0) -> list[float]:
     """Returns the end of each rank.
 
-    Every rank works through its order as soon as a chunk's inputs are there; a result reaches the next rank ``hop_s``
-    after it is ready. ``stages`` must be even, ``micro_batches`` too and at least twice as many.
+    ``alone_s`` [3, stages] are the seconds of one micro batch's forward pass, its backward pass without weights, and
+    weights; ``together_s`` [stages, stages] those of a forward pass and another stage's whole backward pass in one
+    chunk. Every rank works through its order as soon as a chunk's inputs are there; a result reaches the next rank
+    ``hop_s`` after it is ready. ``stages`` must be even, ``micro_batches`` too and at least twice as many.
     """
-    stages = len(times.forward_s)
+    stages = len(together_s)
     orders = [order(stages, micro_batches, rank) for rank in range(stages)]
     # Ends of forward and backward passes by direction, stage and micro batch, in the order in which they run.
     done: dict[str, list[list[list[float]]]] = {
@@ -83,7 +70,7 @@ def play(times: Times, micro_batches: int, *, hop_s: float = 0.0) -> list[float]
                 ready = max((_ready(each, rank, stages, done, hop_s) for each in chunk), default=0.0)
                 if ready == np.inf:
                     break
-                clock[rank] = max(clock[rank], ready) + _seconds(chunk, rank, stages, times, later[rank])
+                clock[rank] = max(clock[rank], ready) + _seconds(chunk, rank, alone_s, together_s, later[rank])
                 for kind, direction in chunk:
                     if kind != "W":
                         ends = done["F" if kind == "F" else "B"][direction]
@@ -118,18 +105,19 @@ def _ready(each: Pass, rank: int, stages: int, done: dict[str, list[list[list[fl
     return before[batch] + hop if batch < len(before) else np.inf
 
 
-def _seconds(chunk: Chunk, rank: int, stages: int, times: Times, later: list[int]) -> float:
+def _seconds(chunk: Chunk, rank: int, alone_s: Numbers, together_s: Numbers, later: list[int]) -> float:
     """Returns the seconds of a chunk; weights that are left for later are done in turn."""
+    (forward, backward, weight), stages = alone_s, len(together_s)
     if len(chunk) == 2:
         ahead, back = (_stage(rank, direction, stages) for _, direction in chunk)
-        return float(times.together_s[ahead, back])
+        return float(together_s[ahead, back])
     kind, direction = chunk[0]
     if kind == "W":
-        return float(times.weight_s[later.pop(0)])
+        return float(weight[later.pop(0)])
     stage = _stage(rank, direction, stages)
     if kind == "F":
-        return float(times.forward_s[stage])
+        return float(forward[stage])
     if kind == "I":
         later.append(stage)
-        return float(times.backward_s[stage])
-    return float(times.backward_s[stage] + times.weight_s[stage])
+        return float(backward[stage])
+    return float(backward[stage] + weight[stage])

@@ -51,8 +51,7 @@ def simulate(
     if schedule == "dualpipe":
         forward, backward, weight = times[:, :, 0]
         pairs = forward[:, None] + backward + weight if together_s is None else together_s
-        each = dualpipe.Times(forward_s=forward, backward_s=backward, weight_s=weight, together_s=pairs)
-        return max(dualpipe.play(each, micro_batches, hop_s=hop_s))
+        return max(dualpipe.play(times[:, :, 0], pairs, micro_batches, hop_s=hop_s))
     orders = [order_of(schedule, stages, chunks, micro_batches, stage) for stage in range(stages)]
     if schedule != "zero_bubble":
         times[BACKWARD] += times[WEIGHT]

@@ -8,8 +8,8 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.experts import expected_largest, fullest, processors_left
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.ranks import expected_largest, fullest, processors_left
 from trainwright.spec.model import Experts
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -49,7 +49,7 @@ def test_the_expected_largest_is_that_of_drawn_numbers(count):
 @pytest.mark.parametrize(("ep", "tokens"), [(8, 64), (16, 256), (64, 32)])
 def test_the_fullest_rank_is_that_of_drawn_routings(ep, tokens, monkeypatch):
     """Of experts that are equally popular: ``ep`` ranks of ``tokens`` tokens each, routed at random."""
-    monkeypatch.setattr("trainwright.planner.counts.experts.VIOLATION", {"loss": 0.0, "bias": 0.0})
+    monkeypatch.setattr("trainwright.planner.counts.ranks.VIOLATION", {"loss": 0.0, "bias": 0.0})
     model = replace(MIXTRAL, experts=experts(64, 4))
     loads = []
     for seed in range(40):
