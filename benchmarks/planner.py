@@ -65,7 +65,7 @@ def growth(rounds: int) -> list[dict[str, float]]:
     """Layouts and seconds of one device's search, by the largest cluster."""
     shape = model(MODEL)
     assert isinstance(shape, ModelSpec)
-    workload = resolve(Question(model=shape, on=DEVICE, tokens=10**13)).workload
+    workload = resolve(Question(model=shape, on=DEVICE, tokens=10**13)).run.workload
     rows = []
     for power in range(6, 19, 2):
         most = 1 << power

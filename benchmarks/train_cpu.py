@@ -32,6 +32,7 @@ import torch
 from trainwright.artifact.events import Events
 from trainwright.artifact.shard_writer import SplitWriter, write_dataset
 from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.stage import Context
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.model.build import build_network
@@ -46,6 +47,7 @@ from trainwright.spec.families.family import huggingface_config
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train import run as train_stage
 from trainwright.stages.train import settings as train_settings
 from trainwright.testing.artifacts import make_plan, manifest_of
@@ -137,9 +139,13 @@ class Bench:
             vocabulary=self.case.vocabulary,
             steps=self.case.steps,
             precision=self.precision,  # type: ignore[arg-type]
+            parallel=ParallelPlan(
+                micro_batch_sequences=self.case.sequences, threads=self.threads, compile=self.compiled
+            ),
         )
+        inputs = {"dataset": self.data, "plan": plan}
         with Events(None, run="bench", listeners=(listen,)) as events:
-            train_stage(self.recipe, {"data": self.data, "plan": plan}, out, events)
+            train_stage(Context(recipe=self.recipe, inputs=inputs, out=out, events=events, root=self.root))
         return np.diff(stamps).tolist()
 
     def bare(self) -> list[float]:
