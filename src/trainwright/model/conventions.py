@@ -94,10 +94,10 @@ def read_text(path: Path) -> str:
     Raises:
         DataError: it is missing, or no UTF-8.
     """
+    if not path.is_file():  # a named pipe would be waited for
+        raise DataError("a file of this model is missing", where=path)
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise DataError("a file of this model is missing", where=path) from error
     except UnicodeDecodeError as error:
         raise DataError("this file is not UTF-8", where=path, seen=str(error)) from error
 

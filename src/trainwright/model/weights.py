@@ -44,10 +44,10 @@ def load_weights(path: Path, *, device: torch.device | str = "cpu") -> dict[str,
     Raises:
         DataError: it is missing or damaged.
     """
+    if not path.is_file():  # a named pipe would be waited for
+        raise DataError("the weights are missing", where=path)
     try:
         # The library maps the file: a tensor on the CPU is read when it is used.
         return {name: weight.to(device) for name, weight in load_file(path).items()}
-    except FileNotFoundError as error:
-        raise DataError("the weights are missing", where=path) from error
     except (SafetensorError, OSError) as error:
         raise DataError("cannot read the weights", where=path, seen=str(error)) from error

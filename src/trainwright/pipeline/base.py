@@ -16,6 +16,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.recipe import Recipe
 
 KEY = "model.init_from"
+LOADERS = ("torch", "safetensors", "tokenizers")
+"""Packages that load a model; a laptop that only plans may lack them."""
 
 
 def base_problems(step: Step, line: tuple[Step, ...], tokenizer: Path | None) -> Iterator[TrainwrightError]:
@@ -55,7 +57,7 @@ def _of_folder(recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str
         if key == KEY:
             yield from _other_tokens(recipe, shape, folder)
         # What the network of a plug-in does with weights that have no values is not known.
-        if not is_reference(shape.family) and find_spec("torch") is not None:
+        if not is_reference(shape.family) and all(find_spec(name) is not None for name in LOADERS):
             load("trainwright.model.bundle:check_bundle", kind="check")(folder, tokenizer, where=key)
     except TrainwrightError as error:
         seen = error.where if error.seen is None else f"{error.where}: {error.seen}"

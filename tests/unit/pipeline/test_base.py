@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,14 @@ def _edited(change: Callable[[dict[str, torch.Tensor], str], object]) -> Callabl
     return edit
 
 
+def _piped(name: str) -> Callable[[Path], None]:
+    def replace(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return replace
+
+
 def _without_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text('{"version": "1.0", "model": {')
 
@@ -119,8 +128,22 @@ def _without_tokenizer(folder: Path) -> None:
         (_edited(lambda weights, name: weights.update({name: weights[name].to(torch.int8)})), "is quantised"),
         (_edited(lambda weights, name: weights.update(further=torch.ones(1))), "a weight has no place in this model"),
         (_without_tokenizer, "cannot read the tokenizer"),
+        (_piped("tokenizer.json"), "a file of this model is missing"),
+        (_piped("model.safetensors"), "weights"),
     ],
-    ids=["cut", "flipped", "absent", "missing", "renamed", "misshapen", "integers", "further", "tokenizer"],
+    ids=[
+        "cut",
+        "flipped",
+        "absent",
+        "missing",
+        "renamed",
+        "misshapen",
+        "integers",
+        "further",
+        "tokenizer",
+        "piped tokenizer",
+        "piped",
+    ],
 )
 def test_a_damaged_base_is_named_by_its_key_and_its_file(tmp_path, base, form, damage, what) -> None:
     folder = base(form=form)
@@ -130,6 +153,13 @@ def test_a_damaged_base_is_named_by_its_key_and_its_file(tmp_path, base, form, d
     assert what in problem.what
     assert problem.where == "model.init_from"
     assert problem.seen is not None and problem.seen.startswith(str(folder))
+
+
+def test_without_what_loads_a_model_its_shape_alone_is_judged(tmp_path, base, monkeypatch) -> None:
+    folder = base("model.layers=5")
+    _cut(folder)
+    monkeypatch.setattr("trainwright.pipeline.base.find_spec", lambda name: None)
+    assert [problem.what for problem in said(tmp_path, folder)] == ["the base has layers 5, this recipe asks for 2"]
 
 
 def test_a_tokenizer_that_cannot_be_the_base_s_is_named(tmp_path, base) -> None:
