@@ -108,7 +108,7 @@ class _Wiring:
             try:
                 return path, open_artifact(path).manifest.kind
             except DataError as error:
-                raise error.at(key, seen=text) from error
+                raise error.at(key, seen=text if error.seen is None else f"{text}: {error.seen}") from error
         if text in self.done:
             return text, self.done[text].stage.makes
         if text in self.failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from trainwright.core.config.load import load
@@ -226,3 +228,12 @@ def test_a_checkpoint_of_the_wrong_kind_on_disk_is_named(problems, tmp_path) -> 
     kept = make_artifact(tmp_path / "kept", "export", {"a": b"1"})
     (line,) = problems(f"  - {{stage: train, from: {kept.path}}}\n")
     assert "train takes checkpoint, dataset, plan" in line and "a bundle" in line
+
+
+def test_a_damaged_artefact_on_disk_is_named_with_both_digests(problems, tmp_path) -> None:
+    kept = make_artifact(tmp_path / "kept", "train", {"a": b"1"})
+    path = kept.path / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"checkpoint", b"checkpoinT"))
+    (line,) = problems(f"  - {{stage: train, from: {kept.path}}}\n")
+    shown = re.search(rf"damaged manifest.*seen {kept.path}: ([0-9a-f]{{64}}), expected ([0-9a-f]{{64}})", line)
+    assert shown is not None and shown[1] != shown[2]
