@@ -158,14 +158,8 @@ def _operations(place: _Place, *, full: bool) -> tuple[Term, ...]:
     layer = layer_bytes(case, mixture=place.at(case.stages.dense_layers) == 0)
     parts = {name.replace("_", " "): case.memory.activations * place.at(part) for name, part in layer.items()}
     elements = tokens.value * place.model.width
-    return (
-        tokens,
-        *(
-            Term("", part, "bytes", f"of a layer: {name}, {part / elements:.3g} bytes x tokens x width")
-            for name, part in parts.items()
-            if part
-        ),
-    )
+    shares = {f"{name}, {part / elements:.3g} bytes x tokens x width": part for name, part in parts.items() if part}
+    return (tokens, *(Term("", part, "bytes", f"of a layer: {text}") for text, part in shares.items()))
 
 
 def _logits(planned: Planned) -> Explanation:

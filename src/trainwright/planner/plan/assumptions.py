@@ -30,10 +30,8 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
     device, lives_h = cluster.device, settings.device_mtbf_s / HOUR_S
     notes = []
     if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
-        peak = peak_flops_per_s(device, workload.precision) / 1e12
-        notes.append(
-            Assumption(f"dense {workload.precision} peak", peak, "TFLOP/s", "catalog", device.source, key="peak")
-        )
+        name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
+        notes.append(Assumption(name, peak, "TFLOP/s", "catalog", device.source, key="peak"))
     kept = f"as software {scenario.run.stack.name!r} does"
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
@@ -66,19 +64,15 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         source = f"of {choice.parallel.ep} ranks over the mean" + ("" if stated else f", balanced by {balance}")
         load = float(fullest(model, workload, choice.forecast.layouts)[0])
         origin: Origin = "given" if stated else "default"
-        notes.append(
-            Assumption("load of the fullest rank of experts", round(load, 3), "", origin, source, key="experts")
-        )
+        name = "load of the fullest rank of experts"
+        notes.append(Assumption(name, round(load, 3), "", origin, source, key="experts"))
         way = "one copy for each node, then for each rank" if dispatch.hierarchical else "one copy for each expert"
         source = dispatch.source or f"as software {scenario.run.stack.name!r} does"
         notes.append(Assumption("tokens to experts", way, "", "catalog", source, key="dispatch"))
     if model.further_layers:
         source = "the model's own; 0 trains without them"
-        notes.append(
-            Assumption(
-                "blocks that predict further tokens", model.further_layers, "", "catalog", source, key="further_layers"
-            )
-        )
+        name = "blocks that predict further tokens"
+        notes.append(Assumption(name, model.further_layers, "", "catalog", source, key="further_layers"))
     return notes
 
 

@@ -115,9 +115,8 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     if doubtful and learnt != Correction():
         ratio = math.exp(doubtful[0].log_speed or 0.0)
         why += f"; one is {ratio:.3g} x as fast as predicted, believed in part (tokens of one device?)"
-    return Assumption(
-        "measured runs", note, "", "ledger", "; ".join((origin, why, *scenario.left_out)), key="measured_runs"
-    )
+    source = "; ".join((origin, why, *scenario.left_out))
+    return Assumption("measured runs", note, "", "ledger", source, key="measured_runs")
 
 
 def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:

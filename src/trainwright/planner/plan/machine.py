@@ -80,11 +80,7 @@ class Here:
 
 
 def this_machine(
-    machine: Machine,
-    *,
-    wanted: str = "auto",
-    threads: int | Literal["auto"] = "auto",
-    checkpoint_every_s: float = 0.0,
+    machine: Machine, *, wanted: str = "auto", threads: int | Literal["auto"] = "auto", checkpoint_every_s: float = 0.0
 ) -> Here:
     """Returns the device that training will use here.
 
@@ -190,14 +186,8 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
         _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text, key=f"products_{dtype}")
         for dtype, rate in device.flops_per_s.items()
     ]
-    bandwidth = _assume(
-        "memory bandwidth",
-        device.bytes_per_s,
-        "bytes/s",
-        origin,
-        "datasheet, or 6 to 25 GB/s a core",
-        key="bandwidth",
-    )
+    stated, rate = "datasheet, or 6 to 25 GB/s a core", device.bytes_per_s
+    bandwidth = _assume("memory bandwidth", rate, "bytes/s", origin, stated, key="bandwidth")
     return Here(
         facts=facts,
         cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),

@@ -169,9 +169,8 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         with about("method"):
             names = adaptable(transformer(question.model))
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
-        assumptions.append(
-            Assumption("adapters", ", ".join(names), "", "default", "all matrices of a block", key="adapters")
-        )
+        source = "all matrices of a block"
+        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", source, key="adapters"))
     steps = max(1, -(-tokens // batch))
     return Workload(
         sequence_tokens=sequence,
@@ -204,11 +203,8 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
     model = question.model
     if model.sees_images:
         if model.unit == "tokens":
-            assumptions.append(
-                Assumption(
-                    "tokens of an image", float(model.context_tokens), "tokens", "given", "model", key="image_tokens"
-                )
-            )
+            name, tokens = "tokens of an image", float(model.context_tokens)
+            assumptions.append(Assumption(name, tokens, "tokens", "given", "model", key="image_tokens"))
         return model.context_tokens
     if question.sequence_tokens is not None:
         return _positive("sequence_tokens", question.sequence_tokens)

@@ -32,13 +32,9 @@ def deviation(recipe: Recipe, facts: DatasetFacts) -> float:
 
 def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption, ...]:
     """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
-    dataset = "the dataset" if facts.counted else ""
-    entries = [
-        _validation(recipe.train.validation.tokens, facts),
-        Assumption(
-            "vocabulary", float(facts.vocabulary), "entries", "recipe", dataset or "data.tokenizer", key="vocabulary"
-        ),
-    ]
+    source = "the dataset" if facts.counted else "data.tokenizer"
+    vocabulary = Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", source, key="vocabulary")
+    entries = [_validation(recipe.train.validation.tokens, facts), vocabulary]
     if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
         tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
         origin: Origin = "recipe" if facts.counted else "default"
@@ -58,14 +54,9 @@ def stand_ins(recipe: Recipe) -> tuple[Assumption, ...]:
 def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
     split = facts.validation_tokens
     source = _origin(facts) if split else "the split's size is not known yet"
-    return Assumption(
-        "tokens of a validation",
-        float(tokens or split or DEFAULT_VALIDATION_TOKENS),
-        "tokens",
-        "recipe" if tokens or (split and facts.counted) else "default",
-        "" if tokens else source,
-        key="validation",
-    )
+    count = float(tokens or split or DEFAULT_VALIDATION_TOKENS)
+    origin: Origin = "recipe" if tokens or (split and facts.counted) else "default"
+    return Assumption("tokens of a validation", count, "tokens", origin, "" if tokens else source, key="validation")
 
 
 def _origin(facts: DatasetFacts) -> str:

@@ -135,13 +135,11 @@ def _machine_assumptions(
     if node.scale_up is not None and node.devices > 1:
         assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up"), key="scale_up"))
     if machines.scale_out is not None and machines.nodes > 1:
-        assumptions.append(
-            _link("network, a device's share", machines.scale_out, machines.origins.get("scale_out"), key="scale_out")
-        )
+        name, origin_of = "network, a device's share", machines.origins.get("scale_out")
+        assumptions.append(_link(name, machines.scale_out, origin_of, key="scale_out"))
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
-    assumptions.append(
-        Assumption("software", software.name, "", "catalog", f"{software.title}; {spread}", key="software")
-    )
+    title = f"{software.title}; {spread}"
+    assumptions.append(Assumption("software", software.name, "", "catalog", title, key="software"))
     if price is None:
         source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
         assumptions.append(Assumption("price", "unknown", "", "catalog", source, key="price"))
@@ -150,9 +148,8 @@ def _machine_assumptions(
         source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
         source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
         name = f"price ({price.kind.replace('_', '-')})"
-        assumptions.append(
-            Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source, key="price")
-        )
+        usd, unit = price.usd_per_device_hour, "$ per device and hour"
+        assumptions.append(Assumption(name, usd, unit, origin, source, key="price"))
     return assumptions
 
 

@@ -98,20 +98,12 @@ def idle_s(run: RunSpec, source: RateSource, kernels: Kernels, sent: Exchange, l
     times = [each * share for each in _split(blocks, blocks)]
     for time, more in zip(times, head, strict=True):
         time[-1, -1] += more
-    forward, backward, weight = times
+    passes_s = dict(zip(("forward_s", "backward_s", "weight_s"), times, strict=True))
     hop_s = float(slowest.sends[0]) / (2 * chunks)
     together_s = _together(blocks, share[:, 0], head) if schedule == "dualpipe" else None
 
     def played_s(count: int) -> float:
-        return simulate(
-            schedule,
-            forward_s=forward,
-            backward_s=backward,
-            weight_s=weight,
-            micro_batches=count,
-            hop_s=hop_s,
-            together_s=together_s,
-        )
+        return simulate(schedule, **passes_s, micro_batches=count, hop_s=hop_s, together_s=together_s)
 
     waited = repeated_s(played_s, stages, micro_batches) - micro_batches * float(slowest.total[0])
     return max(0.0, waited) * float(np.max(exposure.bubble))
