@@ -78,13 +78,14 @@ def _check(args: argparse.Namespace) -> None:
     if args.port is not None and not 0 <= args.port <= 65535:
         raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
     # Recipes bring pydantic, which --help must not wait for.
-    from trainwright.spec.sections.serve import host_alone
+    from trainwright.spec.sections.serve import host_alone, host_or_any
 
-    if args.host is not None:
+    hosts = [] if args.host is None else [("--host", args.host, host_alone)]
+    for option, host, check in (*hosts, *(("--allow-host", name, host_or_any) for name in args.allow_host or ())):
         try:
-            host_alone(args.host)
+            check(host)
         except RecipeError as error:
-            raise error.at("--host") from error
+            raise error.at(option) from error
     if args.engine is not None:
         _engine(args.engine)
 

@@ -31,9 +31,14 @@ def host_alone(host: str) -> str:
         ip_address(host)
     except ValueError:
         if not _NAME.fullmatch(host):
-            wanted, fix = "an IP address or a name alone", "a port is given apart, and an IPv6 address without brackets"
+            wanted, fix = "an IP address or a name alone", "leave out port, scheme and brackets"
             raise RecipeError("not a host", seen=repr(host), expected=wanted, fix=fix) from None
     return host
+
+
+def host_or_any(host: str) -> str:
+    """The same, for a host or ``*``."""
+    return host if host == "*" else host_alone(host)
 
 
 class EngineSection(NamedSection):
@@ -59,7 +64,7 @@ class ServeSection(Section):
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     max_concurrent: int = Field(8, gt=0, description="requests generated at once; more wait in line")
     max_waiting: int = Field(64, ge=0, description="requests waiting in line; more get status 429")
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: tuple[Annotated[str, AfterValidator(host_or_any)], ...] = Field(
         (), description="names that requests may be addressed to, beside the address and localhost; * allows all"
     )
     engine: Annotated[EngineSection, ByName(ENGINES, EngineSection)] = Field(

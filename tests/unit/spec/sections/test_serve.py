@@ -43,3 +43,10 @@ def test_addresses_and_names_are_hosts(host) -> None:
 def test_what_has_something_beside_it_is_none(host) -> None:
     with pytest.raises(ValidationError, match="not a host"):
         ServeSection(host=host)
+
+
+def test_allowed_hosts_are_hosts_or_all() -> None:
+    assert ServeSection(allowed_hosts=("a.example", "::1", "*")).allowed_hosts == ("a.example", "::1", "*")
+    for name in ("a.example:443", "*.example", "https://a.example", ""):
+        with pytest.raises(ValidationError, match="not a host"):
+            ServeSection(allowed_hosts=(name,))
