@@ -209,7 +209,7 @@ def reported_hours(record: Record, devices: int) -> float:
     Raises:
         ValueError: none of them is there.
     """
-    hours, days, usd = record.number("gpu_hours"), record.number("days"), record.number("cost_usd")
+    hours, days, usd = (record.number(name) for name in ("gpu_hours", "days", "cost_usd"))
     if hours:
         return hours
     if days and record.number("n_gpus"):

@@ -85,8 +85,5 @@ def _of_drives(forecast: Forecast) -> list[Assumption]:
     rates = f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s"
     if origins.get("nvme_bytes_per_s") == "catalog":
         return [Assumption("NVMe of a node", rates, "", "catalog", node.source, key="nvme")]
-    return [
-        Assumption(
-            "NVMe of a node", rates, "", "default", DEFAULTS["nvme_bytes_per_s"].removeprefix("default: "), key="nvme"
-        )
-    ]
+    stated = DEFAULTS["nvme_bytes_per_s"].removeprefix("default: ")
+    return [Assumption("NVMe of a node", rates, "", "default", stated, key="nvme")]

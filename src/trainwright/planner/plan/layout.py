@@ -180,12 +180,8 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         plan for plan in plans if all(getattr(plan, fields.get(name, name)) == value for name, value in fixed.items())
     ]
     if not plans or work.batch_sequences % devices:
-        raise RecipeError(
-            "this layout cannot run",
-            field="layout",
-            seen=f"{work.batch_sequences} images a step",
-            expected=f"a multiple of {devices} devices and of the micro batch",
-        )
+        what, expected = "this layout cannot run", f"a multiple of {devices} devices and of the micro batch"
+        raise RecipeError(what, field="layout", seen=f"{work.batch_sequences} images a step", expected=expected)
     return Layouts.of(plans, ["none"] * len(plans), work)
 
 

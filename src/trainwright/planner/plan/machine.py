@@ -138,10 +138,9 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
     )
     disk = probes.disk
     cluster = _alone(device, facts, disk_bytes_per_s=disk.size_bytes / (disk.write_s + disk.digest_s))
+    fastest = f"{DOCTOR}: fastest shape"
     assumptions = [
-        _assume(
-            f"matrix products, {dtype}", rate, "FLOP/s", "probed", f"{DOCTOR}: fastest shape", key=f"products_{dtype}"
-        )
+        _assume(f"matrix products, {dtype}", rate, "FLOP/s", "probed", fastest, key=f"products_{dtype}")
         for dtype, rate in rates.items()
     ]
     text = f"{DOCTOR}: x + y into fresh memory"
