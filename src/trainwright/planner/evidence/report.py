@@ -88,24 +88,24 @@ def judge_all(rows: Iterable[Row]) -> tuple[list[Judged], list[Refused]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Errors:
-    """Errors of many rows; ``held`` is the share of measured values inside the predicted range."""
+    """Errors of many rows; ``in_range`` is the share of measured values inside the predicted range."""
 
     rows: int
     median: float
     mean: float
     p90: float
     bias: float
-    held: float
+    in_range: float
 
 
-def errors(ratios: Sequence[float], held: Sequence[bool]) -> Errors | None:
+def errors(ratios: Sequence[float], in_range: Sequence[bool]) -> Errors | None:
     """Returns the statistics of predicted over measured; None of no rows."""
     if not ratios:
         return None
     ratio = np.asarray(ratios)
     size, bias = np.abs(ratio - 1), float(np.median(ratio) - 1)
     median, mean, p90 = float(np.median(size)), float(size.mean()), float(np.quantile(size, 0.9))
-    return Errors(rows=len(ratio), median=median, mean=mean, p90=p90, bias=bias, held=float(np.mean(held)))
+    return Errors(rows=len(ratio), median=median, mean=mean, p90=p90, bias=bias, in_range=float(np.mean(in_range)))
 
 
 def speed_errors(judged: Iterable[Judged]) -> Errors | None:
@@ -128,7 +128,8 @@ class Verdicts:
     """How often "fits" was right; rows that ran fit, whatever they measured, and rows that ran out did not.
 
     ``right`` leaves out rows called uncertain. ``false_alarms`` is the share of rows that ran and were refused,
-    ``found`` the share of rows that ran out of memory and were refused, or called uncertain in ``found_or_uncertain``.
+    ``recall`` the share of rows that ran out of memory and were refused; ``recall_with_uncertain`` adds those called
+    uncertain.
     """
 
     ran: int
@@ -136,8 +137,8 @@ class Verdicts:
     uncertain: int
     right: float
     false_alarms: float
-    found: float
-    found_or_uncertain: float
+    recall: float
+    recall_with_uncertain: float
 
 
 def verdicts(judged: Iterable[Judged]) -> Verdicts | None:
@@ -154,8 +155,8 @@ def verdicts(judged: Iterable[Judged]) -> Verdicts | None:
         uncertain=out["uncertain"] + ran["uncertain"],
         right=(out["does not fit"] + ran["fits"]) / sure if sure else 0.0,
         false_alarms=ran["does not fit"] / ran.total() if ran else 0.0,
-        found=out["does not fit"] / out.total() if out else 0.0,
-        found_or_uncertain=(out["does not fit"] + out["uncertain"]) / out.total() if out else 0.0,
+        recall=out["does not fit"] / out.total() if out else 0.0,
+        recall_with_uncertain=(out["does not fit"] + out["uncertain"]) / out.total() if out else 0.0,
     )
 
 
@@ -168,7 +169,7 @@ GROUPS: Mapping[str, Callable[[Judged], str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class GroupErrors:
     """One value of one grouping."""
 
     by: str
@@ -188,7 +189,7 @@ class Report:
     derived: Errors | None
     memory: Errors | None
     verdicts: Verdicts | None
-    groups: tuple[Group, ...]
+    groups: tuple[GroupErrors, ...]
     worst_speed: tuple[Judged, ...]
     worst_memory: tuple[Judged, ...]
 
@@ -206,7 +207,7 @@ def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int =
         for value in sorted({name(each) for each in judged}):
             speed = speed_errors(each for each in printed if name(each) == value)
             memory = memory_errors(each for each in judged if name(each) == value)
-            groups.append(Group(by=by, name=value, speed=speed, memory=memory))
+            groups.append(GroupErrors(by=by, name=value, speed=speed, memory=memory))
     return Report(
         rows=len(judged) + len(refused),
         predicted=len(judged),

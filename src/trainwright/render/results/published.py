@@ -57,7 +57,7 @@ def show_totals(totals: list[Total], skipped: list[Skipped], errors: Errors | No
     if errors is not None:
         page.heading(
             f"{errors.rows} trainings: device-hours off by {errors.median:.1%} in the median, bias {errors.bias:+.1%}, "
-            f"{errors.held:.0%} in range"
+            f"{errors.in_range:.0%} in range"
         )
     page.table(
         ("training", "device", "devices", "predicted", "between", "reported", "ratio"),
@@ -134,7 +134,8 @@ def show(report: Report, page: Page) -> None:
         page.line(
             f"fits or not: {verdict.right:.1%} right of those it is sure of; {verdict.uncertain} of "
             f"{verdict.ran + verdict.ran_out} uncertain; {verdict.false_alarms:.1%} false alarms; of {verdict.ran_out} "
-            f"that ran out of memory {verdict.found:.0%} refused, {verdict.found_or_uncertain:.0%} refused or uncertain"
+            f"that ran out of memory {verdict.recall:.0%} refused, {verdict.recall_with_uncertain:.0%} refused or "
+            "uncertain"
         )
     for by in dict.fromkeys(group.by for group in report.groups):
         page.line()
@@ -184,7 +185,7 @@ def cut(name: str, *, width: int = 48) -> str:
 def cells(errors: Errors) -> tuple[str, ...]:
     """Rows, median, mean, 90th percentile, bias, share inside the range."""
     sizes = (errors.median, errors.mean, errors.p90)
-    return (f"{errors.rows:,}", *(f"{size:.1%}" for size in sizes), f"{errors.bias:+.1%}", f"{errors.held:.0%}")
+    return (f"{errors.rows:,}", *(f"{size:.1%}" for size in sizes), f"{errors.bias:+.1%}", f"{errors.in_range:.0%}")
 
 
 def short(errors: Errors | None) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def test_programs_read_one_document(table, capsys):
         "worst_throughput",
         "worst_memory",
     }
-    assert set(report["throughput"]) == {"rows", "median", "mean", "p90", "bias", "held"}
+    assert set(report["throughput"]) == {"rows", "median", "mean", "p90", "bias", "in_range"}
     assert (report["throughput"]["rows"], report["throughput_derived"]["rows"], report["memory"]["rows"]) == (3, 1, 1)
     assert [(row["id"], row["line"]) for row in report["refused"]] == [("f", 7), ("g", 8)]
     assert report["verdicts"]["ran_out"] == 1

@@ -48,7 +48,9 @@ def judged(*, speed=None, memory=None, out=False, derived=False, verdict=None, *
 # ----------------------------------------------------------------------------------------------------------- statistics
 def test_errors_by_hand():
     statistics = errors([0.9, 1.0, 1.2, 2.0, 0.5], [True, True, False, False, True])
-    assert (statistics.rows, statistics.median, statistics.bias, statistics.held) == pytest.approx((5, 0.2, 0.0, 0.6))
+    assert (statistics.rows, statistics.median, statistics.bias, statistics.in_range) == pytest.approx(
+        (5, 0.2, 0.0, 0.6)
+    )
     assert statistics.mean == pytest.approx((0.1 + 0 + 0.2 + 1.0 + 0.5) / 5)
     assert statistics.p90 == pytest.approx(np.percentile([0.1, 0, 0.2, 1.0, 0.5], 90))
     assert errors([], []) is None
@@ -62,9 +64,9 @@ def test_ratios_are_predicted_over_measured():
 
 def test_a_measured_value_in_the_range_is_held():
     near, far = judged(speed=1.05, memory=1.02), judged(speed=3.0, memory=3.0)
-    assert (speed_errors([near]).held, speed_errors([far]).held) == (1.0, 0.0)
-    assert (memory_errors([near]).held, memory_errors([far]).held) == (1.0, 0.0)
-    assert speed_errors([near, far]).held == 0.5
+    assert (speed_errors([near]).in_range, speed_errors([far]).in_range) == (1.0, 0.0)
+    assert (memory_errors([near]).in_range, memory_errors([far]).in_range) == (1.0, 0.0)
+    assert speed_errors([near, far]).in_range == 0.5
     assert memory_errors([judged()]) is None
 
 
@@ -83,7 +85,7 @@ def test_verdicts_are_counted_over_rows_that_know():
     assert (counted.ran, counted.ran_out, counted.uncertain) == (4, 3, 2)
     assert counted.right == pytest.approx(3 / 5)
     assert counted.false_alarms == pytest.approx(1 / 4)
-    assert (counted.found, counted.found_or_uncertain) == pytest.approx((1 / 3, 2 / 3))
+    assert (counted.recall, counted.recall_with_uncertain) == pytest.approx((1 / 3, 2 / 3))
     assert verdicts([judged(speed=1)]) is None
 
 
@@ -217,9 +219,9 @@ def test_the_whole_table_stays_predicted(whole):
     assert summary.coverage > 0.95
     assert summary.speed.median < 0.08 and summary.speed.p90 < 0.30 and abs(summary.speed.bias) < 0.03
     assert summary.memory.median < 0.06 and summary.memory.p90 < 0.20 and abs(summary.memory.bias) < 0.03
-    assert summary.speed.held > 0.8 and summary.memory.held > 0.8
+    assert summary.speed.in_range > 0.8 and summary.memory.in_range > 0.8
     assert summary.verdicts.right > 0.95 and summary.verdicts.false_alarms < 0.03
-    assert summary.verdicts.found_or_uncertain > 0.85
+    assert summary.verdicts.recall_with_uncertain > 0.85
     assert all(each.reason for each in summary.refused)
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from fixtures.page import WrittenPage
 from trainwright.core.errors import DataError
-from trainwright.planner.evidence.report import Errors, Group, Refused, Report, Verdicts
+from trainwright.planner.evidence.report import Errors, GroupErrors, Refused, Report, Verdicts
 from trainwright.render.results.published import as_json, cut, draw, show, show_totals
 
-SPEED = Errors(rows=1200, median=0.081, mean=0.12, p90=0.25, bias=-0.014, held=0.88)
+SPEED = Errors(rows=1200, median=0.081, mean=0.12, p90=0.25, bias=-0.014, in_range=0.88)
 REPORT = Report(
     rows=1500,
     predicted=1200,
@@ -18,11 +18,11 @@ REPORT = Report(
     derived=None,
     memory=None,
     verdicts=Verdicts(
-        ran=90, ran_out=10, uncertain=5, right=0.98, false_alarms=0.02, found=0.7, found_or_uncertain=0.9
+        ran=90, ran_out=10, uncertain=5, right=0.98, false_alarms=0.02, recall=0.7, recall_with_uncertain=0.9
     ),
     groups=(
-        Group(by="source", name="x" * 60, speed=SPEED, memory=None),
-        Group(by="source", name="nothing measured", speed=None, memory=None),
+        GroupErrors(by="source", name="x" * 60, speed=SPEED, memory=None),
+        GroupErrors(by="source", name="nothing measured", speed=None, memory=None),
     ),
     worst_speed=(),
     worst_memory=(),
