@@ -37,7 +37,7 @@ def test_a_plan_is_its_golden_file(name):
     assert not changed, f"{len(changed)} values differ (python tests/golden/plans/write.py): " + "; ".join(changed[:5])
 
 
-@pytest.mark.parametrize("name", COMMANDS.keys() - {"sweep"})
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"sweep"}))
 def test_each_assumption_has_one_key_for_programs(name):
     answer = WRITER["planned"](COMMANDS[name])
     estimate = answer.get("inference") or answer["plan"]["estimate"]
