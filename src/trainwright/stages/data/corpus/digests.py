@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from trainwright.artifact.store import writable
-from trainwright.core.errors import DataError, MachineError, TrainwrightError
+from trainwright.core.errors import DataError, MachineError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.source_digest import source_digest
@@ -181,7 +181,7 @@ def hash_file(file: CorpusFile) -> CorpusFile | SkippedFile:
     """Returns the file with the digests of its blocks, or the reason to skip it.
 
     Raises:
-        DataError: it cannot be read for a reason that is not its own, or it becomes shorter meanwhile.
+        DataError: it cannot be read for a reason that is not its own.
     """
     outcome = _hash_file(file)
     return outcome.file if isinstance(outcome, _Hashed) else outcome
@@ -224,7 +224,7 @@ def _skipped(file: CorpusFile, reason: str) -> SkippedFile:
     return SkippedFile(source=file.source, name=file.name, location=file.location, reason=reason)
 
 
-_Outcome = _Hashed | SkippedFile | TrainwrightError
+_Outcome = _Hashed | SkippedFile | Exception
 _Outcomes = SimpleQueue[tuple[int, _Outcome] | None]
 
 
@@ -239,7 +239,7 @@ def _hash_all(files: Sequence[CorpusFile]) -> list[_Hashed | SkippedFile]:
     outcomes: dict[int, _Hashed | SkippedFile] = {}
     try:
         for place, outcome in itertools.chain.from_iterable(iter(done.get, None) for _ in range(threads)):
-            if isinstance(outcome, TrainwrightError):
+            if isinstance(outcome, Exception):
                 raise outcome
             outcomes[place] = outcome
     finally:
@@ -253,7 +253,7 @@ def _hash_waiting(waiting: Iterator[tuple[int, CorpusFile]], done: _Outcomes) ->
         for place, file in waiting:
             try:
                 done.put((place, _hash_file(file)))
-            except TrainwrightError as error:
+            except Exception as error:  # noqa: BLE001  # raised where the files are asked for
                 done.put((place, error))
     finally:
         done.put(None)

@@ -215,6 +215,15 @@ digests.corpus_digest(DataSection.model_validate_json(sys.argv[1]), cache=None)
 """
 
 
+def test_whatever_a_read_raises_is_raised_by_who_asked(tree, section, monkeypatch):
+    def no_memory(handle, size_bytes):
+        raise MemoryError("no room for a block")
+
+    monkeypatch.setattr(module, "_block_digests", no_memory)
+    with pytest.raises(MemoryError, match="no room for a block"):
+        read_corpus(section({"kind": "files", "paths": [str(tree)]}), cache=None)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_read_that_never_returns_does_not_outlive_the_first_signal(tree, section, how):
     source = section({"kind": "files", "paths": [str(tree)]})
