@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from trainwright.artifact.store import writable
-from trainwright.core.errors import DataError, MachineError
+from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import digest, file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.source_digest import source_digest
@@ -224,7 +224,7 @@ def _skipped(file: CorpusFile, reason: str) -> SkippedFile:
     return SkippedFile(source=file.source, name=file.name, location=file.location, reason=reason)
 
 
-_Outcome = _Hashed | SkippedFile | Exception
+_Outcome = _Hashed | SkippedFile | TrainwrightError | MemoryError
 _Outcomes = SimpleQueue[tuple[int, _Outcome] | None]
 
 
@@ -253,7 +253,7 @@ def _hash_waiting(waiting: Iterator[tuple[int, CorpusFile]], done: _Outcomes) ->
         for place, file in waiting:
             try:
                 done.put((place, _hash_file(file)))
-            except Exception as error:  # noqa: BLE001  # raised where the files are asked for
+            except (TrainwrightError, MemoryError) as error:
                 done.put((place, error))
     finally:
         done.put(None)

@@ -215,7 +215,7 @@ digests.corpus_digest(DataSection.model_validate_json(sys.argv[1]), cache=None)
 """
 
 
-def test_whatever_a_read_raises_is_raised_by_who_asked(tree, section, monkeypatch):
+def test_a_full_memory_is_told_to_who_asked(tree, section, monkeypatch):
     def no_memory(handle, size_bytes):
         raise MemoryError("no room for a block")
 
