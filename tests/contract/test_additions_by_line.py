@@ -15,14 +15,14 @@ from trainwright.testing.machine import fake_probes
 ADDITIONS = Path(__file__).parent / "additions"
 ENGINE = Path(__file__).parents[1] / "fixtures" / "parrot_engine.py"
 FILTERS = "stages.data.cleaning.filters"
-DOCUMENTS, UNFINISHED = 120, 7
+DOCUMENTS, UNFINISHED, SHORT = 120, 7, 3
 RECIPE = """
 name: newcomers
 task: {name: informed}
 model: {layers: 2, width: 32, heads: 2, context_tokens: 64}
 data:
   sources: [{kind: jsonl, paths: [corpus.jsonl]}]
-  clean: {filters: [unfinished]}
+  clean: {filters: [unfinished, {name: short, words: 5}]}
   tokenizer: {vocabulary: 320}
 train:
   sequence_tokens: 32
@@ -35,6 +35,17 @@ train:
 evaluate: {splits: [test]}
 export: {formats: [huggingface, pair]}
 serve: {engine: parrot, demo: {prompt: "once", max_tokens: 1}}
+"""
+KEYS = """
+class Short(FilterSection):
+    words: int = Field(2, gt=0, description="documents with fewer words are dropped")
+
+
+"""
+FUNCTION = """
+
+def short(text: str, section: Short) -> str | None:
+    return f"under {section.words} words" if len(text.split()) < section.words else None
 """
 SHOW = """
 import json
@@ -54,6 +65,9 @@ def add_all(copy: Copy) -> None:
     inside = "stages/data/cleaning/filters.py", "stages/train/optimizer.py", "stages/train/schedule.py"
     for file, name in zip(inside, ("filters", "optimizers", "schedules"), strict=True):
         copy.append(file, body(ADDITIONS / f"{name}.py"))
+    copy.append("stages/data/cleaning/filters.py", FUNCTION)
+    copy.insert("spec/sections/data.py", KEYS, after="max_ratio: float = Field(0.3")
+    copy.replace("spec/sections/data.py", '{"long-lines": LongLines', '{"short": Short, "long-lines": LongLines')
     for file, path in (
         ("model/tasks/informed.py", ADDITIONS / "tasks.py"),
         ("stages/export/pair.py", ADDITIONS / "exporters.py"),
@@ -63,6 +77,7 @@ def add_all(copy: Copy) -> None:
         copy.add(file, path.read_text(encoding="utf-8"))
     for file, start, name, reference in (
         ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "unfinished", f"{FILTERS}:unfinished"),
+        ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "short", f"{FILTERS}:short"),
         ("spec/sections/train.py", "OPTIMIZERS: Mapping[str, str] = {", "momentum", "stages.train.optimizer:momentum"),
         ("spec/sections/export.py", "EXPORTERS: Mapping[str, str] = {", "pair", "stages.export.pair:Pair"),
         ("spec/sections/serve.py", '"engine", {', "parrot", "model.generation.parrot:open_engine"),
@@ -82,6 +97,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     (copy.root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     ends = ["TODO"] * UNFINISHED + ["the end"] * (DOCUMENTS - UNFINISHED)
     texts = [f"once there were {number} {'and more ' * (number % 9)}things\n{end}" for number, end in enumerate(ends)]
+    texts += [f"{number} words of four" for number in range(SHORT)]
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
     (copy.root / "corpus.jsonl").write_text(lines, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -97,7 +113,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
 @pytest.mark.slow
 def test_a_filter_is_a_function_and_a_line(copy):
     (source,) = document(copy.root / "runs", "data-*/report.json")["sources"]
-    assert {reason: count["documents"] for reason, count in source["dropped"].items()} == {"unfinished": UNFINISHED}
+    dropped = {reason: count["documents"] for reason, count in source["dropped"].items()}
+    assert dropped == {"unfinished": UNFINISHED, "under 5 words": SHORT}
 
 
 @pytest.mark.slow

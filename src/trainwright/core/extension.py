@@ -23,7 +23,7 @@ _KEYS = "Section"
 
 
 def with_keys(section: type) -> Callable[[T], T]:
-    """Declares the recipe's keys of a function: ``@with_keys(LionSection)``; a class has ``Section = LionSection``."""
+    """Declares the keys of a plug-in that is a function: ``@with_keys(LionSection)``; a class has ``Section = ...``."""
 
     def declare(plug_in: T) -> T:
         setattr(plug_in, _KEYS, section)
@@ -75,10 +75,10 @@ class Extension:
             raise RecipeError("this is no {kind}", seen=seen, expected=required.expected, kind=self.kind)
         return value
 
-    def bound(self, section: Any) -> Any:
-        """Returns what a section names; where that has keys of its own, it is called with ``section=section``."""
+    def bound(self, section: Any, base: type) -> Any:
+        """Returns what a section names; where its keys are not the base's alone, it is called with ``section=``."""
         value = self.load(section.name)
-        return partial(value, section=section) if declared_keys(value) else value
+        return value if type(section) is base else partial(value, section=section)
 
     def knows(self, name: object) -> bool:
         """Whether a name is one of ours or has the form of a plug-in's."""

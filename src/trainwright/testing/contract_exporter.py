@@ -20,7 +20,7 @@ from trainwright.model.build import build_network
 from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.export import EXPORTER, ExportSection
+from trainwright.spec.sections.export import EXPORTER, ExporterSection, ExportSection
 from trainwright.stages.export.exporter import Exporter
 from trainwright.testing.artifacts import make_artifact, train_tokenizer
 
@@ -68,7 +68,7 @@ class ExporterContract:
     def test_what_is_read_back_computes_the_same(self, tmp_path: Path) -> None:
         """From the files alone, for each family; and writing again over them changes no byte."""
         recipe = self.recipe()
-        exporter = EXPORTER.bound(recipe.export.formats[0])()
+        exporter = EXPORTER.bound(recipe.export.formats[0], ExporterSection)()
         assert isinstance(exporter, Exporter)
         tokens = torch.randint(0, VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(0))
         for family in self.families:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from trainwright.core.config.explain import type_text
 from trainwright.core.config.shape import of_field
 from trainwright.core.errors import RecipeError
-from trainwright.core.extension import Extension, with_keys
+from trainwright.core.extension import Extension
 
 
 class Section(BaseModel):
@@ -49,23 +49,22 @@ def test_explain_says_what_may_stand_there():
     assert type_text(of_field(Section.model_fields["filter"])) == "'lower', 'join' or 'package.module:name'"
 
 
-class Long(BaseModel):
-    name: str
-    limit: int = 3
-
-
 class Named(BaseModel):
     name: str
 
 
-@with_keys(Long)
+class Long(Named):
+    limit: int = 3
+
+
 def long(text, section):
     return len(text) > section.limit
 
 
 def test_what_has_keys_of_its_own_is_called_with_them(monkeypatch):
     monkeypatch.setitem(sys.modules, "my_own", SimpleNamespace(long=long))
-    extension = Extension("filter", {"join": "os.path:join"})
-    assert extension.bound(Named(name="join")) is os.path.join
-    assert extension.bound(Long(name="my_own:long", limit=4))("word") is False
-    assert extension.bound(Long(name="my_own:long"))("word") is True
+    extension = Extension("filter", {"join": "os.path:join", "long": "my_own:long"})
+    assert extension.bound(Named(name="join"), Named) is os.path.join
+    for name in ("long", "my_own:long"):
+        assert extension.bound(Long(name=name, limit=4), Named)("word") is False
+        assert extension.bound(Long(name=name), Named)("word") is True

@@ -15,7 +15,7 @@ from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.sections.export import EXPORTER
+from trainwright.spec.sections.export import EXPORTER, ExporterSection
 from trainwright.stages.export.exporter import Exporter
 
 TOLERANCE = 1e-4
@@ -46,7 +46,7 @@ def run(context: Context) -> StageResult:
         directory = context.out / name.replace(":", ".")
         directory.mkdir(exist_ok=True)
         context.events.message(f"writing {name} in {recipe.export.dtype} and reading it back")
-        make = EXPORTER.bound(section)
+        make = EXPORTER.bound(section, ExporterSection)
         with blaming(name, where=f"export.formats.{number}"):
             exporter = make()
             if not isinstance(exporter, Exporter):

@@ -16,7 +16,7 @@ def open_engine(section: EngineSection, directory: Path, *, places: int) -> Gene
         RecipeError: no such engine; or it does not support the model.
         DataError: the model is missing or damaged.
     """
-    make = ENGINES.bound(section)
+    make = ENGINES.bound(section, EngineSection)
     with blaming(section.name, where="serve.engine"):
         engine = make(directory, places=places)
         if not isinstance(engine, Generator):

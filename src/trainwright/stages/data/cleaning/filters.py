@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainwright.core.extension import with_keys
 from trainwright.spec.sections.data import FILTER, FewLetters, FilterSection, LongLines, RepeatedLines
 
 Filter = Callable[[str], str | None]
 
 
-@with_keys(LongLines)
 def long_lines(text: str, section: LongLines) -> str | None:
     """Drops minified and generated text: a line that is too long, or lines that are on average."""
     lines = text.split("\n")
@@ -24,14 +22,12 @@ def long_lines(text: str, section: LongLines) -> str | None:
     return f"lines over {mean:,g} characters on average" if len(text) / len(lines) > mean else None
 
 
-@with_keys(FewLetters)
 def few_letters(text: str, section: FewLetters) -> str | None:
     """Drops tables of numbers and binary blobs in text form: a small share of letters and digits."""
     few = sum(map(str.isalnum, text)) < section.min_ratio * len(text)
     return f"under {100 * section.min_ratio:.4g}% letters and digits" if few else None
 
 
-@with_keys(RepeatedLines)
 def repeated_lines(text: str, section: RepeatedLines) -> str | None:
     """Drops boilerplate: many of the non-empty lines stand earlier in the document."""
     lines = [line for line in map(str.strip, text.split("\n")) if line]
@@ -45,4 +41,4 @@ def load_filters(sections: tuple[FilterSection, ...]) -> tuple[Filter, ...]:
     Raises:
         RecipeError: a plug-in cannot be imported.
     """
-    return tuple(FILTER.bound(section) for section in sections)
+    return tuple(FILTER.bound(section, FilterSection) for section in sections)
