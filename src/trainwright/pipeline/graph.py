@@ -233,7 +233,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=5,
+            version=6,
             aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,

@@ -31,10 +31,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One number the estimate rests on: ``key`` says to programs which it is and stays, ``name`` to readers."""
+    """One number an answer rests on: ``key`` says to programs which quantity, in one unit; ``name`` to readers."""
 
-    key: str = field(default="", kw_only=True)
-    """Empty in plans of earlier versions alone."""
+    key: str = field(kw_only=True)
     name: str
     value: float | str
     unit: str

@@ -11,11 +11,9 @@ from trainwright.cli.plan.question import OF_PLANS, OF_TRAINING, count, one_of, 
 from trainwright.core.errors import RecipeError
 
 if TYPE_CHECKING:
-    from trainwright.planner.cost.serving import InferenceEstimate
     from trainwright.planner.cost.serving_memory import Serving
-    from trainwright.spec.device import ClusterSpec, Price
+    from trainwright.spec.device import ClusterSpec
     from trainwright.spec.model import ModelSpec
-    from trainwright.spec.plan import Assumption
     from trainwright.spec.stack import Stack
 
 DEFAULT_CONTEXT = "2048"
@@ -26,11 +24,11 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.hardware.catalogue.models import read_model
     from trainwright.hardware.catalogue.nodes import cluster
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
-    from trainwright.hardware.prices.clouds import cloud
-    from trainwright.hardware.prices.price_list import price_list
+    from trainwright.hardware.prices.price_list import price_of
     from trainwright.planner.cost.serving import estimate_inference
     from trainwright.render.plans.serving import show
     from trainwright.spec.convnet import transformer
+    from trainwright.spec.device import PriceKind
 
     refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
     if args.model is None or args.on is None:
@@ -41,61 +39,15 @@ def run(args: argparse.Namespace) -> int:
     model = transformer(model).deployed()
     machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
     clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
-    for name in clouds or ():
-        cloud(name, where="--cloud")
-    price, listed = args.price, None
-    if price is None:
-        kind: Any = one_of(args.price_kind or "on_demand", ("on_demand", "spot", "reserved"), where="--price-kind")
-        listed = price_list().cheapest(machines.device.name, kind, providers=clouds)
-        price = None if listed is None else listed.usd_per_device_hour
+    kind: Any = one_of(args.price_kind or "on_demand", get_args(PriceKind), where="--price-kind")
+    price = price_of(machines.device.name, kind, usd=args.price, clouds=clouds)
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
-    estimate = estimate_inference(model, serving, machines, usd_per_device_hour=price, stack=software)
-    estimate = replace(estimate, assumptions=_with_machines(estimate, machines, listed))
+    estimate = estimate_inference(model, serving, machines, price=price, stack=software)
     ways = () if estimate.fits else _ways(model, serving, machines, software)
     payload = {"inference": estimate, "serving": serving, "would_fit": ways}
     output.result(payload, lambda: show(args.model, estimate, serving, output, ways=ways))
     return 0 if estimate.fits else 1
-
-
-def _with_machines(estimate: InferenceEstimate, machines: ClusterSpec, listed: Price | None) -> tuple[Assumption, ...]:
-    """Returns what the estimate rests on, with the device's own numbers and where its price is from."""
-    from trainwright.spec.plan import Assumption
-
-    device = machines.device
-    rates = [
-        Assumption(
-            name="memory of a device",
-            value=device.memory_bytes / 1e9,
-            unit="GB",
-            origin="catalog",
-            source=device.source,
-            key="memory",
-        ),
-        Assumption(
-            name="memory bandwidth",
-            value=device.bytes_per_s / 1e9,
-            unit="GB/s",
-            origin="catalog",
-            source=device.source,
-            key="bandwidth",
-        ),
-    ]
-    kept = [entry for entry in estimate.assumptions if entry.key != "price" or listed is None]
-    if listed is not None:
-        kind = listed.kind.replace("_", "-")
-        doubt = f"doubtful: {listed.doubt}; " if listed.doubt else ""
-        kept.append(
-            Assumption(
-                name=f"price ({kind})",
-                value=listed.usd_per_device_hour,
-                unit="$ per device and hour",
-                origin="catalog",
-                source=f"{doubt}{listed.provider} {listed.region}, {listed.source}",
-                key="price",
-            )
-        )
-    return (*rates, *kept)
 
 
 def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: Stack) -> tuple[str, ...]:

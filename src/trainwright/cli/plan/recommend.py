@@ -60,11 +60,12 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
+    from trainwright.planner.plan.assumptions import recommended
     from trainwright.planner.plan.rankable import cluster_name
     from trainwright.planner.search.changes import changes
     from trainwright.planner.search.recommend import Goals, recommend
     from trainwright.render.pictures import drawable
-    from trainwright.render.plans.recommendation import assumptions, draw, show
+    from trainwright.render.plans.recommendation import draw, show
 
     output = Output.of(args)
     if args.draw is not None:
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         "refused": recommendation.refused,
         "pool": judged,
         "changes": mended,
-        "assumptions": assumptions(scenario),
+        "assumptions": recommended(scenario),
     }
     if args.draw is not None:
         draw(recommendation, args.draw, model_name=args.model)

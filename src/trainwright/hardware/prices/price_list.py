@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, get_args
 
+from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
@@ -94,6 +95,22 @@ def price_list() -> PriceList:
         MachineError: a fetched list cannot be read.
     """
     return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()))
+
+
+def price_of(device: str, kind: PriceKind, *, usd: float | None, clouds: Sequence[str] | None) -> Price | None:
+    """Returns what an hour of a device costs: ``usd``, else the cheapest believable price in the lists.
+
+    Raises:
+        RecipeError: the price is not above zero, or a cloud is not known.
+    """
+    with about("clouds"):
+        for name in clouds or ():
+            cloud(name)
+    if usd is None:
+        return price_list().cheapest(device, kind, providers=clouds)
+    if not 0 < usd < math.inf:
+        raise RecipeError("a price is above zero", field="price", seen=str(usd))
+    return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
 
 
 @cache

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
+from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.serving_memory import (
     CHUNK_TOKENS,
     WEIGHT_BYTES,
@@ -31,7 +32,7 @@ from trainwright.planner.forecast.communication.collectives import Fabric, all_r
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.time.passes import longer
 from trainwright.planner.rates.catalogue import rates
-from trainwright.spec.device import ClusterSpec
+from trainwright.spec.device import ClusterSpec, DeviceSpec, Price
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Assumption, Interval
@@ -119,12 +120,7 @@ class InferenceEstimate:
 
 
 def estimate_inference(
-    model: ModelSpec,
-    serving: Serving,
-    cluster: ClusterSpec,
-    *,
-    usd_per_device_hour: float | None = None,
-    stack: Stack | None = None,
+    model: ModelSpec, serving: Serving, cluster: ClusterSpec, *, price: Price | None = None, stack: Stack | None = None
 ) -> InferenceEstimate:
     """Returns memory, latency, throughput and cost of serving ``model``, as it is deployed, on ``cluster``.
 
@@ -145,9 +141,7 @@ def estimate_inference(
     replicas = cluster.devices // serving.tp
     whole_s = prompts_s + serving.new_tokens * step.total_s
     tokens_per_s = replicas * serving.batch * serving.new_tokens / whole_s
-    usd = None
-    if usd_per_device_hour is not None:
-        usd = interval(cluster.devices * usd_per_device_hour / 3600 / tokens_per_s * 1e6)
+    usd_per_s = None if price is None else cluster.devices * price.usd_per_device_hour / 3600
 
     def fits(other: Serving) -> bool:
         return serving_memory(model, other, stack).total_bytes <= available
@@ -164,12 +158,12 @@ def estimate_inference(
         step=step,
         tokens_per_s_per_user=1 / step.total_s,
         tokens_per_s=tokens_per_s,
-        usd_per_million_tokens=usd,
+        usd_per_million_tokens=None if usd_per_s is None else interval(usd_per_s / tokens_per_s * 1e6),
         largest_batch=_largest(lambda batch: fits(replace(serving, batch=batch)), 1 << 20),
         largest_tokens=_largest(
             lambda tokens: fits(replace(serving, prompt_tokens=tokens, new_tokens=0)), model.context_tokens
         ),
-        assumptions=_assumptions(serving, usd_per_device_hour),
+        assumptions=_assumptions(serving, cluster.device, price),
     )
 
 
@@ -275,14 +269,13 @@ def _largest(fits: Callable[[int], bool], limit: int) -> int:
     return low
 
 
-def _assumptions(serving: Serving, usd_per_device_hour: float | None) -> tuple[Assumption, ...]:
+def _assumptions(serving: Serving, device: DeviceSpec, price: Price | None) -> tuple[Assumption, ...]:
     measured = "pytorch-labs/gpt-fast@0f925b5, README.md"
     share, vllm = READ_SHARE * WIDENED_SHARE.get(serving.weights, 1.0), "vLLM's max_num_batched_tokens"
-    assumptions = [
+    return (
+        *of_device(device),
         Assumption("share of the memory's bandwidth", share, "", "catalog", measured, key="bandwidth_share"),
         Assumption("time lost for each kernel", KERNEL_S, "s", "catalog", measured, key="kernel_time"),
         Assumption("prompt tokens computed at once", CHUNK_TOKENS, "tokens", "default", vllm, key="prompt_chunk"),
-    ]
-    if usd_per_device_hour is not None:
-        assumptions.append(Assumption("price", usd_per_device_hour, "$ per device and hour", "given", key="price"))
-    return tuple(assumptions)
+        *(() if price is None else (of_price(price),)),
+    )

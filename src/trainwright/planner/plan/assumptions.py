@@ -1,11 +1,12 @@
-"""What a plan on a cluster rests on beside what the user gives: numbers with their origin and source."""
+"""What a plan on a cluster, or a recommendation, rests on beside what the user gives: numbers with their sources."""
 
 from __future__ import annotations
 
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
-from trainwright.planner.cost.goodput import HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+from trainwright.planner.cost.assumptions import of_failures, of_spot_nodes
+from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.run_cost import RunCost
 from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
@@ -18,6 +19,8 @@ from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
+RUN_KEYS = frozenset(("optimizer_unknown", "sequence", "length", "batch", "adapters", "image_tokens", "software"))
+"""Keys of assumptions about the run itself, wherever it is made."""
 
 
 def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
@@ -25,30 +28,39 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
     return [*_of_run(scenario, workload, run), *_of_mixtures(scenario, workload, choice), *_of_drives(choice.forecast)]
 
 
+def recommended(scenario: Scenario) -> list[Assumption]:
+    """Returns what a recommendation rests on: the run's defaults, and the ways to buy."""
+    unlisted = "whether a cloud has so many devices, on spot above all, no price list says"
+    cheapest = "the cheapest checked one of each cloud and kind: trainwright catalog shows their age"
+    return [
+        *(each for each in scenario.assumptions if each.key in RUN_KEYS),
+        of_failures(),
+        *(of_spot_nodes(name, of=f" of {name}", key=f"spot_{name}") for name in (*SPOT_NODE_MTBF_S, "others")),
+        Assumption("availability", "not known", "", "default", unlisted, key="availability"),
+        Assumption("prices", "per device and hour", "", "catalog", cheapest, key="prices"),
+    ]
+
+
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:
     cluster, numbers, settings = scenario.run.cluster, read_runs(), scenario.settings
-    device, lives_h = cluster.device, settings.device_mtbf_s / HOUR_S
-    notes = []
+    device, notes = cluster.device, []
     if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
         name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
         notes.append(Assumption(name, peak, "TFLOP/s", "catalog", device.source, key="peak"))
     kept = f"as software {scenario.run.stack.name!r} does"
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
-    failures = "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)"
     recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
     notes += [
         Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states"),
-        Assumption("time between failures of a device", lives_h, "hours", "default", failures, key="device_failures"),
+        of_failures(settings.device_mtbf_s),
         Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery, key="recovery"),
         Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source, key="overhead"),
         Assumption("disk of a node", disk_rate, "GB/s", disk, stops, key="disk"),
         Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS, key="rank_host_memory"),
     ]
     if settings.spot_provider is not None:
-        hours = round(SPOT_NODE_MTBF_S.get(settings.spot_provider, SPOT_OTHER_MTBF_S) / HOUR_S)
-        published = "what AWS, Azure and GCP publish; a guess for others"
-        notes.append(Assumption("a spot node until it is taken back", hours, "hours", "default", published, key="spot"))
+        notes.append(of_spot_nodes(settings.spot_provider))
     drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
 
@@ -70,8 +82,7 @@ def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list
         source = dispatch.source or f"as software {scenario.run.stack.name!r} does"
         notes.append(Assumption("tokens to experts", way, "", "catalog", source, key="dispatch"))
     if model.further_layers:
-        source = "the model's own; 0 trains without them"
-        name = "blocks that predict further tokens"
+        name, source = "blocks that predict further tokens", "the model's own; 0 trains without them"
         notes.append(Assumption(name, model.further_layers, "", "catalog", source, key="further_layers"))
     return notes
 
@@ -83,7 +94,6 @@ def _of_drives(forecast: Forecast) -> list[Assumption]:
         return []
     read, write = node.nvme_read_bytes_per_s or 0.0, node.nvme_write_bytes_per_s or 0.0
     rates = f"reads {read / 1e9:.3g} GB/s, writes {write / 1e9:.3g} GB/s"
-    if origins.get("nvme_bytes_per_s") == "catalog":
-        return [Assumption("NVMe of a node", rates, "", "catalog", node.source, key="nvme")]
-    stated = DEFAULTS["nvme_bytes_per_s"].removeprefix("default: ")
-    return [Assumption("NVMe of a node", rates, "", "default", stated, key="nvme")]
+    known: Origin = "catalog" if origins.get("nvme_bytes_per_s") == "catalog" else "default"
+    source = node.source if known == "catalog" else DEFAULTS["nvme_bytes_per_s"].removeprefix("default: ")
+    return [Assumption("NVMe of a node", rates, "", known, source, key="nvme")]

@@ -6,6 +6,7 @@ Rates and memory that were measured hold on every device of a larger cluster of 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -113,10 +114,10 @@ def _on_threads(here: Here, threads: int) -> Here:
     if here.threads in (None, threads):
         return replace(here, threads=threads)
     fewer = here.facts.cores / threads
-    text = "more than the cores: no faster, and the range holds a loss in proportion"
+    text = f"more than the {here.facts.cores} cores: no faster, and the range holds a loss in proportion"
     if fewer > 1:
-        text = "all rates in proportion; the range holds no loss at all"
-    note = _assume("threads", threads, f"on {here.facts.cores} cores", "recipe", text, key="threads")
+        text = f"of {here.facts.cores} cores; all rates in proportion; the range holds no loss at all"
+    note = _assume("threads", threads, "", "recipe", text, key="threads")
     source = OnThreads(source=here.source, slower=max(1.0, fewer), doubt=max(fewer, 1 / fewer))
     return replace(here, threads=threads, source=source, rates=(*here.rates, note))
 
@@ -138,13 +139,8 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
     )
     disk = probes.disk
     cluster = _alone(device, facts, disk_bytes_per_s=disk.size_bytes / (disk.write_s + disk.digest_s))
-    fastest = f"{DOCTOR}: fastest shape"
-    assumptions = [
-        _assume(f"matrix products, {dtype}", rate, "FLOP/s", "probed", fastest, key=f"products_{dtype}")
-        for dtype, rate in rates.items()
-    ]
-    text = f"{DOCTOR}: x + y into fresh memory"
-    assumptions.append(_assume("memory bandwidth", device.bytes_per_s, "bytes/s", "probed", text, key="bandwidth"))
+    fastest, fresh = f"{DOCTOR}: fastest shape", f"{DOCTOR}: x + y into fresh memory"
+    assumptions = _rates(rates, device.bytes_per_s, "probed", fastest, fresh)
     if probes.doubtful:
         name, busy = "other programs while measuring", f"{probes.cpu_busy:.0%}"
         text = f"rates may be too low, and the range is wide; measure again on a quiet machine: {DOCTOR}"
@@ -181,19 +177,24 @@ def _unprobed_gpu(facts: MachineFacts, gpu: Gpu, known: DeviceSpec) -> Here:
 
 
 def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin: Origin, text: str) -> Here:
-    rates = [
-        _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, text, key=f"products_{dtype}")
-        for dtype, rate in device.flops_per_s.items()
-    ]
-    stated, rate = "datasheet, or 6 to 25 GB/s a core", device.bytes_per_s
-    bandwidth = _assume("memory bandwidth", rate, "bytes/s", origin, stated, key="bandwidth")
+    rates = _rates(device.flops_per_s, device.bytes_per_s, origin, text, "datasheet, or 6 to 25 GB/s a core")
     return Here(
         facts=facts,
         cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),
         source=source,
         threads=facts.cores if device.kind == "cpu" else None,
-        rates=(*rates, bandwidth),
+        rates=tuple(rates),
     )
+
+
+def _rates(
+    flops_per_s: Mapping[str, float], bytes_per_s: float, origin: Origin, products: str, memory: str
+) -> list[Assumption]:
+    multiplied = [
+        _assume(f"matrix products, {dtype}", rate, "FLOP/s", origin, products, key=f"products_{dtype}")
+        for dtype, rate in flops_per_s.items()
+    ]
+    return [*multiplied, _assume("memory bandwidth", bytes_per_s / 1e9, "GB/s", origin, memory, key="bandwidth")]
 
 
 def _alone(device: DeviceSpec, facts: MachineFacts, *, disk_bytes_per_s: float) -> ClusterSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,14 @@ from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.prices.clouds import cloud
-from trainwright.hardware.prices.price_list import price_list
+from trainwright.hardware.prices.price_list import price_of
+from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.plan.question import FixedLayout, Question, filled, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
-from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, Price, PriceKind
+from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
@@ -70,7 +72,7 @@ def resolve(question: Question) -> Scenario:
     if problems:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
-    price = _price(question, machines.device)
+    price = price_of(machines.device.name, question.price_kind, usd=question.price, clouds=question.clouds)
     spot = question.price_kind == "spot" and price is not None
     assumptions += _stages(question)
     assumptions += _machine_assumptions(machines, software, price, question.price_kind, here)
@@ -111,32 +113,15 @@ def _stages(question: Question) -> list[Assumption]:
     return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source, key="uneven_stages")]
 
 
-def _price(question: Question, device: DeviceSpec) -> Price | None:
-    if question.price is not None:
-        if not 0 < question.price < math.inf:
-            raise RecipeError("a price is above zero", field="price", seen=str(question.price))
-        kind, usd = question.price_kind, question.price
-        return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
-    with about("clouds"):
-        for name in question.clouds or ():
-            cloud(name)
-    return price_list().cheapest(device.name, question.price_kind, providers=question.clouds)
-
-
 def _machine_assumptions(
     machines: ClusterSpec, software: Stack, price: Price | None, kind: PriceKind, here: Here | None
 ) -> list[Assumption]:
-    device, node, assumptions = machines.device, machines.node, []
-    if here is None:
-        assumptions = [
-            Assumption("memory of a device", device.memory_bytes / 1e9, "GB", "catalog", device.source, key="memory"),
-            Assumption("memory bandwidth", device.bytes_per_s / 1e9, "GB/s", "catalog", device.source, key="bandwidth"),
-        ]
+    device, node = machines.device, machines.node
+    assumptions = of_device(device) if here is None else []
     if node.scale_up is not None and node.devices > 1:
-        assumptions.append(_link("link inside a node", node.scale_up, machines.origins.get("scale_up"), key="scale_up"))
+        assumptions.append(_link("link inside a node", node.scale_up, machines.origins, key="scale_up"))
     if machines.scale_out is not None and machines.nodes > 1:
-        name, origin_of = "network, a device's share", machines.origins.get("scale_out")
-        assumptions.append(_link(name, machines.scale_out, origin_of, key="scale_out"))
+        assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins, key="scale_out"))
     spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
     title = f"{software.title}; {spread}"
     assumptions.append(Assumption("software", software.name, "", "catalog", title, key="software"))
@@ -144,15 +129,11 @@ def _machine_assumptions(
         source = f"no believable {kind.replace('_', '-')} price of {device.name} is in the lists"
         assumptions.append(Assumption("price", "unknown", "", "catalog", source, key="price"))
     else:
-        origin: Origin = "given" if price.source == "given" else "catalog"
-        source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
-        source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
-        name = f"price ({price.kind.replace('_', '-')})"
-        usd, unit = price.usd_per_device_hour, "$ per device and hour"
-        assumptions.append(Assumption(name, usd, unit, origin, source, key="price"))
+        assumptions.append(of_price(price))
     return assumptions
 
 
-def _link(name: str, link: LinkSpec, origin: str | None, *, key: str) -> Assumption:
-    known: Origin = "given" if origin == "given" else "default" if origin == "default" else "catalog"
-    return Assumption(name, link.bytes_per_s / 1e9, "GB/s each way", known, f"{link.name}; {link.source}", key=key)
+def _link(name: str, link: LinkSpec, origins: Mapping[str, str], *, key: str) -> Assumption:
+    stated = origins.get(key)
+    origin: Origin = "given" if stated == "given" else "default" if stated == "default" else "catalog"
+    return Assumption(name, link.bytes_per_s / 1e9, "GB/s each way", origin, f"{link.name}; {link.source}", key=key)

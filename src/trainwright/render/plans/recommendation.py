@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from trainwright.core.errors import RecipeError
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
-from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
-from trainwright.spec.plan import Assumption
+from trainwright.render.plans.assumptions import assumption_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,6 @@ DOUBTFUL_ROWS = 3
 UNPRICED_ROWS = 5
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
-OF_RUN = frozenset(("optimizer_unknown", "sequence", "length", "batch", "adapters", "image_tokens", "software"))
-"""Keys of assumptions about the run itself, wherever it is made."""
 COLUMNS = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
@@ -88,7 +86,7 @@ def show(
         page.line()
         page.table(("left out", "how many", "because"), refused)
     page.line()
-    page.table(("rests on", "value", "origin", "source"), [_assumption(each) for each in assumptions(scenario)])
+    page.table(("rests on", "value", "origin", "source"), [assumption_row(each) for each in recommended(scenario)])
     page.note("* on the front of time against cost; ? so near to the memory that the prediction's error decides")
 
 
@@ -230,53 +228,6 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
         count = sum(each.count for each in rules)
         others.append(("other layouts", f"{count:,} layouts", f"by {len(rules)} rules of the search; see --verbose"))
     return [*devices, *others]
-
-
-def assumptions(scenario: Scenario) -> list[Assumption]:
-    """Returns what the run's defaults and the ways to buy rest on."""
-    shown = [each for each in scenario.assumptions if each.key in OF_RUN]
-    lives = [f"{name} {seconds / HOUR_S:,.0f} h" for name, seconds in SPOT_NODE_MTBF_S.items()]
-    lives.append(f"others {SPOT_OTHER_MTBF_S / HOUR_S:,.0f} h")
-    return [
-        *shown,
-        Assumption(
-            name="failures",
-            value=f"{DEVICE_MTBF_S / HOUR_S:,.0f}",
-            unit="hours between them for one device",
-            origin="default",
-            source="Llama 3's 54 days on 16,384 H100 (arXiv 2407.21783); Daly's checkpoint interval",
-            key="device_failures",
-        ),
-        Assumption(
-            name="spot nodes",
-            value=", ".join(lives),
-            unit="until one is taken back",
-            origin="default",
-            source="what AWS, Azure and GCP publish; a guess for the others",
-            key="spot",
-        ),
-        Assumption(
-            name="availability",
-            value="not known",
-            unit="",
-            origin="default",
-            source="whether a cloud has so many devices, on spot above all, no price list says",
-            key="availability",
-        ),
-        Assumption(
-            name="prices",
-            value="per device and hour",
-            unit="",
-            origin="catalog",
-            source="the cheapest checked one of each cloud and kind: trainwright catalog shows their age",
-            key="prices",
-        ),
-    ]
-
-
-def _assumption(entry: Assumption) -> tuple[str, ...]:
-    value = entry.value if isinstance(entry.value, str) else format_count(entry.value)
-    return entry.name, f"{value} {entry.unit}".strip(), entry.origin, entry.source
 
 
 def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None:

@@ -159,7 +159,6 @@ def _assumption_row(item: Assumption) -> list[Cell | str]:
 
 def _with_unit(value: float, unit: str) -> str:
     by_unit = {
-        "bytes/s": "bytes_per_s",
         "FLOP/s": "flops_per_s",
         "flops/s": "flops_per_s",
         "bytes": "_bytes",

@@ -40,7 +40,7 @@ def test_a_price_says_whether_it_was_given_or_listed(capsys):
     assert assumptions["price (on-demand)"]["origin"] == "catalog" and assumptions["price (on-demand)"]["source"]
     assert cli.main([*ASKED, "h100-sxm", "--price", "2", "--json"]) == 0
     assumptions = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["inference"]["assumptions"]}
-    assert (assumptions["price"]["origin"], assumptions["price"]["value"]) == ("given", 2.0)
+    assert (assumptions["price (on-demand)"]["origin"], assumptions["price (on-demand)"]["value"]) == ("given", 2.0)
 
 
 @pytest.mark.parametrize(

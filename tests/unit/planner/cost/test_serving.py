@@ -13,6 +13,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.hardware.prices.price_list import price_of
 from trainwright.planner.cost.serving import estimate_inference, interval, read_bytes
 from trainwright.planner.cost.serving_memory import Serving, serving_memory
 
@@ -215,4 +216,7 @@ def test_interval_is_even_in_the_logarithm():
 
 
 def _estimate(name, on, *, usd_per_device_hour=None, **serving):
-    return estimate_inference(model(name), Serving(**serving), cluster(on), usd_per_device_hour=usd_per_device_hour)
+    machines = cluster(on)
+    usd = usd_per_device_hour
+    price = None if usd is None else price_of(machines.device.name, "on_demand", usd=usd, clouds=None)
+    return estimate_inference(model(name), Serving(**serving), machines, price=price)

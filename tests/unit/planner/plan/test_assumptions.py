@@ -4,12 +4,19 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.hardware.catalogue.models import model as catalogue_model
-from trainwright.planner.plan.assumptions import RANK_HOST_BYTES
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.prices.price_list import price_of
+from trainwright.planner.cost.serving import estimate_inference
+from trainwright.planner.cost.serving_memory import Serving
+from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, recommended
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import resolve
+from trainwright.spec.plan import Assumption
+from trainwright.testing.machine import fake_machine
 
 DENSE = Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", tokens=10**10, price=2.0)
 MIXTURE = Question(
@@ -46,3 +53,50 @@ def test_drives_are_assumed_where_states_live_on_them():
 def test_spot_nodes_are_taken_back():
     assert "a spot node until it is taken back" not in noted(DENSE)
     assert noted(DENSE)["host memory of a rank"].value == RANK_HOST_BYTES / 1e9
+
+
+def documents(tmp_path):
+    """Assumptions by the answer that rests on them: of clusters, of this machine, of a search and of serving."""
+    spot = replace(DENSE, price=None, price_kind="spot")
+    images = replace(DENSE, model=catalogue_model("resnet-50"), price=None)
+    answers = {
+        f"plan of {name}": planned(resolve(question)).plan.estimate.assumptions
+        for name, question in (("dense", DENSE), ("mixture", MIXTURE), ("spot", spot), ("images", images))
+    }
+    for machine in (fake_machine(), replace(fake_machine(), probes=None)):
+        made = plan_of(planned_recipe(tmp_path, "train.exec.threads=1", "train.exec.compile=true"), machine)
+        answers[f"local plan, probed: {machine.probes is not None}"] = made.estimate.assumptions
+    answers["recommendation"] = tuple(recommended(resolve(replace(DENSE, tokens=None))))
+    price = price_of("h100-sxm", "on_demand", usd=None, clouds=None)
+    serving = Serving(prompt_tokens=512, new_tokens=512, batch=1, tp=1, weights="bf16")
+    answers["inference"] = estimate_inference(DENSE.model, serving, cluster("h100-sxm"), price=price).assumptions
+    return answers
+
+
+UNKNOWN = "unknown"
+"""Stands for a number that nobody knows, without a unit."""
+
+
+def test_a_key_is_one_quantity_in_one_unit_wherever_it_is_said(tmp_path):
+    ways = {}
+    for document, entries in documents(tmp_path).items():
+        keys = [each.key for each in entries]
+        assert all(keys) and len(keys) == len(set(keys)), document
+        for each in entries:
+            if each.value != UNKNOWN:
+                unit = "tokens" if each.unit == "images" else each.unit  # a model's own unit of work
+                ways.setdefault(each.key, {}).setdefault((unit, isinstance(each.value, str)), []).append(document)
+    assert {"bandwidth", "device_failures", "price", "spot", "products_bf16", "spot_aws"} <= ways.keys()
+    assert not {key: each for key, each in ways.items() if len(each) > 1}
+
+
+def test_a_failure_is_the_same_number_with_the_same_source_in_a_plan_and_in_a_recommendation():
+    plan = {each.key: each for each in planned(resolve(DENSE)).plan.estimate.assumptions}
+    search = {each.key: each for each in recommended(resolve(DENSE))}
+    assert plan["device_failures"] == search["device_failures"]
+    assert search["spot_gcp"].value == 24 and search["spot_aws"].value == 4430
+
+
+def test_an_assumption_without_a_key_cannot_be_made():
+    with pytest.raises(TypeError, match="key"):
+        Assumption("memory of a device", 80.0, "GB", "catalog")

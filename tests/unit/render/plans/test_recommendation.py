@@ -21,7 +21,7 @@ def test_the_table_has_ranks_the_front_and_reasons(capsys):
     assert any(line.startswith("*") and "h100-sxm" in line for line in lines)
     assert "too dear" in out and "times the budget" in out
     assert "the prediction's error" not in out  # a note, on stderr
-    assert "spot nodes" in out and "aws 4,430 h" in out
+    assert "a spot node of aws until it is taken back" in out and "4,430 hours" in out
 
 
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):

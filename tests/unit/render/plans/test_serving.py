@@ -16,7 +16,7 @@ SERVING = Serving(prompt_tokens=1024, new_tokens=1024, batch=4, tp=1, weights="b
 
 @pytest.fixture(scope="module")
 def estimate():
-    return estimate_inference(model("llama3-8b").deployed(), SERVING, cluster("h100-sxm"), usd_per_device_hour=None)
+    return estimate_inference(model("llama3-8b").deployed(), SERVING, cluster("h100-sxm"))
 
 
 def test_the_parts_of_the_memory_sum_to_the_total(estimate):

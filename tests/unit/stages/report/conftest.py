@@ -171,14 +171,10 @@ def plan(recipe: Recipe) -> Plan:
             usd=None,
             bottleneck="backward",
             assumptions=(
-                Assumption(
-                    name="matmul_bf16_flops_per_s", value=4.3e11, unit="FLOP/s", origin="probed", source="2048x256x768"
-                ),
-                Assumption(
-                    key="process", name="process before the model", value=300 * MIB, unit="bytes", origin="probed"
-                ),
-                Assumption(name="memory_bytes_per_s", value=1.92e10, unit="bytes/s", origin="probed"),
-                Assumption(name="interval_share", value=0.2, unit="", origin="default", source="spread of the probes"),
+                Assumption("matrix products, bf16", 4.3e11, "FLOP/s", "probed", "2048x256x768", key="products_bf16"),
+                Assumption("process before the model", 300 * MIB, "bytes", "probed", key="process"),
+                Assumption("memory bandwidth", 19.2, "GB/s", "probed", key="bandwidth"),
+                Assumption("range of the time", 0.2, "", "default", "spread of the probes", key="time_range"),
             ),
         ),
         rentals=rentals(),

@@ -1,0 +1,38 @@
+"""Assumptions that answers of several kinds rest on: a key is one quantity, in one unit, in each of them."""
+
+from __future__ import annotations
+
+from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, SPOT_NODE_MTBF_S, SPOT_OTHER_MTBF_S
+from trainwright.spec.device import DeviceSpec, Price
+from trainwright.spec.plan import Assumption, Origin
+
+
+def of_device(device: DeviceSpec) -> list[Assumption]:
+    """Returns a catalogued device's memory, and the rate at which it is read."""
+    memory, rate = device.memory_bytes / 1e9, device.bytes_per_s / 1e9
+    return [
+        Assumption("memory of a device", memory, "GB", "catalog", device.source, key="memory"),
+        Assumption("memory bandwidth", rate, "GB/s", "catalog", device.source, key="bandwidth"),
+    ]
+
+
+def of_price(price: Price) -> Assumption:
+    """Returns what an hour of a device costs: as given, or as a price list had it."""
+    origin: Origin = "given" if price.source == "given" else "catalog"
+    source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+    source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
+    name = f"price ({price.kind.replace('_', '-')})"
+    return Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source, key="price")
+
+
+def of_failures(device_mtbf_s: float = DEVICE_MTBF_S) -> Assumption:
+    """Returns the mean time between failures of one device."""
+    source, lives_h = "419 interruptions in 54 days on 16,384 H100 (arXiv 2407.21783)", device_mtbf_s / HOUR_S
+    return Assumption("time between failures of a device", lives_h, "hours", "default", source, key="device_failures")
+
+
+def of_spot_nodes(provider: str, *, of: str = "", key: str = "spot") -> Assumption:
+    """Returns the mean time until a provider takes a spot node back; ``of`` names it where there are several."""
+    hours = round(SPOT_NODE_MTBF_S.get(provider, SPOT_OTHER_MTBF_S) / HOUR_S)
+    name, source = f"a spot node{of} until it is taken back", "what AWS, Azure and GCP publish; a guess for others"
+    return Assumption(name, hours, "hours", "default", source, key=key)
