@@ -8,9 +8,9 @@ from trainwright.cli import main as cli
 from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
 from trainwright.pipeline import facts, planning
 from trainwright.pipeline.planning import question_about, training_of
+from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.rankable import rankable
 from trainwright.planner.plan.scenario import resolve
-from trainwright.render.plans.recommendation import assumptions
 from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
@@ -131,7 +131,7 @@ def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, cap
             "nobody has measured contract.additions.optimizers:momentum",
         )
     ranked = rankable(question_about(asked(plugged), on="8xh100-sxm", root=tmp_path), ())
-    assert "optimizer_unknown" in {each.key for each in assumptions(ranked)}
+    assert "optimizer_unknown" in {each.key for each in recommended(ranked)}
     chosen = printed(capsys, plugged, "--on", "rtx-4090", "--optimizer", "muon")["estimate"]["assumptions"]
     assert not [each for each in chosen if "optimizer" in each["name"]]
 
