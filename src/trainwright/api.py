@@ -88,7 +88,7 @@ def plan(
 def _plan_recipe(recipe: Recipe, *, root: Path, on: str | None, step: str | None, fields: Mapping[str, Any]) -> Plan:
     if on is None and fields:
         raise TypeError("a recipe is planned as it stands, on this machine; name it, on='here', to change the question")
-    training, _ = training_of(recipe, step=step, option="step=")
+    training, _ = training_of(recipe, root=root, step=step, option="step=")
     if on is None or (is_this_machine(on) and not fields):
         return plan_here(training, root=root)
     question = question_about(training, on=on, root=root, **fields)

@@ -1,25 +1,28 @@
-"""What a plan can know of a recipe's dataset: counted where it is there, estimated where it is not."""
+"""What is known of a training's dataset: counted where it is there, estimated where it is not."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
-from trainwright.pipeline.graph import corpus_bytes
-from trainwright.pipeline.runner import left_here
+from trainwright.artifact.store import Artifact
+from trainwright.pipeline.graph import STAGES, Step, corpus_bytes, inputs_of
 from trainwright.planner.plan.workload import counted_facts, estimated_facts
-from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 
 
-def known_facts(recipe: Recipe, *, root: Path | None = None) -> DatasetFacts:
+def known_facts(step: Step, done: Mapping[str, Artifact], *, remote: bool = True) -> DatasetFacts:
     """Returns the facts; the corpus is asked for its size where there is no dataset and a length depends on it.
 
     Args:
-        recipe: the run.
-        root: the workspace where its dataset may be.
+        step: a training, or its plan, which has no dataset among its inputs.
+        done: artefacts by step name.
+        remote: whether the network may be asked for the size.
 
     Raises:
-        DataError: neither dataset nor corpus is here, and the length is in epochs.
+        DataError: the dataset is damaged, or neither dataset nor corpus is here and the length is in epochs.
     """
-    dataset = None if root is None else left_here(recipe, {}, root=root, kind="dataset")
-    return estimated_facts(recipe, corpus_bytes=corpus_bytes(recipe)) if dataset is None else counted_facts(dataset)
+    inputs = inputs_of(step, done)
+    if "dataset" in inputs:
+        return counted_facts(inputs["dataset"])
+    recipe = STAGES["plan"].settled(step.recipe, inputs)  # in the tokens of a base
+    return estimated_facts(recipe, corpus_bytes=corpus_bytes(recipe, remote=remote))

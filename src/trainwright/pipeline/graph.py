@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import Artifact
+from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError
 from trainwright.core.fingerprint import file_digest
@@ -100,11 +100,12 @@ def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
     return facts
 
 
-def corpus_bytes(recipe: Recipe) -> int | None:
+def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
     """Returns the bytes of text in the recipe's corpus, from the sizes of its files.
 
     None where no length depends on them, and where only that of a validation does and the files are not here: a run
-    can be planned on another machine than it runs on.
+    can be planned on another machine than it runs on. Where not ``remote`` the network is never asked, and a corpus
+    that is not here has no size.
 
     Raises:
         DataError: a path is missing, and the length of the run is in epochs.
@@ -113,7 +114,7 @@ def corpus_bytes(recipe: Recipe) -> int | None:
     validates = recipe.train.validation.tokens is None and recipe.data.split.validation > 0
     if not (needed or validates):
         return None
-    name = "corpus_bytes" if needed else "corpus_bytes_here"
+    name = "corpus_bytes" if needed and remote else "corpus_bytes_here"
     size_bytes: int | None = load(f"trainwright.stages.data.corpus.size:{name}", kind="function")(recipe.data)
     return size_bytes
 
@@ -316,6 +317,17 @@ class Step:
     inputs: Mapping[str, Source] = field(default_factory=dict)
     key: str = ""
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
+    """The step's inputs by role, of those that are done."""
+    inputs = {}
+    for role, source in step.inputs.items():
+        if isinstance(source, Path):
+            inputs[role] = open_artifact(source)
+        elif source in done:
+            inputs[role] = done[source]
+    return inputs
 
 
 def upstream(line: Iterable[Step], name: str) -> tuple[Step, ...]:

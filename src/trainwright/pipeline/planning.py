@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.store import open_artifact
+from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.registry import load
@@ -14,9 +16,9 @@ from trainwright.hardware.catalogue.stacks import OURS
 from trainwright.hardware.machine.record import FILE, Machine, read_machine
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline.facts import known_facts
-from trainwright.pipeline.graph import STAGES
+from trainwright.pipeline.graph import STAGES, Step, upstream
 from trainwright.pipeline.preflight import problems
-from trainwright.pipeline.runner import address
+from trainwright.pipeline.runner import address, left_here
 from trainwright.pipeline.steps import named, steps
 from trainwright.planner.evidence.finished import Ledger, read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
@@ -29,18 +31,22 @@ from trainwright.spec.recipe import Recipe
 
 
 def training_of(
-    recipe: Recipe, *, step: str | None, option: str = "--step "
-) -> tuple[Recipe, tuple[TrainwrightError, ...]]:
-    """Returns the recipe as the training that is planned sees it, and what only this machine lacks for running it.
+    recipe: Recipe, *, root: Path, step: str | None, option: str = "--step "
+) -> tuple[Step, tuple[TrainwrightError, ...]]:
+    """Returns the training that is planned, and what only this machine lacks for running it.
+
+    Its recipe is the one that it is planned by, its inputs are where earlier runs left them.
 
     Args:
         recipe: with its list of steps.
+        root: its workspace, which need not exist.
         step: which training; None: the only one.
         option: how the caller lets a user write the step's name, for errors.
 
     Raises:
         RecipeError: there is no such training.
         RecipeErrors: what is wrong with the recipe on any machine.
+        DataError: an artefact that an earlier run left cannot be opened.
     """
     line = steps(recipe)
     known = problems(line, line, {})
@@ -48,9 +54,27 @@ def training_of(
     if refusals:
         raise RecipeErrors(refusals)
     training = named(recipe, stage="train", step=step, option=option)
-    base = training.inputs.get("base")
-    there = {"base": open_artifact(base)} if isinstance(base, Path) else {}
-    return STAGES["plan"].settled(training.recipe, there), known
+    there = _left(training, line, root=root, roles=("base", "dataset"))
+    paths = {role: artifact.path for role, artifact in there.items()}
+    settled = STAGES["plan"].settled(training.recipe, there)
+    return replace(training, recipe=settled, inputs={**training.inputs, **paths}), known
+
+
+def _left(step: Step, line: Iterable[Step], *, root: Path, roles: Iterable[str] | None = None) -> dict[str, Artifact]:
+    """The inputs of a step, or those of these roles, that are there or that earlier runs left."""
+    found: dict[str, Artifact] = {}
+    for role, source in step.inputs.items():
+        if roles is not None and role not in roles:
+            continue
+        if isinstance(source, Path):
+            found[role] = open_artifact(source)
+            continue
+        maker = upstream(line, source)[-1]
+        inputs = _left(maker, line, root=root)
+        if inputs.keys() == maker.inputs.keys():
+            artifact = left_here(maker.stage, maker.recipe, inputs, root=root)
+            found |= {} if artifact is None else {role: artifact}
+    return found
 
 
 def machine_of(recipe: Recipe, *, root: Path) -> Machine:
@@ -66,11 +90,11 @@ def machine_of(recipe: Recipe, *, root: Path) -> Machine:
     return read_machine(artifact.file(FILE))
 
 
-def plan_here(recipe: Recipe, *, root: Path, ledger: Ledger | None = None) -> Plan:
+def plan_here(training: Step, *, root: Path, ledger: Ledger | None = None) -> Plan:
     """Returns the plan that training on this machine would execute.
 
     Args:
-        recipe: one training (``training_of``).
+        training: one training (``training_of``).
         root: its workspace, which need not exist.
         ledger: finished runs to learn from; None: those of the workspace and of the ones beside it.
 
@@ -81,19 +105,20 @@ def plan_here(recipe: Recipe, *, root: Path, ledger: Ledger | None = None) -> Pl
     """
     known = read_ledgers(ledgers_of(root)) if ledger is None else ledger
     build_plan = load("trainwright.stages.plan:build_plan", kind="stage")
-    plan: Plan = build_plan(recipe, machine_of(recipe, root=root), known_facts(recipe, root=root), known)
+    recipe = training.recipe
+    plan: Plan = build_plan(recipe, machine_of(recipe, root=root), known_facts(training, {}), known)
     return plan
 
 
-def question_about(recipe: Recipe, *, on: str, root: Path, **options: Any) -> Question:
-    """Returns the question what a recipe's training is like on a cluster.
+def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Question:
+    """Returns the question what a training is like on a cluster.
 
     What ``train.exec`` says is about this machine, and followed where the cluster is of such machines.
 
     Args:
-        recipe: one training (``training_of``).
+        training: one training (``training_of``).
         on: the cluster: ``8xh100-sxm``, ``4x1xhere``.
-        root: the recipe's workspace, whose dataset is counted.
+        root: the recipe's workspace.
         options: fields of the question, over the recipe's.
 
     Raises:
@@ -101,8 +126,8 @@ def question_about(recipe: Recipe, *, on: str, root: Path, **options: Any) -> Qu
         MachineError: CUDA is asked for and not there.
         DataError: as ``plan_here``.
     """
+    recipe, facts = training.recipe, known_facts(training, {})
     section, how = recipe.train, recipe.train.exec
-    facts = known_facts(recipe, root=root)
     fields: dict[str, Any] = {
         "model": recipe.model_spec(vocabulary=facts.vocabulary),
         "model_name": recipe.name,
@@ -111,7 +136,7 @@ def question_about(recipe: Recipe, *, on: str, root: Path, **options: Any) -> Qu
         "stand_ins": () if "optimizer" in options else stand_ins(recipe),
     }
     if names_here(on):
-        local = plan_here(recipe, root=root, ledger=Ledger())
+        local = plan_here(training, root=root, ledger=Ledger())
         fields |= {"workload": local.workload, "precision": local.workload.precision}
         fields["here"] = this_machine(
             machine_of(recipe, root=root),

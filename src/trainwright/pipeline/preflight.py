@@ -11,9 +11,9 @@ from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
-from trainwright.pipeline.base import base_problems
-from trainwright.pipeline.dataset import dataset_problems
+from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
+from trainwright.pipeline.length_and_labels import dataset_problems
 
 TOKENIZER = "tokenizer.json"
 

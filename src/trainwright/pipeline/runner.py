@@ -13,13 +13,13 @@ from pathlib import Path
 from trainwright import __version__
 from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.stage import Context, StageFunction
-from trainwright.artifact.store import MANIFEST, Artifact, open_artifact, writable, writing
+from trainwright.artifact.store import MANIFEST, Artifact, writable, writing
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.at_fault import blaming_at_fault
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
-from trainwright.pipeline.graph import Stage, Step, maker, upstream
+from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
 from trainwright.pipeline.preflight import check
 from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
@@ -108,15 +108,14 @@ def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
     return done
 
 
-def left_here(recipe: Recipe, inputs: Mapping[str, Artifact], *, root: Path, kind: str) -> Artifact | None:
-    """The artefact of a kind that is made of these inputs, as an earlier run left it; None: there is none.
+def left_here(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], *, root: Path) -> Artifact | None:
+    """What a stage makes of a recipe and, among these, of its inputs, as an earlier run left it; None: there is none.
 
     Where what it is made from is not here nobody can tell which one it is, and there is none either.
 
     Raises:
         DataError: it is here and cannot be opened.
     """
-    stage = maker(kind)
     if next(root.glob(f"{stage.name}-*/{MANIFEST}"), None) is None:
         return None  # nothing is digested in vain
     try:
@@ -124,17 +123,6 @@ def left_here(recipe: Recipe, inputs: Mapping[str, Artifact], *, root: Path, kin
     except DataError:
         return None
     return Workspace(root).find(stage.name, here.fingerprint)
-
-
-def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
-    """The step's inputs by role, of those that are done."""
-    inputs = {}
-    for role, source in step.inputs.items():
-        if isinstance(source, Path):
-            inputs[role] = open_artifact(source)
-        elif source in done:
-            inputs[role] = done[source]
-    return inputs
 
 
 def _address(line: tuple[Step, ...], index: int, done: Mapping[str, Artifact], root: Path) -> Address:
@@ -209,7 +197,7 @@ def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> 
         above = (workspace.root, *workspace.above)
         return run(recipe, root=below, upto=upto, listeners=events.listeners, above=above)
 
-    aside = {kind: left_here(here.recipe, here.inputs, root=workspace.root, kind=kind) for kind in here.stage.aside}
+    aside = {kind: left_here(maker(kind), here.recipe, here.inputs, root=workspace.root) for kind in here.stage.aside}
     return Context(
         recipe=here.recipe,
         inputs={kind: artifact for kind, artifact in aside.items() if artifact is not None} | dict(here.inputs),

@@ -6,7 +6,7 @@ from fixtures.finished import finished
 from trainwright import api
 from trainwright.cli import main as cli
 from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
-from trainwright.pipeline import facts, planning
+from trainwright.pipeline import planning
 from trainwright.pipeline.planning import question_about, training_of
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.rankable import rankable
@@ -31,9 +31,14 @@ def asked(tmp_path, monkeypatch):
     (tmp_path / "r.yaml").write_text(RECIPE)
     described = json.dumps({"vocabulary": 320, "splits": SPLITS}).encode()
     dataset = make_artifact(tmp_path / "kept", "data", {"dataset.json": described})
-    monkeypatch.setattr(facts, "left_here", lambda recipe, inputs, *, root, kind: {"dataset": dataset}[kind])
+    monkeypatch.setattr(planning, "left_here", lambda stage, recipe, inputs, *, root: {"data": dataset}[stage.name])
     monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
     return lambda *overrides: api.load_recipe("r.yaml", overrides=overrides)
+
+
+def question(recipe, *, on, root, **options):
+    training, _ = training_of(recipe, root=root, step=None)
+    return question_about(training, on=on, root=root, **options)
 
 
 def printed(capsys, *arguments):
@@ -73,20 +78,20 @@ def test_every_door_has_one_plan(asked, capsys, duration, steps):
 
 
 def test_a_cluster_validates_and_masks_as_the_recipe_says(asked, tmp_path):
-    work = resolve(question_about(asked(), on="8xa100-80gb", root=tmp_path)).run.workload
+    work = resolve(question(asked(), on="8xa100-80gb", root=tmp_path)).run.workload
     assert (work.document_masking, work.validation_tokens, work.validations) == (True, 500, 5)
-    longer = resolve(question_about(asked(), on="8xa100-80gb", root=tmp_path, tokens=60 * 1024)).run.workload
+    longer = resolve(question(asked(), on="8xa100-80gb", root=tmp_path, tokens=60 * 1024)).run.workload
     assert (longer.steps, longer.validations) == (60, 10)
 
 
 def test_how_to_train_is_about_this_machine(asked, tmp_path):
     how = asked("train.exec.micro_batch=2", "train.exec.threads=1", "train.exec.checkpoint_every=9")
-    question = question_about(how, on="here", root=tmp_path)
-    assert question.layout["micro_batch"] == 2 and question.here.threads == 1 and question.here.checkpoint_every_s == 9
-    assert question_about(how, on="here", root=tmp_path, layout={"micro_batch": 4}).layout["micro_batch"] == 4
-    assert question_about(how, on="8xa100-80gb", root=tmp_path).layout == {}
+    asking = question(how, on="here", root=tmp_path)
+    assert asking.layout["micro_batch"] == 2 and asking.here.threads == 1 and asking.here.checkpoint_every_s == 9
+    assert question(how, on="here", root=tmp_path, layout={"micro_batch": 4}).layout["micro_batch"] == 4
+    assert question(how, on="8xa100-80gb", root=tmp_path).layout == {}
     with pytest.raises(MachineError, match="no CUDA device here"):
-        question_about(asked("train.exec.device=cuda"), on="here", root=tmp_path)
+        question(asked("train.exec.device=cuda"), on="here", root=tmp_path)
 
 
 def test_finished_runs_correct_every_door(asked, capsys, tmp_path):
@@ -130,19 +135,19 @@ def test_every_door_says_what_stands_in_for_an_optimizer_from_outside(asked, cap
             "as adamw",
             "nobody has measured contract.additions.optimizers:momentum",
         )
-    ranked = rankable(question_about(asked(plugged), on="8xh100-sxm", root=tmp_path), ())
+    ranked = rankable(question(asked(plugged), on="8xh100-sxm", root=tmp_path), ())
     assert "optimizer_unknown" in {each.key for each in recommended(ranked)}
     chosen = printed(capsys, plugged, "--on", "rtx-4090", "--optimizer", "muon")["estimate"]["assumptions"]
     assert not [each for each in chosen if "optimizer" in each["name"]]
 
 
-def test_what_is_wrong_anywhere_is_refused_and_what_only_this_machine_lacks_is_not(asked):
+def test_what_is_wrong_anywhere_is_refused_and_what_only_this_machine_lacks_is_not(asked, tmp_path):
     with pytest.raises(RecipeErrors, match="h1000"):
         api.plan(asked("plan.rent_on=[h1000]"))
     with pytest.raises(RecipeErrors, match="h1000"):
         api.plan(asked("plan.rent_on=[h1000]"), on="8xa100-80gb")
     gone = asked("data.sources=[{kind: files, paths: [gone.txt]}]")
-    training, lacking = training_of(gone, step=None)
-    assert training.train == gone.train and [type(each) for each in lacking] == [DataError]
+    training, lacking = training_of(gone, root=tmp_path, step=None)
+    assert training.recipe.train == gone.train and [type(each) for each in lacking] == [DataError]
     with pytest.raises(RecipeError, match="no such step"):
-        training_of(asked(), step="tunde")
+        training_of(asked(), root=tmp_path, step="tunde")

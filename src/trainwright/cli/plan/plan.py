@@ -16,7 +16,9 @@ from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from trainwright.spec.recipe import Recipe
+    from pathlib import Path
+
+    from trainwright.pipeline.graph import Step
 
 
 def configure(parser: CommandParser) -> None:
@@ -89,19 +91,18 @@ def _run_recipe(args: argparse.Namespace) -> int:
     from trainwright.render.plans.local import show
 
     output = Output.of(args)
-    recipe = _recipe(args, output)
-    root = workspace_of(args, name=recipe.name)
+    training, root = _training(args, output)
     ledger = ledger_of(args, workspace=root)
     note_broken(ledger, output)
-    plan = plan_here(recipe, root=root, ledger=ledger or Ledger())
+    plan = plan_here(training, root=root, ledger=ledger or Ledger())
     output.result({"plan": plan}, lambda: show(plan, output))
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
 
 
-def _recipe(args: argparse.Namespace, output: Output) -> Recipe:
-    """The recipe as the training that is planned sees it; what only this machine lacks is noted, not refused.
+def _training(args: argparse.Namespace, output: Output) -> tuple[Step, Path]:
+    """The training that is planned, and its workspace; what only this machine lacks is noted, not refused.
 
     Raises:
         RecipeError: what is wrong with it on any machine.
@@ -109,8 +110,9 @@ def _recipe(args: argparse.Namespace, output: Output) -> Recipe:
     from trainwright.pipeline.planning import training_of
 
     loaded = load_recipe(args)
+    root = workspace_of(args, name=loaded.value.name)
     with located(loaded):
-        recipe, lacking = training_of(loaded.value, step=args.step)
+        training, lacking = training_of(loaded.value, root=root, step=args.step)
     for problem in lacking:
         output.note(f"here this recipe cannot run: {loaded.located(problem)}")
-    return recipe
+    return training, root

@@ -258,11 +258,11 @@ def _about_recipe(
     from trainwright.pipeline.planning import question_about, training_of
 
     loaded = read_recipe(inputs, preset=preset, command=args.command)
-    recipe = loaded.value
-    if "step" in args:
-        with located(loaded):
-            recipe, _ = training_of(recipe, step=args.step)
-    return question_about(recipe, on=on, root=workspace_of(args, name=recipe.name), **fields)
+    recipe = loaded.value if "step" in args else loaded.value.model_copy(update={"stages": None})
+    root = workspace_of(args, name=recipe.name)
+    with located(loaded):
+        training, _ = training_of(recipe, root=root, step=vars(args).get("step"))
+    return question_about(training, on=on, root=root, **fields)
 
 
 def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:

@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.artifact.stage import Context
     from trainwright.artifact.store import writable, writing
     from trainwright.core.registry import load
-    from trainwright.pipeline.graph import upstream
-    from trainwright.pipeline.runner import find, inputs_of
+    from trainwright.pipeline.graph import inputs_of, upstream
+    from trainwright.pipeline.runner import find
     from trainwright.pipeline.steps import named, steps, with_step
 
     output = Output.of(args)

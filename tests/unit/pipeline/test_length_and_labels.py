@@ -11,7 +11,7 @@ import pytest
 from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import TrainwrightError
-from trainwright.pipeline.dataset import dataset_problems
+from trainwright.pipeline.length_and_labels import dataset_problems
 from trainwright.pipeline.steps import steps
 from trainwright.testing.artifacts import make_dataset
 

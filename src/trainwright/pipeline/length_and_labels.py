@@ -1,19 +1,18 @@
-"""Whether a dataset suits a training: counted where it is there, else from what its corpus says at a glance."""
+"""Whether a training is long enough, and its labels are those of its dataset, or of its corpus at a glance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import exp
-from pathlib import Path
 
-from trainwright.artifact.store import Artifact, open_artifact
+from trainwright.artifact.store import Artifact
 from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.core.registry import load
 from trainwright.core.units import parse_duration
-from trainwright.pipeline.graph import Step
+from trainwright.pipeline.facts import known_facts
+from trainwright.pipeline.graph import Step, inputs_of
 from trainwright.planner.plan.recipe_assumptions import deviation
-from trainwright.planner.plan.workload import counted_facts, estimated_facts, tokens_in, too_short
+from trainwright.planner.plan.workload import tokens_in, too_short
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 
@@ -28,26 +27,33 @@ def dataset_problems(step: Step, done: Mapping[str, Artifact]) -> Iterator[Train
         step: the training, or its plan, which has no dataset among its inputs.
         done: artefacts by step name; where the dataset is not among them, it is estimated.
     """
-    source = step.inputs.get("dataset")
-    dataset = open_artifact(source) if isinstance(source, Path) else done.get(source or "")
     try:
-        facts = _estimated(step.recipe) if dataset is None else counted_facts(dataset)
+        facts = _facts(step, done)
         yield from _length(step.recipe, facts)
-        if source is not None and step.recipe.task.labels:
-            step.recipe.task.check_labels(facts.labels)
+        if "dataset" in step.inputs and step.recipe.task.labels:
+            step.recipe.task.check_labels(facts.labels if facts.counted else _labels_at_head(step.recipe))
     except TrainwrightError as error:
         yield error
 
 
-def _estimated(recipe: Recipe) -> DatasetFacts:
-    in_epochs = parse_duration(recipe.train.duration).unit == "epochs"
-    size = load("trainwright.stages.data.corpus.size:corpus_bytes_here", kind="function")
-    head = load("trainwright.stages.data.corpus.head:labels_at_head", kind="function")
+def _facts(step: Step, done: Mapping[str, Artifact]) -> DatasetFacts:
     try:
-        facts = estimated_facts(recipe, corpus_bytes=size(recipe.data) if in_epochs else None)
-        return replace(facts, labels=head(recipe.data) if recipe.task.labels else ())
-    except TrainwrightError:  # of the tokenizer or the corpus, reported under its own key
-        return DatasetFacts(vocabulary=recipe.data.tokenizer.vocabulary)
+        return known_facts(step, done, remote=False)
+    except TrainwrightError:
+        if "dataset" in inputs_of(step, done):
+            raise
+        # What is wrong with the tokenizer or the corpus is reported under its own key.
+        return DatasetFacts(vocabulary=step.recipe.data.tokenizer.vocabulary)
+
+
+def _labels_at_head(recipe: Recipe) -> tuple[str, ...]:
+    try:
+        labels: tuple[str, ...] = load("trainwright.stages.data.corpus.head:labels_at_head", kind="function")(
+            recipe.data
+        )
+        return labels
+    except TrainwrightError:
+        return ()  # reported under its own key too
 
 
 def _length(recipe: Recipe, facts: DatasetFacts) -> Iterator[RecipeError]:

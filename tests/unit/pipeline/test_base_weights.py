@@ -16,7 +16,7 @@ from fixtures.tiny_models import tokenizer, write_trained
 from trainwright.core.errors import TrainwrightError
 from trainwright.model import hf
 from trainwright.model.build import build_network
-from trainwright.pipeline.base import base_problems
+from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.steps import steps
 
 
@@ -158,7 +158,7 @@ def test_a_damaged_base_is_named_by_its_key_and_its_file(tmp_path, base, form, d
 def test_without_what_loads_a_model_its_shape_alone_is_judged(tmp_path, base, monkeypatch) -> None:
     folder = base("model.layers=5")
     _cut(folder)
-    monkeypatch.setattr("trainwright.pipeline.base.find_spec", lambda name: None)
+    monkeypatch.setattr("trainwright.pipeline.base_weights.find_spec", lambda name: None)
     assert [problem.what for problem in said(tmp_path, folder)] == ["the base has layers 5, this recipe asks for 2"]
 
 
