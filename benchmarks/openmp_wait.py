@@ -33,7 +33,7 @@ network.initialise(0)
 clock = PhaseClock(torch.device("cpu"))
 clock.start()
 step = TrainingStep(
-    NextToken(sequence_tokens=256), network, Optimizers(network, MuonSection(name="muon")), clock, micro_batch=8,
+    NextToken(sequence_tokens=256), network, Optimizers(network, MuonSection()), clock, micro_batch=8,
     clip_norm=1.0, compiled=False,
 )
 batch = {"tokens": torch.randint(0, 4096, (8, 257))}

@@ -84,8 +84,14 @@ def recipe(folder: Path, *overrides: str) -> Recipe:
             "train.optimizer.momentum=1",
             "override train.optimizer.momentum: out of range (seen 1, expected a number <",
         ),
-        ("train.optimizer.muon_lr=1", "override train.optimizer.muon_lr: unknown key; it goes with name: muon"),
-        ("train.optimizer.momentm=0.5", "train.optimizer.momentm: unknown key; did you mean 'momentum'?"),
+        (
+            "train.optimizer.muon_lr=1",
+            "muon_lr: unknown key (expected one of name, lr, momentum); it goes with name: muon",
+        ),
+        (
+            "train.optimizer.momentm=0.5",
+            "train.optimizer.momentm: unknown key (expected one of name, lr, momentum); did you mean 'momentum'?",
+        ),
         ("train.schedule.power=fast", "train.schedule.power: wrong value (seen 'fast', expected a number)"),
         ("data.clean.filters.0.wrod=x", "data.clean.filters.0.wrod: unknown key (expected one of name, word); did you"),
         (

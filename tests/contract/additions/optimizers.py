@@ -10,4 +10,4 @@ from trainwright.spec.sections.train import OptimizerSection
 
 def momentum(network: Network, section: OptimizerSection) -> list[Optimizer]:
     """Gradient descent with momentum, on everything."""
-    return [SGD(network.parameters(), lr=section.lr, momentum=section.betas[0])]
+    return [SGD(network.parameters(), lr=section.lr, momentum=0.5)]

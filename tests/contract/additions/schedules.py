@@ -6,5 +6,5 @@ from trainwright.spec.sections.train import ScheduleSection
 
 
 def square_root(done: float, section: ScheduleSection) -> float:
-    """Falls fast at first."""
-    return 1 - (1 - section.final_ratio) * done**0.5
+    """Falls to zero, fast at first."""
+    return 1 - done**0.5

@@ -20,7 +20,7 @@ from trainwright.spec.sections.data import FilterSection
 from trainwright.spec.sections.export import ExporterSection
 from trainwright.spec.sections.serve import EngineSection
 from trainwright.spec.sections.task import TaskKind, TaskSection
-from trainwright.spec.sections.train import OptimizerSection, ScheduleSection
+from trainwright.spec.sections.train import DecaySection, OptimizerSection
 
 
 class HeavySection(OptimizerSection):
@@ -33,7 +33,7 @@ def heavy(network: Network, section: HeavySection) -> list[Optimizer]:
     return [SGD(network.parameters(), lr=section.lr, momentum=section.momentum)]
 
 
-class PowerSection(ScheduleSection):
+class PowerSection(DecaySection):
     power: float = Field(0.5, gt=0, description="exponent of what is done")
 
 

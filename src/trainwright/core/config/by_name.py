@@ -20,9 +20,9 @@ from trainwright.core.registry import is_reference
 class ByName:
     """Stands in the annotation of a section in which one key names code, which decides the other keys.
 
-    With ``Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, {"muon": MuonSection})]`` the keys beside
-    ``name: muon`` are those of ``MuonSection``, those beside ``name: package.module:name`` the ones that the plug-in
-    declares, and those beside any other name the ones of ``OptimizerSection``. A base without any other key lets a name
+    With ``Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, {"wsd": WsdSection})]`` the keys beside
+    ``name: wsd`` are those of ``WsdSection``, those beside ``name: package.module:name`` the ones that the plug-in
+    declares, and those beside any other name the ones of ``ScheduleSection``. A base without any other key lets a name
     stand alone.
 
     Args:
@@ -66,7 +66,8 @@ class ByName:
 
     def _validate(self, value: Any) -> BaseModel:
         if isinstance(value, self.base):
-            value = value.model_dump(exclude_unset=True)  # its name decides its class, whichever the caller took
+            # Its name decides its class, whichever the caller took.
+            value = value.model_dump(include={*value.model_fields_set, self.tag})
         if isinstance(value, str) and len(self.base.model_fields) == 1:
             return self.section(self.extension.check(value)).model_validate({self.tag: value})
         if not isinstance(value, Mapping):

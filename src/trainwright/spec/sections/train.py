@@ -23,18 +23,20 @@ SCHEDULES: Mapping[str, str] = {
 }
 SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
+_Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
+_Schedule = Annotated[
+    str,
+    SCHEDULE,
+    Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction"),
+]
 Average = Annotated[float, Field(ge=0, lt=1)]
 
 
 class OptimizerSection(Section):
-    """AdamW on everything, and what a plug-in's keys derive from."""
+    """The keys of every optimizer. A plug-in's class of keys derives from it, or from ``AdamWSection``."""
 
-    name: Annotated[str, OPTIMIZER] = Field("adamw", description="adamw, or muon for the blocks' matrices")
-    lr: float = Field(3e-4, gt=0, description="peak learning rate of AdamW")
-    embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
-    betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
-    epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
-    weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
+    name: _Optimizer = "adamw"
+    lr: float = Field(3e-4, gt=0, description="peak learning rate; with muon, that of AdamW")
 
     @property
     def counted_as(self) -> OptimizerName:
@@ -42,28 +44,46 @@ class OptimizerSection(Section):
         return "muon" if self.name == "muon" else "adamw"
 
 
-class MuonSection(OptimizerSection):
+class AdamWSection(OptimizerSection):
+    """AdamW on everything."""
+
+    embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
+    betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
+    epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
+    weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
+
+
+class MuonSection(AdamWSection):
     """Muon on the matrices of the blocks and AdamW on the rest."""
 
+    name: _Optimizer = "muon"
     muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")
     muon_momentum: float = Field(0.95, ge=0, lt=1, description="Muon's Nesterov momentum")
     muon_weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay of Muon's matrices")
 
 
 class ScheduleSection(Section):
-    """Learning rate over the run: linear warm-up, then one decay."""
+    """Linear warm-up, then a schedule. A plug-in's class of keys derives from it, or from ``DecaySection``."""
 
-    name: Annotated[str, SCHEDULE] = Field(
-        "cosine", description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction"
-    )
+    name: _Schedule = "cosine"
     warmup: DurationText = Field("100 steps", description="length of the warm-up")
+
+
+class DecaySection(ScheduleSection):
+    """A decay to a share of the peak."""
+
     final_ratio: float = Field(0.1, ge=0, le=1, description="learning rate at the end as a share of the peak")
 
 
-class WsdSection(ScheduleSection):
+class WsdSection(DecaySection):
     """Stable, then linear decay."""
 
+    name: _Schedule = "wsd"
     decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
+
+
+_OPTIMIZER_KEYS = {"adamw": AdamWSection, "muon": MuonSection}
+_SCHEDULE_KEYS = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
 
 
 class ValidationSection(Section):
@@ -97,11 +117,11 @@ class TrainSection(Section):
     sequence_tokens: Count = Field(1024, description="tokens of one training sequence")
     batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
-    optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, {"muon": MuonSection})] = Field(
-        default_factory=OptimizerSection, description="the update rule"
+    optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, _OPTIMIZER_KEYS)] = Field(
+        default_factory=AdamWSection, description="the update rule"
     )
-    schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, {"wsd": WsdSection})] = Field(
-        default_factory=ScheduleSection, description="learning rate over time"
+    schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, _SCHEDULE_KEYS)] = Field(
+        default_factory=DecaySection, description="learning rate over time"
     )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
     precision: Literal["auto", "fp32", "bf16"] = Field(

@@ -19,14 +19,14 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.model.muon import Muon
 from trainwright.model.network import Network
-from trainwright.spec.sections.train import OPTIMIZER, MuonSection, OptimizerSection
+from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
 
 KEY = "train.optimizer.name"
 
 OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
 
 
-def adamw(network: Network, section: OptimizerSection) -> list[Optimizer]:
+def adamw(network: Network, section: AdamWSection) -> list[Optimizer]:
     """AdamW on everything (Loshchilov and Hutter, 2019); only matrices decay."""
     return [_adamw(network, section, list(dict(network.named_parameters())))]
 
@@ -42,7 +42,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     return [rest, Muon([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 
-def _adamw(network: Network, section: OptimizerSection, names: Sequence[str]) -> AdamW:
+def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> AdamW:
     parameters = dict(network.named_parameters())
     # Most rows of a table get no gradient in a step, so that it may have a higher rate of its own.
     tables = network.tables() if section.embedding_lr is not None else {}

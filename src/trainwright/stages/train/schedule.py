@@ -12,17 +12,17 @@ from collections.abc import Callable
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.registry import is_reference
-from trainwright.spec.sections.train import SCHEDULE, ScheduleSection, WsdSection
+from trainwright.spec.sections.train import SCHEDULE, DecaySection, ScheduleSection, WsdSection
 
 Schedule = Callable[[float, ScheduleSection], float]
 
 
-def cosine(done: float, section: ScheduleSection) -> float:
+def cosine(done: float, section: DecaySection) -> float:
     """Half a cosine from 1 to ``final_ratio``."""
     return section.final_ratio + (1 - section.final_ratio) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def linear(done: float, section: ScheduleSection) -> float:
+def linear(done: float, section: DecaySection) -> float:
     """A line from 1 to ``final_ratio``."""
     return 1 - (1 - section.final_ratio) * done
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from trainwright.spec.sections.train import TrainSection
+from trainwright.spec.sections.train import AdamWSection, DecaySection, MuonSection, TrainSection, WsdSection
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,9 @@ from trainwright.spec.sections.train import TrainSection
         ({"duration": "5"}, "unknown unit of duration"),
         ({"duration": "5 parsecs"}, "unknown unit of duration"),
         ({"optimizer": {"betas": [2, 0.9]}}, "less than 1"),
+        ({"optimizer": {"name": "contract.additions.optimizers:momentum", "embedding_lr": 1}}, "embedding_lr"),
+        ({"schedule": {"name": "contract.additions.schedules:square_root", "final_ratio": 0}}, "final_ratio"),
+        ({"schedule": {"name": "constant", "final_ratio": 0.5}}, "final_ratio"),
         ({"exec": {"micro_batch": 0}}, "greater than 0"),
         ({"exec": {"threads": -1}}, "greater than 0"),
         ({"exec": {"threads": 100_000}}, "less than or equal to 1024"),
@@ -28,3 +31,15 @@ def test_impossible_runs_say_why(section, part) -> None:
 def test_durations_keep_the_words_of_the_user() -> None:
     assert TrainSection(duration="20 tok/param").duration == "20 tok/param"
     assert TrainSection.model_validate({"batch_tokens": "64k", "sequence_tokens": 1000}).batch_tokens == 64_000
+
+
+def test_the_sections_of_ours_have_their_own_names() -> None:
+    train = TrainSection(optimizer=MuonSection(muon_lr=0.1), schedule=WsdSection())
+    assert train.optimizer == MuonSection(name="muon", muon_lr=0.1)
+    assert train.schedule == WsdSection(name="wsd")
+
+
+def test_what_a_recipe_leaves_out_is_what_its_name_stands_for() -> None:
+    assert TrainSection.model_validate({"optimizer": {"name": "adamw"}}).optimizer == AdamWSection()
+    assert TrainSection.model_validate({"schedule": {"name": "cosine"}}).schedule == DecaySection()
+    assert TrainSection().model_dump() == TrainSection.model_validate({"optimizer": {}, "schedule": {}}).model_dump()

@@ -16,7 +16,7 @@ from trainwright.model.bundle import load_bundle
 from trainwright.model.decoder import Decoder
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train.checkpoints import Checkpoints, Progress, State, verify
 from trainwright.stages.train.optimizer import Optimizers
 
@@ -26,7 +26,7 @@ def parts(dataset):
     size = TokenDataset.open(dataset.path).vocabulary
     model = Decoder(ModelSection(layers=1, width=16, heads=2).spec(vocabulary=size))
     model.initialise(1)
-    optimizers = Optimizers(model, OptimizerSection())
+    optimizers = Optimizers(model, AdamWSection())
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizers.step(1.0)

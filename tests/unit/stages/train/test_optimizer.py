@@ -10,7 +10,7 @@ import torch
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import MuonSection, OptimizerSection, TrainSection
+from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection, TrainSection
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 
@@ -29,7 +29,7 @@ def fill_gradients(model: Decoder, seed: int) -> None:
 def test_adamw_is_the_textbook_update_with_decay_on_matrices_only() -> None:
     """First step of Loshchilov and Hutter's rule, written out."""
     model = make_model()
-    section = OptimizerSection(name="adamw", lr=0.01, weight_decay=0.1)
+    section = AdamWSection(lr=0.01, weight_decay=0.1)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizers = Optimizers(model, section)
     fill_gradients(model, 1)
@@ -44,7 +44,7 @@ def test_adamw_is_the_textbook_update_with_decay_on_matrices_only() -> None:
 def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest() -> None:
     model = make_model()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizers = Optimizers(model, MuonSection(name="muon", lr=0.01, muon_lr=0.02))
+    optimizers = Optimizers(model, MuonSection(lr=0.01, muon_lr=0.02))
     fill_gradients(model, 1)
     optimizers.step(1.0)
     states = dict(optimizers.tensors())
@@ -62,9 +62,9 @@ def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest
 @pytest.mark.parametrize(
     "section",
     [
-        OptimizerSection(name="adamw", lr=0.01),
-        OptimizerSection(name="adamw", lr=0.01, embedding_lr=0.3),
-        MuonSection(name="muon", lr=0.01, embedding_lr=0.3, muon_lr=0.02),
+        AdamWSection(lr=0.01),
+        AdamWSection(lr=0.01, embedding_lr=0.3),
+        MuonSection(lr=0.01, embedding_lr=0.3, muon_lr=0.02),
     ],
 )
 def test_the_reported_rates_are_those_that_the_parameters_bear(section) -> None:
@@ -94,7 +94,7 @@ def test_state_goes_out_and_comes_back(name) -> None:
 
 def test_missing_state_is_named() -> None:
     model = make_model()
-    optimizers = Optimizers(model, OptimizerSection())
+    optimizers = Optimizers(model, AdamWSection())
     fill_gradients(model, 1)
     optimizers.step(1.0)
     tensors = {name: tensor for name, tensor in optimizers.tensors() if not name.startswith("embedding.")}
@@ -116,7 +116,7 @@ def test_clipping_scales_all_gradients_by_one_factor() -> None:
 def test_embeddings_have_a_rate_of_their_own() -> None:
     model = make_model()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizers = Optimizers(model, OptimizerSection(name="adamw", lr=0.01, embedding_lr=0.1, weight_decay=0.0))
+    optimizers = Optimizers(model, AdamWSection(lr=0.01, embedding_lr=0.1, weight_decay=0.0))
     fill_gradients(model, 1)
     optimizers.step(1.0)
     for name, parameter in model.named_parameters():

@@ -34,7 +34,7 @@ def momentum(network, section):
 
 
 def staircase(done, section):
-    return 1.0 if done < 0.5 else section.final_ratio
+    return 1.0 if done < 0.5 else 0.25
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def recipe(make_recipe, monkeypatch) -> Recipe:
     made = make_recipe(
         duration="40 steps",
         optimizer={"name": "my_rules:momentum", "lr": 0.5},
-        schedule={"name": "my_rules:staircase", "warmup": "2 steps", "final_ratio": 0.25},
+        schedule={"name": "my_rules:staircase", "warmup": "2 steps"},
         exec_checkpoint_every=1e-9,
         exec_log_every_steps=1,
     )

@@ -15,7 +15,7 @@ from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
@@ -30,7 +30,7 @@ def make_step(family="llama", *, micro_batch: int, end_of_text: int | None = Non
     clock = PhaseClock(CPU)
     clock.start()
     task = NextToken(sequence_tokens=16, end_of_text=end_of_text)
-    optimizers = Optimizers(network, OptimizerSection())
+    optimizers = Optimizers(network, AdamWSection())
     return TrainingStep(task, network, optimizers, clock, micro_batch=micro_batch, clip_norm=None, compiled=False)
 
 
@@ -116,7 +116,7 @@ from trainwright.model.build import build_network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.sections.train import OptimizerSection
+from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
@@ -128,7 +128,7 @@ for compiled in (False, True):
     clock = PhaseClock(torch.device("cpu"))
     clock.start()
     step = TrainingStep(
-        NextToken(sequence_tokens=16), network, Optimizers(network, OptimizerSection()), clock, micro_batch=2,
+        NextToken(sequence_tokens=16), network, Optimizers(network, AdamWSection()), clock, micro_batch=2,
         clip_norm=None, compiled=compiled,
     )
     step.gradient({"tokens": tokens})
