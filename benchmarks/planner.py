@@ -27,7 +27,7 @@ from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import DEFAULT, stack
 from trainwright.hardware.machine.facts import gather
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.search.layouts import compare
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
@@ -65,7 +65,7 @@ def growth(rounds: int) -> list[dict[str, float]]:
     """Layouts and seconds of one device's search, by the largest cluster."""
     shape = model(MODEL)
     assert isinstance(shape, ModelSpec)
-    workload = resolve(Question(model=shape, on=DEVICE, tokens=10**13)).run.workload
+    workload = scenario_of(Question(model=shape, on=DEVICE, tokens=10**13)).run.workload
     rows = []
     for power in range(6, 19, 2):
         most = 1 << power

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from trainwright.core.config.explain import Explanation, explain
+from trainwright.core.config.explain import KeyExplanation, explain
 from trainwright.spec.recipe import Recipe
 
 DOCS = Path(__file__).parent
@@ -45,12 +45,12 @@ class Language:
     types: Sequence[tuple[str, str]] = ()
     translations: Mapping[str, str] | None = None
 
-    def described(self, item: Explanation) -> str:
+    def described(self, item: KeyExplanation) -> str:
         """Returns what the key means."""
         english = item.doc or (LIST_ITEM if item.key.endswith(".0") else "")
         return english if self.translations is None else self.translations[item.key]
 
-    def typed(self, item: Explanation) -> str:
+    def typed(self, item: KeyExplanation) -> str:
         """Returns the type in words."""
         text = item.type
         for pattern, replacement in self.types:
@@ -119,7 +119,7 @@ def english_descriptions() -> dict[str, str]:
     """Returns the description of every key and section, by dotted key, in the order of the page."""
     descriptions: dict[str, str] = {}
 
-    def add(item: Explanation) -> None:
+    def add(item: KeyExplanation) -> None:
         descriptions[item.key] = ENGLISH.described(item)
         for member in members(item):
             add(member)
@@ -130,13 +130,13 @@ def english_descriptions() -> dict[str, str]:
     return descriptions
 
 
-def members(item: Explanation) -> list[Explanation]:
+def members(item: KeyExplanation) -> list[KeyExplanation]:
     """Returns the keys and sections of a section, then the items of its lists of sections."""
     inside = [explain(Recipe, f"{item.key}.{name}") for name, _ in item.members]
     return [*inside, *list_items(inside)]
 
 
-def list_items(keys: list[Explanation]) -> list[Explanation]:
+def list_items(keys: list[KeyExplanation]) -> list[KeyExplanation]:
     """Returns the items of those keys that are lists of sections; they stand under ``0``."""
     return [explain(Recipe, f"{item.key}.0") for item in keys if item.type.startswith("list of mapping")]
 
@@ -152,7 +152,7 @@ def page(language: Language) -> str:
     return "\n".join(parts) + "\n"
 
 
-def sections(item: Explanation, language: Language, depth: int) -> Iterator[str]:
+def sections(item: KeyExplanation, language: Language, depth: int) -> Iterator[str]:
     """Yields a section: its keys in a table, then the sections in it."""
     inside = members(item)
     yield f"\n{'#' * depth} {item.key}\n\n{sentence(language.described(item), language)}\n"
@@ -164,7 +164,7 @@ def sections(item: Explanation, language: Language, depth: int) -> Iterator[str]
             yield from sections(member, language, min(depth + 1, 4))
 
 
-def table(items: list[Explanation], language: Language) -> str:
+def table(items: list[KeyExplanation], language: Language) -> str:
     """Returns key, type, default and meaning of each as a table."""
     rows = [f"| {' | '.join(language.columns)} |", "|---|---|---|---|"]
     for item in items:

@@ -25,7 +25,7 @@ from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, rankable
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.search.offers import read_pool
 from trainwright.planner.search.recommend import Goals, Recommendation
 from trainwright.planner.search.recommend import recommend as search
@@ -99,7 +99,7 @@ def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
     """The plan, corrected by a workspace's finished runs on such a cluster; by none of them where ``root`` is None."""
     if root is not None:
         question = experienced(question, read_ledgers(ledgers_of(root)))
-    return plan_run(resolve(question))
+    return plan_run(scenario_of(question))
 
 
 def recommend(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import Called, InstanceOf, described
-from trainwright.core.registry import REFERENCE, is_reference, resolve
+from trainwright.core.registry import REFERENCE, is_reference, look_up
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -66,7 +66,7 @@ class Extension:
             RecipeError: the name is unknown, its module or attribute does not exist, or what is there is of another
                 kind.
         """
-        value = resolve(name, self.known, kind=self.kind)
+        value = look_up(name, self.known, kind=self.kind)
         required = self.requirement
         if isinstance(required, Called) and declared_keys(value) and "section" not in required.arguments:
             required = replace(required, keywords=(*required.keywords, "section"))

@@ -19,7 +19,7 @@ def is_reference(name: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module_name.split("."), attribute))
 
 
-def resolve(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
+def look_up(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
     """The object that ``name`` stands for.
 
     Args:

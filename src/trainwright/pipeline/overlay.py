@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from trainwright.core.config.layers import merge
 from trainwright.core.config.problems import translate
 from trainwright.core.config.shape import of_model
-from trainwright.core.config.tree import DEFAULT, Node, Origin, node_of
+from trainwright.core.config.tree import DEFAULT, Node, ValueOrigin, node_of
 from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.spec.recipe import Recipe
 
@@ -40,8 +40,8 @@ def laid_over(recipe: Recipe, sections: Mapping[str, Mapping[str, Any]], *, at: 
     return changed
 
 
-def _key(name: str) -> Origin:
-    return Origin(layer="override", where=name)
+def _key(name: str) -> ValueOrigin:
+    return ValueOrigin(layer="override", where=name)
 
 
 def _placed(value: Any, key: str) -> Node:

@@ -12,7 +12,7 @@ Norm = Literal["rmsnorm", "layernorm"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 Activation = Literal["silu", "gelu_tanh", "gelu", "relu"]
 Unit = Literal["tokens", "images"]
-Kind = Literal["decoder", "encoder", "vision"]
+ModelKind = Literal["decoder", "encoder", "vision"]
 Balance = Literal["loss", "bias"]
 """How a router is kept from sending everything to few experts: by an auxiliary loss (Fedus et al., 2021, arXiv
 2101.03961, section 2.2), or by a bias on each expert's score that follows its load (Wang et al., 2024, arXiv
@@ -127,7 +127,7 @@ class ModelSpec:
     rope_theta: float
     bias: bool
     activation: Activation
-    kind: Kind = "decoder"
+    kind: ModelKind = "decoder"
     qkv_bias: bool | None = None
     """Biases of queries, keys and values where they differ from ``bias`` (Qwen2)."""
     output_bias: bool | None = None

@@ -6,20 +6,20 @@ import sys
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.registry import load, resolve
+from trainwright.core.registry import load, look_up
 
 KNOWN = {"lower": str.lower, "join": "os.path:join"}
 
 
 def test_names_references_and_lazy_entries_resolve():
-    assert resolve("lower", KNOWN, kind="filter") is str.lower
-    assert resolve("join", KNOWN, kind="filter") is os.path.join
-    assert resolve("os.path:split", KNOWN, kind="filter") is os.path.split
+    assert look_up("lower", KNOWN, kind="filter") is str.lower
+    assert look_up("join", KNOWN, kind="filter") is os.path.join
+    assert look_up("os.path:split", KNOWN, kind="filter") is os.path.split
 
 
 def test_an_unknown_name_is_suggested():
     with pytest.raises(RecipeError) as caught:
-        resolve("lowr", KNOWN, kind="filter")
+        look_up("lowr", KNOWN, kind="filter")
     assert str(caught.value) == (
         "unknown filter (seen 'lowr', expected one of join, lower, or package.module:name); did you mean 'lower'?"
     )

@@ -10,7 +10,7 @@ from trainwright.pipeline import planning
 from trainwright.pipeline.planning import question_about, training_of
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.rankable import rankable
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.testing.artifacts import make_artifact
 from trainwright.testing.machine import fake_machine
 
@@ -78,9 +78,9 @@ def test_every_door_has_one_plan(asked, capsys, duration, steps):
 
 
 def test_a_cluster_validates_and_masks_as_the_recipe_says(asked, tmp_path):
-    work = resolve(question(asked(), on="8xa100-80gb", root=tmp_path)).run.workload
+    work = scenario_of(question(asked(), on="8xa100-80gb", root=tmp_path)).run.workload
     assert (work.document_masking, work.validation_tokens, work.validations) == (True, 500, 5)
-    longer = resolve(question(asked(), on="8xa100-80gb", root=tmp_path, tokens=60 * 1024)).run.workload
+    longer = scenario_of(question(asked(), on="8xa100-80gb", root=tmp_path, tokens=60 * 1024)).run.workload
     assert (longer.steps, longer.validations) == (60, 10)
 
 

@@ -24,14 +24,14 @@ def run(args: argparse.Namespace) -> int:
         refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
         return run_sweep(args, question)
     from trainwright.planner.plan.cluster import planned, ways_to_fit
-    from trainwright.planner.plan.scenario import resolve
+    from trainwright.planner.plan.scenario import scenario_of
     from trainwright.render.pictures import drawable
     from trainwright.render.plans.cluster import draw, show
 
     output = Output.of(args)
     if args.draw is not None:
         drawable(Path(args.draw))
-    planned_run = planned(resolve(question))
+    planned_run = planned(scenario_of(question))
     if args.explain is not None:
         from trainwright.planner.explain.registry import explain
         from trainwright.render.plans.explanation import show_explanation

@@ -77,9 +77,9 @@ def _afforded(args: argparse.Namespace, usd: float) -> tuple[float, Planned]:
 def _planned(args: argparse.Namespace, parameters: float, tokens: float) -> Planned:
     from trainwright.planner.plan.budget import model_of_size
     from trainwright.planner.plan.cluster import planned
-    from trainwright.planner.plan.scenario import resolve
+    from trainwright.planner.plan.scenario import scenario_of
 
-    return planned(resolve(_asking(args)(model_of_size(parameters), max(1, round(tokens)))))
+    return planned(scenario_of(_asking(args)(model_of_size(parameters), max(1, round(tokens)))))
 
 
 def _asking(args: argparse.Namespace) -> Asking:

@@ -22,7 +22,7 @@ _UNITS = {"bytes": "bytes", "s": "seconds", "tokens": "tokens", "usd": "US dolla
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
+class KeyExplanation:
     """Everything a model says about one key.
 
     Attributes:
@@ -63,7 +63,7 @@ class Explanation:
         return lines + [f"    {name:<{width}}  {doc}".rstrip() for name, doc in self.members]
 
 
-def explain(model: type[BaseModel], key: str) -> Explanation:
+def explain(model: type[BaseModel], key: str) -> KeyExplanation:
     """What ``model`` says about ``key`` (``train.lr``, ``data.sources.0.kind`` or ``data.sources.kind``).
 
     Raises:
@@ -88,7 +88,7 @@ def explain(model: type[BaseModel], key: str) -> Explanation:
     return _explanation(".".join(path), here, only_for)
 
 
-def keys(model: type[BaseModel]) -> tuple[Explanation, ...]:
+def keys(model: type[BaseModel]) -> tuple[KeyExplanation, ...]:
     """Every key of ``model``, in order, the items of lists under ``0``."""
     return tuple(_explanation(dotted(path), here, ()) for path, here in walk(of_model(model)))
 
@@ -157,7 +157,7 @@ def _bound(constraint: Any) -> str | None:
     return f"of length >= {constraint.min_length}" if getattr(constraint, "min_length", None) else None
 
 
-def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> Explanation:
+def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> KeyExplanation:
     field = here.field
     required = field is not None and field.is_required()
     inside = {name: here.child(name) for model in here.models for name in members(model)}
@@ -168,7 +168,7 @@ def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> Explanatio
     booleans = (True, False) if bool in here.options else ()
     extension = _extension(here)
     known = () if extension is None else tuple(extension.known)
-    return Explanation(
+    return KeyExplanation(
         key=key,
         doc=_doc(here),
         type=type_text(here),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainwright.core.config.shape import Shape, members
 from trainwright.core.config.text import read_json, read_yaml, scalar
-from trainwright.core.config.tree import Layer, Node, Origin, dotted, said, shown
+from trainwright.core.config.tree import Layer, Node, ValueOrigin, dotted, said, shown
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import format_bytes
@@ -26,8 +26,8 @@ def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) 
     layer: Layer = "preset" if preset else "file"
     label = f"preset {path.stem}" if preset else str(path)
 
-    def at(line: int, column: int) -> Origin:
-        return Origin(layer=layer, where=f"{label}:{line + 1}:{column + 1}")
+    def at(line: int, column: int) -> ValueOrigin:
+        return ValueOrigin(layer=layer, where=f"{label}:{line + 1}:{column + 1}")
 
     try:
         text = _read_whole(path, label).decode("utf-8-sig")
@@ -96,7 +96,7 @@ def read_environment(
     names = (name for name in environ if name.startswith(prefix) and name not in ignore)
     for name in sorted(names, key=lambda name: (name.count("__"), len(name), name)):
         key = name.removeprefix(prefix).lower().replace("__", ".")
-        origin = Origin(layer="environment", where=f"environment variable {name}")
+        origin = ValueOrigin(layer="environment", where=f"environment variable {name}")
         patches.append(_patch(key, environ[name], origin, problems))
     return [patch for patch in patches if patch is not None]
 
@@ -109,11 +109,11 @@ def read_overrides(overrides: Sequence[str], problems: list[RecipeError]) -> lis
         if not equals:
             problems.append(RecipeError("not an override", seen=repr(text), expected="key=value"))
             continue
-        patches.append(_patch(key, value, Origin(layer="override", where=f"override {key}"), problems))
+        patches.append(_patch(key, value, ValueOrigin(layer="override", where=f"override {key}"), problems))
     return [patch for patch in patches if patch is not None]
 
 
-def _patch(key: str, text: str, origin: Origin, problems: list[RecipeError]) -> Node | None:
+def _patch(key: str, text: str, origin: ValueOrigin, problems: list[RecipeError]) -> Node | None:
     if not _KEY.fullmatch(key):
         problems.append(RecipeError("not a key", where=origin, seen=repr(key), expected="words with dots between them"))
         return None
@@ -127,7 +127,7 @@ def _patch(key: str, text: str, origin: Origin, problems: list[RecipeError]) -> 
     return node
 
 
-def _value(text: str, origin: Origin) -> Node:
+def _value(text: str, origin: ValueOrigin) -> Node:
     """``[a, b]``, ``{a: 1}`` and quoted texts are YAML; all else is one scalar, whatever characters it has."""
     if text[:1] not in ("[", "{", '"', "'"):
         return Node(content=scalar(text.strip()), origin=origin)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from trainwright.core.config.layers import merge, read_environment, read_file, read_overrides
 from trainwright.core.config.problems import translate
 from trainwright.core.config.shape import of_model
-from trainwright.core.config.tree import DEFAULT, Node, Origin, dotted, leaves, said, shown
+from trainwright.core.config.tree import DEFAULT, Node, ValueOrigin, dotted, leaves, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.spelling import did_you_mean
 
@@ -32,7 +32,7 @@ class Loaded(Generic[T]):
 
     value: T
     leaves: Mapping[str, Any]
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
     tree: Node
 
     def located(self, problem: TrainwrightError) -> TrainwrightError:
@@ -93,7 +93,7 @@ def load(
     if not readable:
         raise RecipeErrors(problems)
     start = str(files[0]) if files else str(preset) if preset is not None else "recipe"
-    root = Node(content={}, origin=Origin(layer="file", where=start))
+    root = Node(content={}, origin=ValueOrigin(layer="file", where=start))
     shape = of_model(model)
     for layer in layers:
         assert layer is not None
@@ -113,7 +113,7 @@ def load(
     )
 
 
-def _origin(root: Node, path: tuple[str | int, ...]) -> Origin:
+def _origin(root: Node, path: tuple[str | int, ...]) -> ValueOrigin:
     """The origin of a final value: of what was written there, or around it where one text stands for several values."""
     node = root
     for part in path:

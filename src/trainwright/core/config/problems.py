@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from trainwright.core.config.explain import names_with, number_text, type_text
 from trainwright.core.config.shape import Shape, members, shape, walk
-from trainwright.core.config.tree import LAYERS, Node, Origin, Path, dotted, said, shown
+from trainwright.core.config.tree import LAYERS, Node, Path, ValueOrigin, dotted, said, shown
 from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.core.spelling import did_you_mean
 
@@ -66,7 +66,7 @@ class _Finding:
     union: Path | None
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> ValueOrigin:
         return (self.node or self.parent).origin
 
     @property
@@ -218,7 +218,7 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
     return problems
 
 
-def _blamed(text: str, section: Node, root: Node) -> Origin:
+def _blamed(text: str, section: Node, root: Node) -> ValueOrigin:
     """The place of a key that ``text`` names, else of something in the section."""
     origins = []
     for word in _WORD.findall(text):
@@ -232,7 +232,7 @@ def _blamed(text: str, section: Node, root: Node) -> Origin:
     return _strongest(origins or _origins(section))
 
 
-def _origins(node: Node) -> list[Origin]:
+def _origins(node: Node) -> list[ValueOrigin]:
     inside: list[Node] = []
     if isinstance(node.content, dict):
         inside = list(node.content.values())
@@ -241,6 +241,6 @@ def _origins(node: Node) -> list[Origin]:
     return [node.origin, *(origin for item in inside for origin in _origins(item))]
 
 
-def _strongest(origins: list[Origin]) -> Origin:
+def _strongest(origins: list[ValueOrigin]) -> ValueOrigin:
     """The first of those that the last layer wrote: what was valid before it came is not to blame."""
     return max(origins, key=lambda origin: LAYERS.index(origin.layer))

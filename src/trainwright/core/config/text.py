@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 import yaml
 
-from trainwright.core.config.tree import Node, Origin, Scalar
+from trainwright.core.config.tree import Node, Scalar, ValueOrigin
 from trainwright.core.errors import RecipeError
 
 MAX_DEPTH = 64
 """Deepest nesting; recipes have about six levels, attacks have thousands."""
 
-At = Callable[[int, int], Origin]
-"""Origin of a zero-based line and column."""
+At = Callable[[int, int], ValueOrigin]
+"""Origin of a value at a zero-based line and column."""
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE = frozenset(("true", "True", "TRUE"))
@@ -111,10 +111,10 @@ class _Yaml:
             raise RecipeError("a second document", where=self._origin(following), expected="one document per file")
         return node
 
-    def _origin(self, event: Any) -> Origin:
+    def _origin(self, event: Any) -> ValueOrigin:
         return self._at(event.start_mark.line, event.start_mark.column)
 
-    def _node(self, event: Any, path: tuple[str, ...], key_origin: Origin | None) -> Node:
+    def _node(self, event: Any, path: tuple[str, ...], key_origin: ValueOrigin | None) -> Node:
         here = self._origin(event)
         if len(path) > MAX_DEPTH:
             raise _too_deep(here)
@@ -150,7 +150,7 @@ class _Yaml:
             members.setdefault(event.value, node)
         return members
 
-    def _scalar(self, event: yaml.ScalarEvent, here: Origin) -> Scalar:
+    def _scalar(self, event: yaml.ScalarEvent, here: ValueOrigin) -> Scalar:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
             raise _tag_error(event.tag, here)
         text: str = event.value
@@ -167,7 +167,7 @@ class _Json:
         self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._line = 0
 
-    def value(self, path: tuple[str, ...], index: int, key_origin: Origin | None = None) -> tuple[Node, int]:
+    def value(self, path: tuple[str, ...], index: int, key_origin: ValueOrigin | None = None) -> tuple[Node, int]:
         """The value that begins at or after ``index``, and the index behind it."""
         index = self._skip(index)
         origin = key_origin or self._origin(index)
@@ -185,7 +185,7 @@ class _Json:
         assert match is not None
         return Node(content=scalar(match[0]), origin=origin), match.end()
 
-    def _members(self, path: tuple[str, ...], index: int, origin: Origin) -> tuple[Node, int]:
+    def _members(self, path: tuple[str, ...], index: int, origin: ValueOrigin) -> tuple[Node, int]:
         members: dict[str, Node] = {}
         while self._text[index := self._skip(index + 1)] != "}":
             key_origin = self._origin(index)
@@ -199,7 +199,7 @@ class _Json:
                 break
         return Node(content=members, origin=origin), index + 1
 
-    def _items(self, path: tuple[str, ...], index: int, origin: Origin) -> tuple[Node, int]:
+    def _items(self, path: tuple[str, ...], index: int, origin: ValueOrigin) -> tuple[Node, int]:
         items: list[Node] = []
         while self._text[self._skip(index + 1)] != "]":
             node, index = self.value((*path, str(len(items))), index + 1)
@@ -214,23 +214,23 @@ class _Json:
         assert match is not None
         return match.end()
 
-    def _origin(self, index: int) -> Origin:
+    def _origin(self, index: int) -> ValueOrigin:
         while self._line + 1 < len(self._line_starts) and self._line_starts[self._line + 1] <= index:
             self._line += 1
         return self._at(self._line, index - self._line_starts[self._line])
 
 
-def _twice(path: tuple[str, ...], origin: Origin, first: Origin) -> RecipeError:
+def _twice(path: tuple[str, ...], origin: ValueOrigin, first: ValueOrigin) -> RecipeError:
     return RecipeError(
         "{path}: written twice", where=origin, expected=f"one value; the first is at {first}", path=".".join(path)
     )
 
 
-def _too_deep(origin: Origin) -> RecipeError:
+def _too_deep(origin: ValueOrigin) -> RecipeError:
     return RecipeError("nested too deep", where=origin, expected=f"at most {MAX_DEPTH} levels")
 
 
-def _tag_error(tag: str, origin: Origin) -> RecipeError:
+def _tag_error(tag: str, origin: ValueOrigin) -> RecipeError:
     short = tag.replace("tag:yaml.org,2002:", "!!")
     return RecipeError("tags are not part of a recipe", where=origin, seen=short, fix=f"remove {short}")
 

@@ -15,7 +15,7 @@ LAYERS: tuple[Layer, ...] = ("default", "preset", "file", "environment", "overri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class ValueOrigin:
     """Where a value comes from; ``where`` is what a user reads: ``a.yaml:3:5``, ``override train.lr``, ``default``."""
 
     layer: Layer
@@ -25,7 +25,7 @@ class Origin:
         return self.where
 
 
-DEFAULT = Origin(layer="default", where="default")
+DEFAULT = ValueOrigin(layer="default", where="default")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class Node:
     """A scalar, mapping or list. The origin of a mapping's member is the place of its key."""
 
     content: Scalar | dict[str, Node] | list[Node]
-    origin: Origin
+    origin: ValueOrigin
 
     def child(self, part: str | int) -> Node | None:
         """The member ``part``, or None where there is none."""
@@ -52,7 +52,7 @@ class Node:
         return self.content
 
 
-def node_of(value: Any, origin: Origin) -> Node:
+def node_of(value: Any, origin: ValueOrigin) -> Node:
     """A tree of a JSON-like value, all of one origin."""
     if isinstance(value, dict):
         return Node(content={str(key): node_of(item, origin) for key, item in value.items()}, origin=origin)
@@ -75,7 +75,7 @@ def dotted(path: Path) -> str:
     return ".".join(str(part) for part in path)
 
 
-def said(key: str, what: str, origin: Origin) -> str:
+def said(key: str, what: str, origin: ValueOrigin) -> str:
     """``key: what``, the key left out where the origin names it already."""
     return what if origin.where == f"override {key}" or not key else f"{key}: {what}"
 

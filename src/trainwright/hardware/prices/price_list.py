@@ -17,7 +17,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
-from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD
+from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
 from trainwright.spec.device import Price, PriceKind
 
 _FLOOR = 0.1
@@ -30,8 +30,6 @@ _OUTLIER = 10
 """A price of more than so many times the device's median is a slip of the pen."""
 
 _KINDS: Mapping[str, PriceKind] = {kind: kind for kind in get_args(PriceKind)}
-
-Row = Mapping[str, str]
 
 
 class Unpriced(NamedTuple):
@@ -121,7 +119,7 @@ def _price_list(_stamps: tuple[tuple[object, int], ...]) -> PriceList:
     return checked((*older, *(row for each in newer for row in each.rows)))
 
 
-def checked(rows: Iterable[Row]) -> PriceList:
+def checked(rows: Iterable[PriceRow]) -> PriceList:
     """Sort rows into believable prices and refusals counted by reason.
 
     Args:
@@ -151,7 +149,7 @@ def checked(rows: Iterable[Row]) -> PriceList:
     return PriceList(prices={name: tuple(rows) for name, rows in prices.items()}, refused=dict(refused))
 
 
-def _refusal(row: Row) -> str | None:
+def _refusal(row: PriceRow) -> str | None:
     """Returns what is wrong with a row by itself."""
     usd = _usd(row)
     if not row.get("usd_per_device_hour"):
@@ -177,7 +175,7 @@ class _Reference:
     on_demand: Mapping[tuple[str, ...], float]
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> _Reference:
+    def of(cls, rows: Iterable[PriceRow]) -> _Reference:
         """References from the rows that are sound by themselves."""
         by_device: dict[str, list[float]] = {}
         on_demand: dict[tuple[str, ...], float] = {}
@@ -194,7 +192,7 @@ class _Reference:
         median = {name: sorted(values)[(len(values) - 1) // 2] for name, values in by_device.items()}
         return cls(median=median, on_demand=on_demand)
 
-    def refusal(self, row: Row) -> str | None:
+    def refusal(self, row: PriceRow) -> str | None:
         """Returns what is wrong with a row beside others."""
         usd = _usd(row)
         if usd > _OUTLIER * self.median[row["device"]]:
@@ -208,7 +206,7 @@ class _Reference:
                 return "spot at the provider's floor"
         return None
 
-    def doubt(self, row: Row) -> str:
+    def doubt(self, row: PriceRow) -> str:
         """Why a spot price is doubtful beside on-demand of its instance, else of its cloud; empty: it is not."""
         wide = (row["device"], row["provider"])
         full = self.on_demand.get((*wide, row["instance"]), self.on_demand.get(wide))
@@ -217,7 +215,7 @@ class _Reference:
         return f"{_usd(row) / full:.0%} of on-demand, near the floor of spot prices: hardly to be had for long"
 
 
-def _usd(row: Row) -> float:
+def _usd(row: PriceRow) -> float:
     """The price; NaN where it is no finite number."""
     try:
         usd = float(row.get("usd_per_device_hour", ""))

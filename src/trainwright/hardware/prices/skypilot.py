@@ -29,14 +29,14 @@ _CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2}
 _GENERATIONS = {"v5litepod": "tpu-v5e"}
 _KINDS = {"Price": "on_demand", "SpotPrice": "spot"}
 
-Row = Mapping[str, str]
+PriceRow = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Read:
     """Rows in the form of ``catalog/prices``, the cheapest zone of each region, and refusals counted by reason."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[PriceRow, ...]
     refused: Mapping[str, int]
 
 
@@ -99,7 +99,9 @@ class _Offer:
     usd_per_device_hour: float
 
 
-def _offers(row: Row, cloud: Cloud, hosts: Mapping[tuple[str, str], Row]) -> Iterator[tuple[str, _Offer | str]]:
+def _offers(
+    row: PriceRow, cloud: Cloud, hosts: Mapping[tuple[str, str], PriceRow]
+) -> Iterator[tuple[str, _Offer | str]]:
     """For each kind of price in the row: the offer, or why it is none. Rows without an accelerator hold none."""
     accelerator, instance = _text(row, "AcceleratorName"), _text(row, "InstanceType")
     if not accelerator:
@@ -138,7 +140,7 @@ def _chips(slice_of: re.Match[str], cloud: Cloud) -> tuple[str | None, float]:
     return cloud.device(name, ""), max(1, size // _CORES_PER_CHIP.get(generation, 1))
 
 
-def _hosts(table: list[dict[str, str]]) -> dict[tuple[str, str], Row]:
+def _hosts(table: list[dict[str, str]]) -> dict[tuple[str, str], PriceRow]:
     """Machines without accelerators by name and zone."""
     return {
         (_text(row, "InstanceType"), _zone(row)): row
@@ -147,15 +149,15 @@ def _hosts(table: list[dict[str, str]]) -> dict[tuple[str, str], Row]:
     }
 
 
-def _zone(row: Row) -> str:
+def _zone(row: PriceRow) -> str:
     return _text(row, "AvailabilityZone") or _text(row, "Region")
 
 
-def _text(row: Row, column: str) -> str:
+def _text(row: PriceRow, column: str) -> str:
     return (row.get(column) or "").strip()
 
 
-def _number(row: Row, column: str) -> float:
+def _number(row: PriceRow, column: str) -> float:
     """The cell as a number; NaN where it is none."""
     try:
         number = float(_text(row, column))

@@ -28,7 +28,7 @@ from trainwright.planner.evidence.rows import Record
 from trainwright.planner.plan.budget import model_of_size
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.convnet import transformer
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import Experts, ModelSpec
@@ -181,7 +181,7 @@ def replanned(record: Record, model: ModelSpec, spec: DeviceSpec, devices: int) 
         precision=precision_of(record, spec),
         stack=stack_of(record, model),
     )
-    return planned(resolve(asked))
+    return planned(scenario_of(asked))
 
 
 def precision_of(record: Record, spec: DeviceSpec) -> Precision:

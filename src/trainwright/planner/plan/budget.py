@@ -12,7 +12,7 @@ from trainwright.planner.cost.scaling_laws import FLOPS_PER_PARAMETER_TOKEN, com
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.cluster import Planned, planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.model import ModelSpec
 
 ASPECT = 128
@@ -69,7 +69,7 @@ def afforded(usd: float, ask: Asking) -> Afforded:
             model = model_of_size(float(compute_optimal(flops).parameters))
         parameters = total_parameters(model)
         tokens = flops / FLOPS_PER_PARAMETER_TOKEN / parameters
-        best = planned(resolve(ask(model, max(1, round(tokens)))))
+        best = planned(scenario_of(ask(model, max(1, round(tokens)))))
         cost = best.plan.estimate.usd
         if cost is None:
             fix = "give dollars for a device and hour: `price` 2.50"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainwright.planner.plan.question import Question, divisible
-from trainwright.planner.plan.scenario import Scenario, resolve
+from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 
@@ -17,7 +17,7 @@ ANY_CLUSTER = "32x8xh100-sxm"
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     """Returns the run with all defaults, its batch rounded to what divides over many ranks and over ``pool``."""
-    scenario = resolve(question)
+    scenario = scenario_of(question)
     workload = scenario.run.workload
     sequences = divisible(workload.batch_sequences, unit=math.lcm(*(each.devices for each in pool)))
     if sequences == workload.batch_sequences:

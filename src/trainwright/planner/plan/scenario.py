@@ -54,7 +54,7 @@ class Scenario:
     """What a run takes beyond its steps; None: what published runs do on clusters."""
 
 
-def resolve(question: Question) -> Scenario:
+def scenario_of(question: Question) -> Scenario:
     """Returns the question's run with all that was left open chosen, and written down.
 
     Raises:

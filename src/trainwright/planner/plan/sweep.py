@@ -15,7 +15,7 @@ from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.layout import AXES, WORDS, mesh, parse_layout
 from trainwright.planner.plan.question import Question, filled
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.device import PriceKind
 from trainwright.spec.plan import Interval
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, States
@@ -136,7 +136,7 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
         points = [_point(value, varied(question, axis, value)) for value in values]
         return Sweep(axis=axis, points=_planned(points, axis))
     question = filled(question)
-    base = resolve(question).run.workload
+    base = scenario_of(question).run.workload
     fixed = replace(question, batch_tokens=base.batch_tokens, tokens=base.total_tokens)
     first = _nodes(values[0])
     each = max(1, fixed.batch_tokens or 1) // first if question.batch_tokens is not None else None
@@ -177,13 +177,13 @@ def _nodes(value: str) -> int:
 
 def _least_batch(question: Question, first: int) -> int:
     """Returns the tokens for one node of a batch that grows: eight sequences a device."""
-    run = resolve(_with_nodes(question, first)).run
+    run = scenario_of(_with_nodes(question, first)).run
     return 8 * run.cluster.node.devices * run.workload.sequence_tokens
 
 
 def _point(value: str, question: Question, series: Series | None = None) -> Point:
     try:
-        plan = plan_run(resolve(question))
+        plan = plan_run(scenario_of(question))
     except RecipeError as error:
         return Point(value=value, series=series, reason=f"{error.what} ({error.seen})" if error.seen else error.what)
     estimate = plan.estimate

@@ -19,7 +19,7 @@ from trainwright.planner.search.layouts import Ranked, best_layouts
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import RunSpec
 
-Kind = Literal["alone", "batch", "layers"]
+WayKind = Literal["alone", "batch", "layers"]
 BATCH_PARTS = 32
 """Into how many equal parts the batch is cut between two sides: an uneven share must still divide over its ranks."""
 NEARBY = 3
@@ -41,7 +41,7 @@ class Side:
 class Way:
     """How a step is made, and its seconds, of which ``exchange_s`` pass between the sides."""
 
-    kind: Kind
+    kind: WayKind
     sides: tuple[Side, ...]
     step_s: float
     exchange_s: float = 0.0

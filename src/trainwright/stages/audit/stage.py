@@ -22,7 +22,7 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 
-Record = TypeVar("Record")
+T = TypeVar("T")
 
 
 def run(context: Context) -> StageResult:
@@ -66,7 +66,7 @@ def _ledger_line(plan: Plan, comparison: Audit, model: ModelSpec, steps: int, tr
     )
 
 
-def _read(kind: type[Record], path: Path) -> Record:
+def _read(kind: type[T], path: Path) -> T:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

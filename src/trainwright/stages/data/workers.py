@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, TypeVar
 
-Job = TypeVar("Job")
+Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 _PR_SET_PDEATHSIG = 1
@@ -24,11 +24,11 @@ _QUEUED_PER_WORKER = 4
 
 
 def run_jobs(
-    function: Callable[[Job], Result],
-    jobs: Sequence[Job],
+    function: Callable[[Input], Result],
+    jobs: Sequence[Input],
     *,
     workers: int,
-    on_done: Callable[[Job, Result], None] = lambda _job, _result: None,
+    on_done: Callable[[Input, Result], None] = lambda _job, _result: None,
     apart: bool = False,
 ) -> list[Result]:
     """``[function(job) for job in jobs]``, on ``workers`` processes, or in this one when ``workers`` is 1.
@@ -47,13 +47,13 @@ def run_jobs(
     return _run_on_processes(function, jobs, max(1, min(workers, len(jobs))), on_done)
 
 
-def run_apart(function: Callable[[Job], Result], job: Job) -> Result:
+def run_apart(function: Callable[[Input], Result], job: Input) -> Result:
     """``function(job)`` in a process of its own: its memory goes with it, and Ctrl-C ends it at any moment."""
     return _run_on_processes(function, [job], 1, lambda _job, _result: None)[0]
 
 
 def _run_on_processes(
-    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Result], None]
+    function: Callable[[Input], Result], jobs: Sequence[Input], workers: int, on_done: Callable[[Input, Result], None]
 ) -> list[Result]:
     # spawn: forking a process that has threads (BLAS, Arrow, a progress bar) can deadlock in the child.
     context = multiprocessing.get_context("spawn")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["completion", "chat"]
+AnswerKind = Literal["completion", "chat"]
 
 DONE = "data: [DONE]\n\n"
 
@@ -35,7 +35,7 @@ class Usage:
 class Answer:
     """The frame of one answer: its kind, identity and time."""
 
-    kind: Kind
+    kind: AnswerKind
     model: str
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))

@@ -15,14 +15,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainwright.model.generation.texts import Piece
-from trainwright.stages.serve.answers import DONE, Answer, Kind, Usage, sse
+from trainwright.stages.serve.answers import DONE, Answer, AnswerKind, Usage, sse
 from trainwright.stages.serve.callers import AllowedHosts, Authenticated, Guarded
 from trainwright.stages.serve.intake import Intake
 from trainwright.stages.serve.metrics import CONTENT_TYPE, Metrics
 from trainwright.stages.serve.problems import ApiError
 from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, R, parse, short
 from trainwright.stages.serve.service import Order, Service
-from trainwright.stages.serve.worker import Busy, Deliver, Job, Lost, Stopped
+from trainwright.stages.serve.worker import Busy, Deliver, GenerationJob, Lost, Stopped
 
 SMALL_BODY_BYTES = 64 << 10
 """Up to here a body is parsed in less time than a change of threads costs others."""
@@ -52,7 +52,7 @@ class Generation:
 
         # An order for no tokens asks the engine nothing.
         answers = zip(order.prompts, order.samplings, strict=True) if order.max_tokens else ()
-        self._jobs: list[Job] = self._worker.submit(
+        self._jobs: list[GenerationJob] = self._worker.submit(
             [(prompt, sampling, deliver_to(index)) for index, (prompt, sampling) in enumerate(answers)]
         )
         self._watch = asyncio.create_task(self._watch_client(request))
@@ -137,7 +137,7 @@ async def _streamed(generation: Generation, answer: Answer, *, with_usage: bool)
     yield DONE
 
 
-async def _answer(service: Service, order: Order, request: Request, kind: Kind, asked: Any) -> Response:
+async def _answer(service: Service, order: Order, request: Request, kind: AnswerKind, asked: Any) -> Response:
     try:
         generation = Generation(service, order, request)
     except Busy as error:

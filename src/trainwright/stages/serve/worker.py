@@ -34,7 +34,7 @@ Deliver = Callable[[Piece | Lost], None]
 
 
 @dataclass(kw_only=True, slots=True)
-class Job:
+class GenerationJob:
     """A request; ``key`` is the engine's, once the engine has it."""
 
     prompt: Sequence[int]
@@ -61,8 +61,8 @@ class Worker:
         self.capacity = places + max_waiting
         """Requests under way and in line at most."""
         self._metrics = metrics
-        self._new: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._jobs: dict[int, Job] = {}
+        self._new: queue.SimpleQueue[GenerationJob | None] = queue.SimpleQueue()
+        self._jobs: dict[int, GenerationJob] = {}
         self._unfinished = 0
         self._lock = threading.Lock()
         self._closed = False
@@ -86,7 +86,7 @@ class Worker:
         """Starts the thread."""
         self._thread.start()
 
-    def submit(self, requests: Sequence[tuple[Sequence[int], Sampling, Deliver]]) -> list[Job]:
+    def submit(self, requests: Sequence[tuple[Sequence[int], Sampling, Deliver]]) -> list[GenerationJob]:
         """Puts requests in line, all of them or none: prompt, settings, and a callback for the worker's thread.
 
         Returns:
@@ -98,7 +98,7 @@ class Worker:
         """
         now = time.perf_counter()
         jobs = [
-            Job(prompt=prompt, sampling=sampling, deliver=deliver, since_s=now)
+            GenerationJob(prompt=prompt, sampling=sampling, deliver=deliver, since_s=now)
             for prompt, sampling, deliver in requests
         ]
         with self._lock:
@@ -111,7 +111,7 @@ class Worker:
                 self._new.put(job)
         return jobs
 
-    def cancel(self, jobs: Sequence[Job]) -> None:
+    def cancel(self, jobs: Sequence[GenerationJob]) -> None:
         """Cancels requests; their places are free from the next step on. Finished ones stay as they are."""
         for job in jobs:
             job.cancelled = True
@@ -150,7 +150,7 @@ class Worker:
             block = False
             self._add(job)
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: GenerationJob) -> None:
         try:
             job.key = self._generator.add(job.prompt, job.sampling)
         except RecipeError as error:

@@ -20,8 +20,7 @@ from trainwright.model.build import build_network
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
-from trainwright.planner.plan.workload import described_facts, steps_in
-from trainwright.planner.plan.workload import resolve as resolve_workload
+from trainwright.planner.plan.workload import described_facts, resolve, steps_in
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -46,7 +45,7 @@ def run(context: Context) -> StageResult:
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
     prepared.verify()
     dataset = TokenDataset.open(prepared.path)
-    settings = resolve(recipe, plan, dataset)
+    settings = settings_of(recipe, plan, dataset)
     with torch_settings(settings):
         network, new_head = make_network(recipe, settings, dataset.tokenizer_path, base=_base(context))
         network = network.to(settings.device)
@@ -86,7 +85,7 @@ def run(context: Context) -> StageResult:
     return StageResult(summary=_headline(summary), execution=record["execution"])
 
 
-def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
+def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     """What is computed and how: the recipe's mathematics, laid out as the plan says.
 
     ``train.exec`` asked the plan for a micro batch, threads, compilation, determinism and a device; what the plan
@@ -103,7 +102,7 @@ def resolve(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     precision = plan.workload.precision
-    workload = resolve_workload(recipe, facts, precision=precision)
+    workload = resolve(recipe, facts, precision=precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload)
     if others:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.core.config.text import MAX_DEPTH, read_json, read_yaml, scalar
-from trainwright.core.config.tree import Origin
+from trainwright.core.config.tree import ValueOrigin
 from trainwright.core.errors import RecipeError
 
 
 def at(line, column):
-    return Origin(layer="file", where=f"{line + 1}:{column + 1}")
+    return ValueOrigin(layer="file", where=f"{line + 1}:{column + 1}")
 
 
 def yaml_of(text):

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from trainwright.core.config.tree import DEFAULT, Origin, dotted, leaves, node_of, said, shown
+from trainwright.core.config.tree import DEFAULT, ValueOrigin, dotted, leaves, node_of, said, shown
 
-ORIGIN = Origin(layer="override", where="override a.b")
+ORIGIN = ValueOrigin(layer="override", where="override a.b")
 
 
 def test_a_tree_gives_back_its_value():

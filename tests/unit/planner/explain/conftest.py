@@ -8,7 +8,7 @@ from trainwright.hardware.catalogue.models import model
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 QUESTIONS = {
     "sharded": ("llama3-70b", "64x8xh100-sxm", "auto", {"price": 2.0}),
@@ -32,7 +32,7 @@ QUESTIONS = {
 
 def plan_of(case):
     name, on, layout, more = QUESTIONS[case]
-    return planned(resolve(Question(model=model(name), on=on, layout=parse_layout(layout), **more)))
+    return planned(scenario_of(Question(model=model(name), on=on, layout=parse_layout(layout), **more)))
 
 
 @pytest.fixture(scope="package", params=QUESTIONS)

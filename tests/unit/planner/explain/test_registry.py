@@ -9,7 +9,7 @@ from trainwright.planner.explain.run import RUN
 from trainwright.planner.explain.time import TIME
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 
 def test_it_has_the_formulas_of_memory_time_and_run_and_no_name_twice():
@@ -18,7 +18,7 @@ def test_it_has_the_formulas_of_memory_time_and_run_and_no_name_twice():
 
 
 def test_of_a_convolutional_network_time_is_explained_and_memory_in_total():
-    made = planned(resolve(Question(model=model("resnet-50"), on="8xa100-80gb", price=1.0)))
+    made = planned(scenario_of(Question(model=model("resnet-50"), on="8xa100-80gb", price=1.0)))
     for name in (*TIME, *RUN, "memory.total"):
         explained = explain(made, name)
         assert evaluated(explained) == pytest.approx(explained.value, rel=1e-6, abs=1e-12), name

@@ -7,7 +7,7 @@ from trainwright.planner.explain import run as module
 from trainwright.planner.explain.registry import explain
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 
 @pytest.mark.parametrize("name", [name for name in module.RUN if name != "run.usd"])
@@ -27,7 +27,7 @@ def test_dollars_are_explained_where_a_price_is_known(made):
 
 
 def test_what_is_beside_the_steps_is_what_other_holds_beside_idle_time():
-    long_run = planned(resolve(Question(model=model("llama3-70b"), tokens=15 * 10**12, on="64x8xh100-sxm")))
+    long_run = planned(scenario_of(Question(model=model("llama3-70b"), tokens=15 * 10**12, on="64x8xh100-sxm")))
     parts = module.beside_steps(long_run.run)
     assert [seconds for _, seconds in parts] == sorted((seconds for _, seconds in parts), reverse=True)
     estimate = long_run.plan.estimate

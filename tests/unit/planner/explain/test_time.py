@@ -6,7 +6,7 @@ from trainwright.planner.explain.registry import explain
 from trainwright.planner.explain.time import TIME
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 
 @pytest.mark.parametrize("name", TIME)
@@ -27,5 +27,5 @@ def test_what_is_sent_to_experts_is_detailed(both_ways):
     hidden = "sent to experts and stages while the other direction's micro batch is computed"
     waited = {term.meaning: term.value for term in explain(both_ways, "time.communicate").terms}
     assert details[hidden] > 20 * waited["expert parallelism"]
-    dense = planned(resolve(Question(model=model("llama3-8b"), on="8xh100-sxm")))
+    dense = planned(scenario_of(Question(model=model("llama3-8b"), on="8xh100-sxm")))
     assert explain(dense, "time.communicate").details == ()

@@ -14,7 +14,7 @@ from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, recommended
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.plan import Assumption
 from trainwright.testing.machine import fake_machine
 
@@ -25,7 +25,7 @@ MIXTURE = Question(
 
 
 def noted(question):
-    made = planned(resolve(question))
+    made = planned(scenario_of(question))
     return {each.name: each for each in made.plan.estimate.assumptions}
 
 
@@ -60,13 +60,13 @@ def documents(tmp_path):
     spot = replace(DENSE, price=None, price_kind="spot")
     images = replace(DENSE, model=catalogue_model("resnet-50"), price=None)
     answers = {
-        f"plan of {name}": planned(resolve(question)).plan.estimate.assumptions
+        f"plan of {name}": planned(scenario_of(question)).plan.estimate.assumptions
         for name, question in (("dense", DENSE), ("mixture", MIXTURE), ("spot", spot), ("images", images))
     }
     for machine in (fake_machine(), replace(fake_machine(), probes=None)):
         made = plan_of(planned_recipe(tmp_path, "train.exec.threads=1", "train.exec.compile=true"), machine)
         answers[f"local plan, probed: {machine.probes is not None}"] = made.estimate.assumptions
-    answers["recommendation"] = tuple(recommended(resolve(replace(DENSE, tokens=None))))
+    answers["recommendation"] = tuple(recommended(scenario_of(replace(DENSE, tokens=None))))
     price = price_of("h100-sxm", "on_demand", usd=None, clouds=None)
     serving = Serving(prompt_tokens=512, new_tokens=512, batch=1, tp=1, weights="bf16")
     answers["inference"] = estimate_inference(DENSE.model, serving, cluster("h100-sxm"), price=price).assumptions
@@ -91,8 +91,8 @@ def test_a_key_is_one_quantity_in_one_unit_wherever_it_is_said(tmp_path):
 
 
 def test_a_failure_is_the_same_number_with_the_same_source_in_a_plan_and_in_a_recommendation():
-    plan = {each.key: each for each in planned(resolve(DENSE)).plan.estimate.assumptions}
-    search = {each.key: each for each in recommended(resolve(DENSE))}
+    plan = {each.key: each for each in planned(scenario_of(DENSE)).plan.estimate.assumptions}
+    search = {each.key: each for each in recommended(scenario_of(DENSE))}
     assert plan["device_failures"] == search["device_failures"]
     assert search["spot_gcp"].value == 24 and search["spot_aws"].value == 4430
 

@@ -10,7 +10,7 @@ from trainwright.hardware.catalogue.stacks import stack
 from trainwright.planner.plan.cluster import plan_run, planned, verdict, ways_to_fit
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.plan.shares import step_without
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.plan import Plan
@@ -29,7 +29,7 @@ PIPED = Question(
 
 @pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
 def made(request):
-    return planned(resolve(request.param))
+    return planned(scenario_of(request.param))
 
 
 def test_phases_partition_the_step_and_the_run(made):
@@ -46,7 +46,7 @@ def test_memory_is_within_the_device_where_it_fits(made):
 
 
 def test_a_pipeline_is_played_out_and_says_so():
-    piped, plain = planned(resolve(PIPED)), planned(resolve(LARGE))
+    piped, plain = planned(scenario_of(PIPED)), planned(scenario_of(LARGE))
     (noted,) = (each for each in piped.plan.estimate.assumptions if each.name == "pipeline")
     forecast = piped.choice.forecast
     idle = float(forecast.step.idle[0] / forecast.step_s[0])
@@ -67,7 +67,7 @@ def test_hardware_utilisation_counts_what_is_recomputed(made):
 
 
 def test_dollars_follow_time_and_price():
-    estimate = plan_run(resolve(LARGE)).estimate
+    estimate = plan_run(scenario_of(LARGE)).estimate
     assert estimate.usd.mid == pytest.approx(estimate.seconds.mid / 3600 * 512 * 2.0)
     assert estimate.needs.device_hours == pytest.approx(estimate.seconds.mid / 3600 * 512)
 
@@ -79,22 +79,22 @@ def test_every_assumption_says_where_it_comes_from(made):
 
 
 def test_a_plan_is_a_record():
-    plan = plan_run(resolve(PIPED))
+    plan = plan_run(scenario_of(PIPED))
     assert to_json(from_json(Plan, to_json(plan), where="x")) == to_json(plan)
 
 
 def test_what_is_offloaded_must_fit_into_the_host():
     asked = {"model": catalogue_model("llama3-70b"), "layout": parse_layout("offload=all")}
-    plan = plan_run(resolve(Question(on="8xrtx-4090", **asked)))
+    plan = plan_run(scenario_of(Question(on="8xrtx-4090", **asked)))
     assert plan.estimate.memory.total_bytes < plan.estimate.memory_available_bytes
     assert plan.estimate.needs.host_memory_bytes > plan.cluster.node.host_memory_bytes
     assert plan.estimate.fit == "does not fit"
-    assert plan_run(resolve(Question(on="8xa100-80gb", **asked))).estimate.fits
+    assert plan_run(scenario_of(Question(on="8xa100-80gb", **asked))).estimate.fits
 
 
 def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
     asked = {"model": catalogue_model("llama3-70b"), "on": "8xrtx-4090"}
-    made = planned(resolve(Question(layout=parse_layout("offload=all-nvme"), **asked)))
+    made = planned(scenario_of(Question(layout=parse_layout("offload=all-nvme"), **asked)))
     plan, node = made.plan, made.plan.cluster.node
     assert plan.estimate.fit != "does not fit"
     assert plan.estimate.needs.nvme_available_bytes == node.nvme_bytes > plan.estimate.needs.nvme_bytes > 1e12
@@ -109,7 +109,7 @@ def test_nvme_takes_what_is_too_much_for_the_host_and_its_size_counts_too():
 
 
 def test_what_is_too_large_does_not_fit():
-    plan = plan_run(resolve(Question(model=catalogue_model("llama3-70b"), on="8xrtx-4090")))
+    plan = plan_run(scenario_of(Question(model=catalogue_model("llama3-70b"), on="8xrtx-4090")))
     assert plan.estimate.fit == "does not fit"
     assert not plan.estimate.fits
     assert plan.estimate.memory.total_bytes > plan.estimate.memory_available_bytes
@@ -126,7 +126,7 @@ def test_what_is_assumed_of_experts_is_said():
         tokens=10**12,
         layout={"pp": 16, "tp": 4, "ep": 64},
     )
-    made, even = (planned(resolve(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
+    made, even = (planned(scenario_of(each)).plan for each in (asked, replace(asked, expert_imbalance=1.25)))
     noted, told = ({each.name: each for each in plan.estimate.assumptions} for plan in (made, even))
     fullest = "load of the fullest rank of experts"
     assert 1 < noted[fullest].value < 1.1 and noted[fullest].origin == "default"
@@ -135,7 +135,7 @@ def test_what_is_assumed_of_experts_is_said():
     assert even.estimate.memory.activations == made.estimate.memory.activations  # the default in memory
     assert noted["tokens to experts"].value.startswith("one copy for each node")
     assert noted["blocks that predict further tokens"].value == 1
-    without = planned(resolve(replace(asked, further_layers=0))).plan
+    without = planned(scenario_of(replace(asked, further_layers=0))).plan
     assert not any(each.name.startswith("blocks") for each in without.estimate.assumptions)
     assert sum(without.parameters.values()) == 671_026_404_352
 
@@ -151,7 +151,7 @@ def test_communication_of_both_ways_sums_to_what_is_exposed():
         tokens=10**12,
         layout={"pp": 16, "tp": 4, "ep": 64, "schedule": "dualpipe"},
     )
-    made = planned(resolve(asked)).plan
+    made = planned(scenario_of(asked)).plan
     assert sum(part.seconds for part in made.estimate.exposed) == pytest.approx(made.estimate.phases.communicate)
     assert made.parallel.schedule == "dualpipe"
 
@@ -164,7 +164,7 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
     def noted(run, log_speed):
         placed = PlacedRun(run=run, parallel=ParallelPlan(dp_shard=8))
         reference = Reference(placed=placed, log_speed=log_speed, log_memory=None)
-        plan = plan_run(resolve(replace(asked, references=(reference,)))).estimate.assumptions
+        plan = plan_run(scenario_of(replace(asked, references=(reference,)))).estimate.assumptions
         return next(each for each in plan if each.name == "measured runs")
 
     other = noted(run, 0.1)
@@ -177,7 +177,7 @@ def test_runs_that_say_nothing_or_too_much_are_spoken_of():
 
 def test_a_convolutional_network_that_does_not_fit_is_told_what_would():
     asked = Question(model=catalogue_model("resnet-50"), on="rtx-4090", batch_tokens=4096, layout={"micro_batch": 4096})
-    made = planned(resolve(asked))
+    made = planned(scenario_of(asked))
     assert not made.plan.estimate.fits
     names = [each.name for each in ways_to_fit(made)]
     assert names[0].startswith("layout auto") and "2 devices" in names

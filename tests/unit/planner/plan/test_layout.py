@@ -6,13 +6,13 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.plan.layout import choose, mesh, parse_layout
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.workload import ParallelPlan
 
 
 def chosen(layout: str, *, model="llama3-8b", on="4x8xh100-sxm", **options):
-    return choose(resolve(Question(model=catalogue_model(model), on=on, layout=parse_layout(layout), **options)))
+    return choose(scenario_of(Question(model=catalogue_model(model), on=on, layout=parse_layout(layout), **options)))
 
 
 def test_a_whole_layout_is_taken_as_it_is():
@@ -28,7 +28,7 @@ def test_what_a_layout_leaves_open_is_chosen_for_the_shortest_step_that_fits():
         for each in (1, 2, 4, 8)
         for stage in (1, 3)
     ]
-    scenario = resolve(Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm"))
+    scenario = scenario_of(Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm"))
     rows = Layouts.of(options, ["full"] * len(options), scenario.run.workload)
     by_hand = forecast(scenario.run, rows, CATALOGUE)
     assert float(choice.forecast.step_s[0]) <= by_hand.step_s[by_hand.fits].min() * (1 + 1e-9)

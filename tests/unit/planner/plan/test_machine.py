@@ -15,7 +15,7 @@ from trainwright.planner.plan.cluster import plan_run, planned, ways_to_fit
 from trainwright.planner.plan.layout import best
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import Scenario, resolve
+from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.planner.plan.shares import work_shares
 from trainwright.planner.plan.sweep import sweep
 from trainwright.planner.rates.catalogue import Catalogue
@@ -165,7 +165,7 @@ def test_a_cluster_of_this_machine_is_planned_with_its_measurements(run):
         sequence_tokens=run.workload.sequence_tokens,
         tokens=10**6,
     )
-    plan, alone = (plan_run(resolve(each)) for each in (asked, replace(asked, on="here")))
+    plan, alone = (plan_run(scenario_of(each)) for each in (asked, replace(asked, on="here")))
     assert plan.cluster.devices == 8 and alone.cluster.devices == 1
     assert plan.cluster.node.scale_up.bytes_per_s == plan.cluster.scale_out.bytes_per_s * 1 == 1.25e9
     many = replace(run, cluster=plan.cluster)
@@ -181,7 +181,7 @@ def test_a_cluster_of_this_machine_is_planned_with_its_measurements(run):
 
 def test_a_machine_that_nobody_looked_at_is_not_made_up():
     with pytest.raises(RecipeError, match="not looked at"):
-        resolve(Question(model=LLAMA, on="2x1xhere", scale_out="10Gb/s"))
+        scenario_of(Question(model=LLAMA, on="2x1xhere", scale_out="10Gb/s"))
 
 
 def test_nodes_of_this_machine_are_varied():
@@ -214,11 +214,11 @@ def test_what_would_make_it_fit_here_is_measured_here_too():
         tokens=10**6,
         recompute="none",
     )
-    made = planned(resolve(asked))
+    made = planned(scenario_of(asked))
     assert not made.plan.estimate.fits
     names = [each.name for each in ways_to_fit(made)]
     assert names and "LoRA" not in names, "no adapter was measured"
-    others = plan_run(resolve(replace(asked, layout={}, recompute=None)))
+    others = plan_run(scenario_of(replace(asked, layout={}, recompute=None)))
     assert others.estimate.fits == names[0].startswith("layout auto")
 
 

@@ -6,7 +6,7 @@ from fixtures.questions import LLAMA, assumption, scenario
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 
 def test_a_short_run_has_a_small_batch_and_a_long_one_no_more_than_published_ones():
@@ -48,9 +48,9 @@ def test_rotary_positions_go_on_beyond_the_context():
 
 def test_four_bits_have_their_rate_under_its_own_name():
     asked = Question(model=catalogue_model("llama3-8b"), on="8xb200-sxm", precision="nvfp4")
-    assert resolve(asked).run.workload.precision == "nvfp4"
+    assert scenario_of(asked).run.workload.precision == "nvfp4"
     with pytest.raises(RecipeError, match="no nvfp4 rate of h100-sxm is known"):
-        resolve(replace(asked, on="8xh100-sxm"))
+        scenario_of(replace(asked, on="8xh100-sxm"))
 
 
 def test_blocks_for_further_tokens_are_trained_unless_the_user_or_adapters_say_otherwise():

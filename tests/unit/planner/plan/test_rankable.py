@@ -4,7 +4,7 @@ from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import ANY_CLUSTER, cluster_name, defaults_on, rankable
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 
 
 def test_a_cluster_in_one_word_is_that_cluster():
@@ -28,4 +28,4 @@ def test_the_batch_divides_over_every_cluster_of_the_pool():
 
 def test_a_batch_that_divides_is_kept():
     question = Question(model=model("llama3-8b"), on="8xh100-sxm", tokens=10**11, batch_tokens=8192 * 512)
-    assert rankable(question, ()).run == resolve(question).run
+    assert rankable(question, ()).run == scenario_of(question).run

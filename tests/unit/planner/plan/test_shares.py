@@ -9,7 +9,7 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.run import PlacedRun
@@ -28,7 +28,7 @@ PIPED = Question(
 
 @pytest.fixture(scope="module", params=[LARGE, PIPED], ids=["sharded", "pipelined"])
 def made(request):
-    return planned(resolve(request.param))
+    return planned(scenario_of(request.param))
 
 
 def test_communication_by_kind_sums_to_what_is_exposed(made):
@@ -45,7 +45,7 @@ def test_the_bottleneck_is_the_largest_share(made):
 
 def test_measured_runs_scale_every_share():
     """Runs that took a quarter longer than predicted: no kind of work takes the blame for all of it."""
-    before = planned(resolve(PIPED))
+    before = planned(scenario_of(PIPED))
     run = replace(before.scenario.run, workload=before.plan.workload)
     known = (
         Reference(

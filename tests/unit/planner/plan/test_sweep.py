@@ -6,7 +6,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.scenario import resolve
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.plan.sweep import parse_sweep, sweep, varied
 
 ASKED = Question(model=catalogue_model("llama3-8b"), on="4x8xh100-sxm", tokens=10**11)
@@ -45,7 +45,7 @@ def test_values_that_cannot_be_read_are_refused(text, message):
 
 def test_a_point_is_the_plan_of_the_question_with_one_thing_changed():
     points = sweep(ASKED, "sequence", ("2048", "4096")).points
-    plan = plan_run(resolve(replace(ASKED, sequence_tokens=4096)))
+    plan = plan_run(scenario_of(replace(ASKED, sequence_tokens=4096)))
     assert points[1].step_s == pytest.approx(plan.estimate.phases.total_s)
     assert points[1].usd == plan.estimate.usd
 

@@ -16,7 +16,7 @@ from trainwright.core.errors import DataError, RecipeError, TrainingError
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.stage import make_network, resolve
+from trainwright.stages.train.stage import make_network, settings_of
 from trainwright.testing.artifacts import make_artifact, make_dataset
 
 LABELS = ["ant", "bee", "cat"]
@@ -79,7 +79,7 @@ def test_the_new_head_is_a_function_of_the_seed_and_the_rest_of_the_base(
     base = trained(make_recipe(), "base")
     recipe = as_classifier(make_recipe())
     text = inputs_for(recipe)["plan"].file("plan.json").read_text()
-    settings = resolve(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
+    settings = settings_of(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
 
     def weights(seed: int) -> dict[str, torch.Tensor]:
         seeded = recipe.model_copy(update={"seed": seed})
@@ -108,7 +108,7 @@ def test_a_base_that_tells_other_labels_gets_a_new_head(make_recipe, trained, la
     first = trained(as_classifier(make_recipe()), "first")
     recipe = as_classifier(make_recipe(), names)
     text = inputs_for(recipe)["plan"].file("plan.json").read_text()
-    settings = resolve(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
+    settings = settings_of(recipe, from_json(Plan, json.loads(text), where="plan"), TokenDataset.open(labelled.path))
     network, new_head = make_network(recipe, settings, labelled.path / "tokenizer.json", base=first.path)
     before = load_file(first.path / "model.safetensors")
     assert torch.equal(dict(network.named_parameters())["embedding"], before["embedding"])

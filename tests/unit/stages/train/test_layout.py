@@ -11,7 +11,7 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import RecipeError
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
-from trainwright.stages.train.stage import resolve
+from trainwright.stages.train.stage import settings_of
 
 OTHER = {"sequence_parallel": False, "zero_stage": 1, "schedule": "gpipe", "offload": "optimizer"}
 
@@ -49,7 +49,7 @@ def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> N
     node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="tpu"))
     plan = replace(plan, cluster=replace(plan.cluster, node=node))
     with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen tpu, expected cpu or cuda"):
-        resolve(recipe, plan, TokenDataset.open(dataset.path))
+        settings_of(recipe, plan, TokenDataset.open(dataset.path))
 
 
 def test_a_plan_of_another_run_is_refused_by_what_differs(make_recipe, dataset) -> None:
@@ -57,14 +57,14 @@ def test_a_plan_of_another_run_is_refused_by_what_differs(make_recipe, dataset) 
     plan = plan_of(recipe)
     other = replace(plan, model=replace(plan.model, ffn_width=64), workload=replace(plan.workload, optimizer="muon"))
     with pytest.raises(RecipeError, match=r"of another run \(seen ffn_width=64 for \d+, optimizer=muon for adamw\)"):
-        resolve(recipe, other, TokenDataset.open(dataset.path))
+        settings_of(recipe, other, TokenDataset.open(dataset.path))
 
 
 def test_what_the_dataset_decides_may_differ_from_the_plan(make_recipe, dataset) -> None:
     plan = plan_of(make_recipe())
     plan = replace(plan, workload=replace(plan.workload, steps=5, validations=2, validation_tokens=9))
     assert plan.model.vocabulary != TokenDataset.open(dataset.path).vocabulary
-    assert resolve(make_recipe(), plan, TokenDataset.open(dataset.path)).steps == 8
+    assert settings_of(make_recipe(), plan, TokenDataset.open(dataset.path)).steps == 8
 
 
 def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:

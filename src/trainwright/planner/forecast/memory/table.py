@@ -24,7 +24,7 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import MemoryKind, StackMemory
 
-Stage = Literal["worst", "first", "last"]
+PipelineStage = Literal["worst", "first", "last"]
 INTERVAL_DEVIATIONS = 1.28
 """Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
 USABLE_SHARE = 0.985
@@ -124,7 +124,7 @@ class MemoryTable:
 
 
 def predict_memory(
-    run: RunSpec, layouts: Layouts, *, stage: Stage = "worst", process: Process | None = None
+    run: RunSpec, layouts: Layouts, *, stage: PipelineStage = "worst", process: Process | None = None
 ) -> MemoryTable:
     """Returns the peak memory of one device of each layout of a transformer.
 
