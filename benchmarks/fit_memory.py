@@ -30,7 +30,7 @@ from trainwright.planner.evidence.rows import Record, read_records
 from trainwright.planner.forecast.memory.table import (
     INTERVAL_DEVIATIONS,
     MemoryTable,
-    Stage,
+    PipelineStage,
     predict_memory,
     usable_bytes,
 )
@@ -63,7 +63,7 @@ class Fitted:
         return replace(memory, activations=self.activations, fragmentation=self.fragmentation, spread=self.spread)
 
 
-def predict(row: Row, stack: Stack, stage: Stage | None = None) -> MemoryTable:
+def predict(row: Row, stack: Stack, stage: PipelineStage | None = None) -> MemoryTable:
     """The peak of a row under a stack, on the pipeline stage that was measured."""
     run = replace(row.placed.run, stack=stack)
     return predict_memory(run, Layouts.one(row.placed), stage=stage or row.measured.memory_stage)
