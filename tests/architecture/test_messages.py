@@ -15,7 +15,6 @@ PUT_TOGETHER = {
     "cli/parser.py": "argparse's own message",
     "cli/plan/question.py": "what the answer asked for is about, written by each command",
     "core/config/": "a key stands before what pydantic or a validator says",
-    "model/weights.py": "the reason is one of several, each written where it is seen",
     "planner/": "the problems of a workload or a layout, joined",
     "spec/families/family.py": "two texts, chosen by whether the family can be planned",
     "stages/data/": "what is wrong with a file, written where it is read",

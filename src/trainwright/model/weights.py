@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,25 +14,30 @@ from torch import Tensor
 
 from trainwright.core.errors import DataError, MachineError
 
-_FULL = re.compile(r"os error (?:27|28|122)\b")
-"""EFBIG, ENOSPC and EDQUOT, as the Rust library reports them."""
+_FULL = re.compile(r"(?:os error|Errno) (?:27|28|122)\b")
+"""EFBIG, ENOSPC and EDQUOT, as the Rust library and Python report them."""
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file that is whole or absent.
+    """Write tensors to a file that is whole or absent, with the mode that the umask gives.
 
     Raises:
         MachineError: the disk is full, or the place cannot be written.
     """
     contiguous = {name: weight.contiguous() for name, weight in weights.items()}
+    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        probe.touch()
+        mode = probe.stat().st_mode
+        probe.unlink()
         save_file(contiguous, path, metadata=None if metadata is None else dict(metadata))
-    except SafetensorError as error:
-        full = _FULL.search(str(error))
-        what, fix = "cannot write the weights", "choose another place with --workspace"
-        if full:
-            what, fix = "the disk is full", "free some space and run the same command: finished parts are kept"
-        raise MachineError(what, where=path, seen=None if full else str(error), fix=fix) from error
+        path.chmod(mode)  # the library makes files that their owner alone reads
+    except (SafetensorError, OSError) as error:
+        if _FULL.search(str(error)):
+            fix = "free some space and run the same command: finished parts are kept"
+            raise MachineError("the disk is full", where=path, fix=fix) from error
+        fix = "choose another place with --workspace"
+        raise MachineError("cannot write the weights", where=path, seen=str(error), fix=fix) from error
 
 
 def load_weights(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -34,6 +35,21 @@ def test_there_and_back_also_of_views(tmp_path):
         name: (weight.shape, weight.dtype) for name, weight in weights.items()
     }
     assert all(tensor.is_meta for tensor in headers.values())
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077], ids=oct)
+def test_a_file_has_the_mode_of_the_files_beside_it(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        save_weights(tmp_path / "w", {"a": torch.ones(1)})
+        save_weights(tmp_path / "w", {"a": torch.ones(2)})  # in the place of another
+        (tmp_path / "beside").write_bytes(b"")
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "w": 0o666 & ~umask,
+        "beside": 0o666 & ~umask,
+    }
 
 
 def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path):
