@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of anot
 
 NEWEST = 64
 """Runs that a plan learns from at most, the newest: a millisecond for each."""
+SHORT_S = 10.0
+"""Steps of fewer seconds in all show how a process warms up: of 20 steps in 1.5 s the first half ran at half the speed
+of the second (docs/lab/log.md)."""
 SAME_MEMORY = 0.05
 """Machines whose memory differs by less than this share are one: kernels reserve more or less of it."""
 
@@ -90,17 +93,20 @@ def references_of(ledger: Ledger, machines: ClusterSpec, software: Stack, *, her
     if ledger.broken:
         count = len(ledger.broken)
         left_out.append(f"{count} line{'s' if count > 1 else ''} that cannot be read skipped")
+    if short := sum(each.log_speed is None for each in references):
+        left_out.append(f"{short} shorter than {SHORT_S:.0f} s: {'its' if short == 1 else 'their'} memory counts alone")
     text = f"calibrated by {runs_as_text(used)}"
     return References(references=tuple(references), text=text, left_out=tuple(left_out))
 
 
 def _reference(run: FinishedRun, placed: PlacedRun, source: RateSource) -> Reference:
-    """Returns the run with what today's prediction of it is off by."""
+    """Returns the run with what today's prediction of it is off by; a short one says nothing about time."""
     predicted = forecast(placed.run, Layouts.one(placed), source)
     peak_bytes = predicted.memory.reported(placed.run.stack.memory.reports)
+    short = run.step_s * run.workload.steps < SHORT_S
     return Reference(
         placed=placed,
-        log_speed=math.log(float(predicted.step_s[0]) / run.step_s),
+        log_speed=None if short else math.log(float(predicted.step_s[0]) / run.step_s),
         log_memory=math.log(run.peak_bytes / float(peak_bytes[0])),
     )
 

@@ -99,7 +99,7 @@ def correction(placed: PlacedRun, references: Sequence[Reference], priors: Prior
     memories = list(zip(places, (each.log_memory for each in like), strict=True))
     of_time, of_memory, noise = _prior(placed.run, "time"), _prior(placed.run, "memory"), 0.0
     if priors is not None:
-        of_time = adapted(priors.time, [each.log_speed for each in like if each.log_speed is not None])
+        of_time = adapted(priors.time, [each.log_speed for each in like if each.log_speed is not None] or [0.0])
         of_memory = adapted(priors.memory, [each.log_memory for each in like if each.log_memory is not None])
         noise = of_time.noise
     speed, known = expected(here, speeds, of_time)

@@ -61,6 +61,16 @@ def test_it_says_how_many_runs_and_how_new(plan, tmp_path):
     assert [each.name for each in plan(*lines).estimate.assumptions].count("range of the time") == 1
 
 
+def test_a_run_of_a_moment_says_nothing_of_time(plan, tmp_path):
+    """Its first steps, which warm a process up, are most of it."""
+    before, after = plan(), plan(finished(tmp_path, slower=6.0, larger=1.05, steps=20))
+    assert after.estimate.seconds.mid == before.estimate.seconds.mid and width(after) == pytest.approx(
+        width(before), rel=0.1
+    )
+    assert after.estimate.memory.total_bytes == pytest.approx(1.05 * before.estimate.memory.total_bytes, rel=0.01)
+    assert "1 shorter than 10 s: its memory counts alone" in noted(after).source
+
+
 def test_one_run_is_a_run_and_none_is_not_spoken_of(plan, tmp_path):
     assert "calibrated by 1 run of the ledger" in noted(plan(finished(tmp_path))).source
     assert "measured runs" not in {each.name for each in plan().estimate.assumptions}
