@@ -9,8 +9,11 @@ from trainwright.core.records import from_json, read_object
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import ModelSpec
 
-OURS, HUGGINGFACE = "model.json", "config.json"
+SHAPE_FILE, HUGGINGFACE = "model.json", "config.json"
 """One of them is in every directory with a model; ours is read where both are."""
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER)
+"""What a trained model's folder has."""
 
 
 def read_shape(directory: Path) -> ModelSpec:
@@ -20,12 +23,12 @@ def read_shape(directory: Path) -> ModelSpec:
         DataError: there is no model, or its file cannot be read.
         RecipeError: it describes something that is not computed here.
     """
-    path = directory / OURS
+    path = directory / SHAPE_FILE
     if path.is_file():
         return from_json(ModelSpec, read_object(path), where=str(path))
     path = directory / HUGGINGFACE
     if not path.is_file():
-        raise DataError("no model here", where=directory, expected=f"a directory with {OURS} or {HUGGINGFACE}")
+        raise DataError("no model here", where=directory, expected=f"a directory with {SHAPE_FILE} or {HUGGINGFACE}")
     config = read_object(path)
     family = huggingface_form(str(config.get("model_type")), where=str(path))
     spec: ModelSpec = family.from_config(config, where=str(path))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_files import Tokens, token_dtype, write_shard
 from trainwright.artifact.shards import DATASET, FORMAT, LABELLED
 from trainwright.artifact.store import write_atomically, writing
@@ -137,7 +138,7 @@ def write_dataset(
         "vocabulary": vocabulary,
         "dtype": token_dtype(vocabulary).name,
         "end_of_text": {"text": end_of_text, "id": end_of_text_id},
-        "tokenizer": "tokenizer.json",
+        "tokenizer": TOKENIZER,
         "splits": {name: to_json(entry) for name, entry in splits.items()},
     }
     if labels:

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -54,7 +54,7 @@ class Artifact:
             )
         return self.path / name
 
-    def verify(self, names: set[str] | None = None) -> None:
+    def verify(self, names: Collection[str] | None = None) -> None:
         """Read the files again and compare size and digest with the manifest.
 
         Args:

@@ -10,11 +10,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from trainwright.artifact.model_folder import OURS, read_shape
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS, read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.build import build_network
-from trainwright.model.conventions import TOKENIZER, read_tokenizer
+from trainwright.model.conventions import read_tokenizer
 from trainwright.model.network import Network
 from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
@@ -44,8 +44,8 @@ def load_bundle(
     """
     spec = read_shape(directory)
     read_on = _META if device == _META else _CPU
-    if (directory / OURS).is_file():
-        weights = load_weights(directory / hf.WEIGHTS, device=read_on)
+    if (directory / SHAPE_FILE).is_file():
+        weights = load_weights(directory / WEIGHTS, device=read_on)
     else:
         weights = hf.read_weights(directory, spec, device=read_on)
     model = build(spec, weights, where=directory, dtype=compute_dtype or dtype, device=read_on)

@@ -12,8 +12,6 @@ from tokenizers import Tokenizer
 from trainwright.core.errors import DataError
 from trainwright.core.records import read_object
 
-TOKENIZER = "tokenizer.json"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conventions:

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainwright.artifact.model_folder import WEIGHTS
 from trainwright.core.errors import DataError, in_one_line
 from trainwright.core.records import read_object
 from trainwright.model.weights import load_weights, save_weights
 from trainwright.spec.families.family import huggingface_config, huggingface_form
 from trainwright.spec.model import ModelSpec
 
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+INDEX = f"{WEIGHTS}.index.json"
 HEAD = "lm_head.weight"
 _BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
 """Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from trainwright.artifact.model_folder import HUGGINGFACE, OURS, read_shape
+from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, TOKENIZER, read_shape
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.records import read_object
@@ -67,7 +67,7 @@ def _of_folder(recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str
 def _read_shape(folder: Path) -> ModelSpec | None:
     """Returns the shape of the model in a directory; None where only code of a plug-in can read it. Raises as that."""
     config = folder / HUGGINGFACE
-    foreign = config.is_file() and not (folder / OURS).is_file()
+    foreign = config.is_file() and not (folder / SHAPE_FILE).is_file()
     return None if foreign and is_reference(str(read_object(config).get("model_type"))) else read_shape(folder)
 
 
@@ -83,5 +83,5 @@ def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[Re
             "the base has more tokens than the tokenizer that is trained for this recipe",
             where="data.tokenizer",
             seen=f"{shape.vocabulary}, at most {section.vocabulary}",
-            fix=f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder}/tokenizer.json",
+            fix=f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder / TOKENIZER}",
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
 from trainwright.core.errors import RecipeError
@@ -25,8 +26,7 @@ from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
 
-DATASET_FILES = ("dataset.json", "tokenizer.json", "*.tokens", "*.index", "*.labels")
-MODEL_FILES = ("model.json", "model.safetensors", "tokenizer.json")
+DATASET_FILES = ("dataset.json", TOKENIZER, "*.tokens", "*.index", "*.labels")
 
 Source = str | Path
 """An input of a step: the name of another step, or where an artefact lies."""
@@ -151,7 +151,7 @@ def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe
     """The recipe with the tokenizer of the base, whatever it says of training one."""
     if "base" not in inputs:
         return recipe
-    end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file("tokenizer.json"))
+    end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file(TOKENIZER))
     tokenizer = TokenizerSection(kind="pretrained", path=path, end_of_text=end_of_text)
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": tokenizer})})
 
@@ -224,7 +224,7 @@ def _stage(name: str, *, identity: Identity, version: int = 1, needs: Sequence[N
 _PLAN_AS_ADVICE = Need(kind="plan", files=())
 _DATASET = Need(kind="dataset", files=DATASET_FILES)
 _MODEL = Need(kind="checkpoint", files=MODEL_FILES)
-_TOKENIZER = Need(kind="checkpoint", files=("tokenizer.json",), optional=True)
+_TOKENIZER = Need(kind="checkpoint", files=(TOKENIZER,), optional=True)
 _ALL = [Need(kind=kind, optional=True) for kind in KINDS.values() if kind != "page"]
 
 STAGES: Mapping[str, Stage] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.tokenizer import load_tokenizer
 from trainwright.core.errors import RecipeErrors, TrainwrightError
@@ -14,8 +15,6 @@ from trainwright.core.registry import load
 from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
-
-TOKENIZER = "tokenizer.json"
 
 
 def check(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact]) -> None:

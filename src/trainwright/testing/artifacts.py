@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SplitWriter, write_dataset
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.workspace import Workspace
@@ -64,7 +65,7 @@ def make_dataset(
     workspace = Workspace(root)
     partial = workspace.draft("data", "0" * 64)
     tokenizer = train_tokenizer(splits["train"], vocabulary=vocabulary)
-    tokenizer.save(str(partial / "tokenizer.json"))
+    tokenizer.save(str(partial / TOKENIZER))
     entries, size = {}, tokenizer.get_vocab_size()
     names = sorted({label for split in (labels or {}).values() for label in split})
     end_id = tokenizer.token_to_id(END_OF_TEXT)

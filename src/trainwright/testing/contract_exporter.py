@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
 from trainwright.artifact.store import Artifact
 from trainwright.core.records import to_json
 from trainwright.model.build import build_network
@@ -59,9 +60,9 @@ class ExporterContract:
         tokenizer = train_tokenizer(["alpha beta gamma"], vocabulary=VOCABULARY)
         save_weights(root / "weights", dict(network.named_parameters()))
         files = {
-            "model.json": json.dumps(to_json(network.spec)).encode(),
-            "model.safetensors": (root / "weights").read_bytes(),
-            "tokenizer.json": tokenizer.to_str().encode(),
+            SHAPE_FILE: json.dumps(to_json(network.spec)).encode(),
+            WEIGHTS: (root / "weights").read_bytes(),
+            TOKENIZER: tokenizer.to_str().encode(),
         }
         return make_artifact(root, "train", files)
 

@@ -7,7 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from trainwright.artifact.model_folder import read_shape
+from trainwright.artifact.model_folder import WEIGHTS, read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.bundle import build, load_bundle
@@ -84,7 +84,7 @@ def test_a_model_made_by_transformers_computes_the_same_here(tmp_path, family, c
 def test_bfloat16_is_stored_and_read_back_as_float32(tiny, tmp_path):
     model = tiny.decoder()
     hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.bfloat16, extra={})
-    assert {w.dtype for w in load_file(tmp_path / hf.WEIGHTS).values()} == {torch.bfloat16}
+    assert {w.dtype for w in load_file(tmp_path / WEIGHTS).values()} == {torch.bfloat16}
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
     tiny.tokenizer().save(str(tmp_path / "tokenizer.json"))
     assert {w.dtype for w in load_bundle(tmp_path)[0].parameters()} == {torch.float32}
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_named(tiny, tmp_path):
         read_shape(tmp_path)
     with pytest.raises(DataError, match=r"no weights here .*model\.safetensors"):
         hf.read_weights(tmp_path, tiny.spec())
-    (tmp_path / hf.WEIGHTS).write_bytes(b"\0" * 9)
+    (tmp_path / WEIGHTS).write_bytes(b"\0" * 9)
     with pytest.raises(DataError, match="cannot read the weights"):
         hf.read_weights(tmp_path, tiny.spec())
     hf.write(tmp_path, tiny.spec(), dict(tiny.decoder().named_parameters()), dtype=torch.float32, extra={})
@@ -122,14 +122,14 @@ def test_what_cannot_be_read_is_named(tiny, tmp_path):
 def test_tables_of_older_versions_and_a_stored_copy_of_the_embedding_are_passed_over(tiny, tmp_path, family):
     model = tiny.decoder(family, tied=True)
     hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
-    weights = load_file(tmp_path / hf.WEIGHTS)
+    weights = load_file(tmp_path / WEIGHTS)
     tables = ("model.layers.0.self_attn.rotary_emb.inv_freq", "transformer.h.0.attn.bias", "h.1.attn.masked_bias")
     weights |= {name: torch.ones(1, dtype=torch.uint8) for name in tables}
     weights["lm_head.weight"] = model.embedding.detach().clone()
-    save_file(weights, tmp_path / hf.WEIGHTS)
+    save_file(weights, tmp_path / WEIGHTS)
     assert hf.read_weights(tmp_path, model.spec).keys() == dict(model.named_parameters()).keys()
     weights["lm_head.weight"][3, 5] += 1
-    save_file(weights, tmp_path / hf.WEIGHTS)
+    save_file(weights, tmp_path / WEIGHTS)
     with pytest.raises(DataError, match=r"a weight has no place in this model \(seen lm_head\.weight"):
         hf.read_weights(tmp_path, model.spec)
 
@@ -153,8 +153,8 @@ def test_weights_that_cannot_be_cut_as_the_family_s_are(tiny, tmp_path):
     model = tiny.decoder("gpt2")
     for size in ((2,), ()):
         hf.write(tmp_path, model.spec, dict(model.named_parameters()), dtype=torch.float32, extra={})
-        weights = load_file(tmp_path / hf.WEIGHTS)
-        save_file(weights | {"transformer.h.0.attn.c_attn.bias": torch.zeros(size)}, tmp_path / hf.WEIGHTS)
+        weights = load_file(tmp_path / WEIGHTS)
+        save_file(weights | {"transformer.h.0.attn.c_attn.bias": torch.zeros(size)}, tmp_path / WEIGHTS)
         with pytest.raises(DataError, match="the weights do not fit this model"):
             hf.read_weights(tmp_path, model.spec)
 

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from tokenizers import Tokenizer
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.core.errors import DataError
 
 _SPACE_MARK = "\u2581"
@@ -66,7 +67,7 @@ def _decoder_kinds(tokenizer: Tokenizer) -> tuple[set[str], bool]:
     if "ByteLevel" not in kinds and not spaces:
         raise DataError(
             "this tokenizer's decoder is not supported",
-            where="tokenizer.json",
+            where=TOKENIZER,
             seen=", ".join(sorted(kinds)),
             expected="byte-level BPE, or SentencePiece BPE",
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainwright import __version__
+from trainwright.artifact.model_folder import SHAPE_FILE
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.artifact.summaries import AuditSummary
@@ -33,12 +34,12 @@ def run(context: Context) -> StageResult:
     """
     planned, trained = context.input("plan"), context.input("checkpoint")
     planned.verify()
-    trained.verify({"summary.json", "model.json"})
+    trained.verify({"summary.json", SHAPE_FILE})
     plan = _read(Plan, planned.file("plan.json"))
     measured = _read(TrainSummary, trained.file("summary.json"))
     comparison = audit(plan, measured)
     write_atomically(context.out / "audit.json", json.dumps(to_json(comparison), indent=1).encode() + b"\n")
-    model = _read(ModelSpec, trained.file("model.json"))
+    model = _read(ModelSpec, trained.file(SHAPE_FILE))
     _append(context.root / FILE, _ledger_line(plan, comparison, model, measured.steps, trained.manifest))
     context.events.message(verdict(comparison))
     summary = AuditSummary(

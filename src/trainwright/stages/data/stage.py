@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.shard_writer import SHARD_TOKENS, SplitEntry
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically, writing
@@ -263,7 +264,7 @@ class _Preparation:
 
     def _tokenizer(self, bits: int, tokenizer_sha256: str | None) -> tuple[TrainedTokenizer | None, TokenizerFacts]:
         rules = self.section.tokenizer
-        target = self.out / "tokenizer.json"
+        target = self.out / TOKENIZER
         trained = None
         if rules.path is not None:
             source = local_path(rules.path)
@@ -273,11 +274,11 @@ class _Preparation:
             if file_digest(target) != tokenizer_sha256:
                 raise changed_file(str(source), "another sha256")
         else:
-            done = read_json(self.parts / "tokenizer.json")
+            done = read_json(self.parts / TOKENIZER)
             if done is None or not target.is_file():
                 self.events.progress("data: train tokenizer", 0, total=1)
                 done = self._train_tokenizer(bits, target)
-                publish_json(self.parts / "tokenizer.json", done)
+                publish_json(self.parts / TOKENIZER, done)
             trained = TrainedTokenizer(vocabulary=done["vocabulary"], trainer=done["engine"], reason=done["reason"])
             self.events.progress("data: train tokenizer", 1, total=1)
             if trained.vocabulary < rules.vocabulary:
@@ -324,7 +325,7 @@ class _Preparation:
                 size += len(text)
             if size >= _SAMPLE_BYTES:
                 break
-        choice = run_apart(partial(choose_encoder, self.out / "tokenizer.json"), sample)
+        choice = run_apart(partial(choose_encoder, self.out / TOKENIZER), sample)
         if choice.encoder != "gigatoken":
             self.events.message(f"tokenizing with tokenizers, which is slower: {choice.reason}")
         return choice
@@ -350,7 +351,7 @@ class _Preparation:
             EncodeJob(
                 bucket=bucket,
                 splits=tuple(splits),
-                tokenizer=self.out / "tokenizer.json",
+                tokenizer=self.out / TOKENIZER,
                 encoder=encoder,
                 facts=facts,
                 lossless=self.section.tokenizer.kind == "byte-bpe",

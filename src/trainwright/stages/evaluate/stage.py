@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
@@ -43,7 +44,7 @@ def run(context: Context) -> StageResult:
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
     prepared.verify()
-    trained.verify({"model.json", "model.safetensors", "tokenizer.json"})
+    trained.verify(MODEL_FILES)
     dataset = TokenDataset.open(prepared.path)
     splits: dict[str, TokenSplit] = {name: _split(dataset, name) for name in recipe.evaluate.splits}
     device = choose(recipe.train.exec.device).torch_device

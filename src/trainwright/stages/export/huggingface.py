@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.store import Artifact, write_atomically
 from trainwright.model import hf
 from trainwright.model.bundle import load_bundle
@@ -31,7 +32,7 @@ class HuggingFace:
             RecipeError: the shape has no form there.
             MachineError: the disk is full.
         """
-        tokenizer = (trained.path / "tokenizer.json").read_bytes()
+        tokenizer = (trained.path / TOKENIZER).read_bytes()
         end = recipe.data.tokenizer.end_of_text
         end_id = Tokenizer.from_buffer(tokenizer).token_to_id(end)
         ends = {"bos_token_id": end_id, "eos_token_id": end_id}
@@ -41,7 +42,7 @@ class HuggingFace:
             names = dict(enumerate(network.spec.labels or recipe.task.labels))
             extra |= {"id2label": names, "label2id": {name: n for n, name in names.items()}, "pad_token_id": end_id}
         hf.write(directory, network.spec, dict(network.named_parameters()), dtype=dtype, extra=extra)
-        write_atomically(directory / "tokenizer.json", tokenizer)
+        write_atomically(directory / TOKENIZER, tokenizer)
         _write_json(
             directory / "tokenizer_config.json",
             {

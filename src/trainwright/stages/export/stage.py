@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.summaries import ExportSummary
 from trainwright.core.errors import TrainwrightError
@@ -34,7 +35,7 @@ def run(context: Context) -> StageResult:
         TrainwrightError: a bundle computes something else when it is read back.
     """
     recipe, trained = context.recipe, context.input("checkpoint")
-    trained.verify({"model.json", "model.safetensors", "tokenizer.json"})
+    trained.verify(MODEL_FILES)
     model, _ = load_bundle(trained.path)
     dtype = DTYPES[recipe.export.dtype]
     before = check_logits(model)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.artifact.events import read_events
+from trainwright.artifact.model_folder import SHAPE_FILE
 from trainwright.artifact.store import Artifact
 from trainwright.core.records import from_json, read_object
 from trainwright.hardware.machine.record import FILE as MACHINE
@@ -69,9 +70,9 @@ class RunRecord:
     @cached_property
     def model(self) -> ModelSpec | None:
         """The transformer that was trained, else the one that was planned."""
-        record = self.read("train", "model.json")
+        record = self.read("train", SHAPE_FILE)
         if record is not None:
-            return from_json(ModelSpec, record, where="model.json")
+            return from_json(ModelSpec, record, where=SHAPE_FILE)
         planned = None if self.plan is None else self.plan.model
         return planned if isinstance(planned, ModelSpec) else None
 

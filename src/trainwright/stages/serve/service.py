@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 
 from trainwright import __version__
-from trainwright.model.conventions import TOKENIZER, Conventions, read_conventions, read_tokenizer
+from trainwright.artifact.model_folder import TOKENIZER
+from trainwright.model.conventions import Conventions, read_conventions, read_tokenizer
 from trainwright.model.generation.prompts import PromptEncoder
 from trainwright.model.generation.text_stream import TokenBytes
 from trainwright.model.generation.texts import TextGenerator

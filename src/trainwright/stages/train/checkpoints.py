@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
 from trainwright.artifact.store import verify_file, write_atomically, writing
 from trainwright.core.errors import DataError, TrainingError
 from trainwright.core.fingerprint import file_digest
@@ -145,9 +146,9 @@ class Checkpoints:
 def write_bundle(directory: Path, model: Network, tokenizer: Path) -> None:
     """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
     weights = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
-    write_atomically(directory / "model.json", json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
-    save_weights(directory / "model.safetensors", weights)
-    shutil.copyfile(tokenizer, directory / "tokenizer.json")
+    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
+    save_weights(directory / WEIGHTS, weights)
+    shutil.copyfile(tokenizer, directory / TOKENIZER)
 
 
 def verify(path: Path) -> None:
@@ -166,7 +167,7 @@ def verify(path: Path) -> None:
 
 def load(path: Path, model: Network, optimizers: Optimizers) -> Progress:
     """Take over weights, optimizer state and progress of a verified checkpoint."""
-    load_weights(model, load_file(path / "model.safetensors"))
+    load_weights(model, load_file(path / WEIGHTS))
     optimizers.load(load_file(path / "optimizer.safetensors"))
     return from_json(Progress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
 

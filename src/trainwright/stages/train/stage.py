@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from trainwright.artifact.events import Events
+from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
@@ -145,7 +146,7 @@ def _base(context: Context) -> Path | None:
     base = context.optional_input("base", kind="checkpoint")
     if base is None:
         return None if pretrained is None else local_path(pretrained)
-    base.verify({"model.json", "model.safetensors", "tokenizer.json"})
+    base.verify(MODEL_FILES)
     return base.path
 
 
