@@ -97,7 +97,6 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
             executed here.
         MachineError: the plan is for a CUDA device, and torch sees none.
     """
-    section = recipe.train
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
@@ -108,11 +107,10 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     others = plan_differences(plan, model, workload)
     if others:
         raise RecipeError("the plan is of another run", where="plan", seen=", ".join(others), fix="plan this recipe")
-    device = _device(plan)
     return Settings(
         model=model,
         steps=workload.steps,
-        asked_warmup_steps=steps_in(recipe, section.schedule.warmup, facts),
+        asked_warmup_steps=steps_in(recipe, recipe.train.schedule.warmup, facts),
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
         batch_sequences=workload.batch_sequences,
@@ -122,7 +120,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         compiled=plan.parallel.compile,
         threads=plan.parallel.threads,
         deterministic=bool(plan.parallel.deterministic),
-        device=device.torch_device,
+        device=_device(plan).torch_device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
 
