@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from traceback import walk_tb
@@ -11,6 +10,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import failure, is_mistake
 from trainwright.core.registry import is_reference
+from trainwright.core.source_digest import code_of
 
 SHARED_PACKAGES = frozenset(("trainwright", "torch"))
 """Packages whose code runs without being a plug-in's: there a recipe's reference stands for its module alone."""
@@ -35,7 +35,7 @@ def blaming_at_fault(settings: Mapping[str, Any]) -> Iterator[None]:
         if not at_fault:
             raise
         names = " or ".join(dict.fromkeys(at_fault.values()))
-        raise failure(names, error, where=", ".join(at_fault), error_class=RecipeError) from error
+        raise failure(names, error, where=next(iter(at_fault)), error_class=RecipeError) from error
 
 
 def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
@@ -51,23 +51,22 @@ def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
 
 
 def _at_fault(error: BaseException, references: Mapping[str, str]) -> dict[str, str]:
-    """Those references, by key, in whose code the exception was raised; several where they share a module."""
-    modules = {key: _modules(reference) for key, reference in references.items()}
-    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
-        module = str(frame.f_globals.get("__name__"))
+    """Those references, by key, in whose code the exception was raised.
+
+    Where several share a module it is those whose function or class was called, or all of them if none was.
+    """
+    code = {key: set(code_of(reference)) for key, reference in references.items()}
+    modules = {key: {each.partition(":")[0] for each in theirs} for key, theirs in code.items()}
+    calls = [
+        (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0])
+        for frame, _ in walk_tb(error.__traceback__)
+    ]
+    for module, _ in reversed(calls):
         keys = [key for key, theirs in modules.items() if module in theirs]
         package = module.partition(".")[0]
         if not keys and package not in SHARED_PACKAGES:
             keys = [key for key, theirs in modules.items() if package in {each.partition(".")[0] for each in theirs}]
         if keys:
-            return {key: references[key] for key in keys}
+            called = [key for key in keys if code[key] & {":".join(call) for call in calls}]
+            return {key: references[key] for key in called or keys}
     return {}
-
-
-def _modules(reference: str) -> set[str]:
-    """The modules that a plug-in names: its own, and those of the references in its fields (``TaskKind.make``)."""
-    module, _, name = reference.partition(":")
-    value = getattr(sys.modules.get(module), name, None)
-    fields = vars(type(value)).get("__dataclass_fields__", ())
-    inner = [text for field in fields if isinstance(text := getattr(value, field), str) and is_reference(text)]
-    return {module, *(text.partition(":")[0] for text in inner)}

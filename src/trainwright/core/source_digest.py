@@ -1,4 +1,4 @@
-"""The digest of a plug-in's code, which is a part of the address of what it makes."""
+"""Which code a plug-in runs, and the digest of it, which is a part of the address of what it makes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.fingerprint import digest, file_digest
 
 _INSTALLED = ("site-packages", "dist-packages")
+_OURS = __name__.partition(".")[0]
+
+
+def code_of(reference: str) -> tuple[str, ...]:
+    """Returns a plug-in's reference, then those of the code that it declares, some of them modules without a name.
+
+    What cannot be called declares in ``CODE`` which of its fields name the code that runs for it (``Family``,
+    ``TaskKind``). That is known once the plug-in is imported, which reading a recipe does. Our own code is left out:
+    stages are versioned.
+    """
+    module, _, name = reference.partition(":")
+    value = getattr(sys.modules.get(module), name, None)
+    declared = [getattr(value, field) for field in getattr(value, "CODE", ())] if not callable(value) else []
+    return (reference, *(each for each in declared if each is not None and each.partition(".")[0] != _OURS))
 
 
 def source_digest(reference: str) -> str:
@@ -28,7 +42,7 @@ def source_digest(reference: str) -> str:
     """
     module_name = reference.partition(":")[0]
     package = module_name.partition(".")[0]
-    ours = package == __name__.partition(".")[0]
+    ours = package == _OURS
     searched = module_name if ours else package
     try:
         spec = importlib.util.find_spec(searched)
@@ -55,7 +69,7 @@ def _beside(folder: Path, modules: list[Path]) -> dict[str, dict[str, str]]:
         return {}
     known, waiting, digests = set(modules), list(modules), dict[str, str]()
     while waiting:
-        for name in _imported(waiting.pop()) - {__name__.partition(".")[0]}:
+        for name in _imported(waiting.pop()) - {_OURS}:
             package = folder / name
             paths = package.rglob("*.py") if (package / "__init__.py").is_file() else [package.with_suffix(".py")]
             for path in {path for path in paths if path.is_file()} - known:

@@ -6,9 +6,9 @@ import torch
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
-from trainwright.core.registry import is_reference, load
+from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.spec.families.family import FAMILY, Family
+from trainwright.spec.families.family import FAMILY
 from trainwright.spec.model import FAMILIES, ModelSpec
 
 DECODER = "trainwright.model.decoder:Decoder"
@@ -32,9 +32,8 @@ def build_network(
     if problems:
         raise RecipeError("this is no possible model", where=where, seen="; ".join(problems))
     # A shape of a family that is only planned is built where the decoder computes all of it.
-    known = spec.family in FAMILIES or is_reference(spec.family)
-    family: Family | None = FAMILY.load(spec.family) if known else None
-    network_class = load(DECODER if family is None else family.network, kind="network")
+    reference = FAMILY.load(spec.family).network if FAMILY.knows(spec.family) else DECODER
+    network_class = load(reference, kind="network")
     try:
         with blaming(spec.family, where=where):
             network: Network = network_class(spec, dtype=dtype, recompute=recompute)

@@ -19,7 +19,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.registry import is_reference, load
-from trainwright.core.source_digest import source_digest
+from trainwright.core.source_digest import code_of, source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
 from trainwright.spec.manifest import KINDS
@@ -92,7 +92,7 @@ def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
     A family gives sizes that a recipe leaves out, a task says how a dataset is read.
     """
     size_bytes = corpus_bytes(recipe)
-    facts = _code(recipe.model.family, *_task_names(recipe))
+    facts = _code(_network_and_task(recipe))
     if size_bytes is not None:
         facts["corpus_bytes"] = str(size_bytes)
     if recipe.data.tokenizer.path is not None:
@@ -119,24 +119,35 @@ def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
     return size_bytes
 
 
-def _code(*names: str) -> dict[str, str]:
-    """The code of those that are plug-ins."""
-    return {f"code of {name}": source_digest(name) for name in names if is_reference(name)}
+def _code(names: Mapping[str, str]) -> dict[str, str]:
+    """The digests of all code of those that are plug-ins, from their names by key of the recipe."""
+    digests = {}
+    for key, name in names.items():
+        for part in code_of(name) if is_reference(name) else ():
+            try:
+                digests[f"code of {part}"] = source_digest(part)
+            except RecipeError as error:
+                raise error.at(key) from error
+    return digests
 
 
-def _task_names(recipe: Recipe) -> tuple[str, ...]:
-    """A plug-in task's declaration and what makes it; our own tasks are versioned by stage."""
-    task = recipe.task
-    return (task.name, task.kind.make) if is_reference(task.name) else ()
+def _network_and_task(recipe: Recipe) -> dict[str, str]:
+    return {"model.family": recipe.model.family, "task.name": recipe.task.name}
 
 
 def _trained_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     """Pretrained weights, and the code of plug-ins."""
     train = recipe.train
-    code = _code(recipe.model.family, *_task_names(recipe), train.optimizer.name, train.schedule.name)
+    rules = {"train.optimizer.name": train.optimizer.name, "train.schedule.name": train.schedule.name}
+    code = _code(_network_and_task(recipe) | rules)
     if recipe.model.init_from is None:
         return code
     return code | {"init_from": directory_digest(local_path(recipe.model.init_from))}
+
+
+def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
+    exporters = {f"export.formats.{number}": name for number, name in enumerate(recipe.export.names)}
+    return _code({"model.family": recipe.model.family} | exporters)
 
 
 def _data_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
@@ -270,7 +281,7 @@ STAGES: Mapping[str, Stage] = {
             identity=_evaluate_identity,
             needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],
             sections=("evaluate", "data", "task"),
-            outside=lambda recipe, root: _code(recipe.model.family, *_task_names(recipe)),
+            outside=lambda recipe, root: _code(_network_and_task(recipe)),
         ),
         _stage("audit", identity=lambda recipe, inputs: {}, needs=[Need(kind="plan"), Need(kind="checkpoint")]),
         _stage(
@@ -280,7 +291,7 @@ STAGES: Mapping[str, Stage] = {
             identity=_export_identity,
             needs=[_MODEL],
             sections=("export",),
-            outside=lambda recipe, root: _code(recipe.model.family, *recipe.export.names),
+            outside=_exported_with,
         ),
         _stage(
             "serve",
@@ -289,7 +300,9 @@ STAGES: Mapping[str, Stage] = {
             task_makes="text",
             needs=[Need(kind="bundle")],
             sections=("serve",),
-            outside=lambda recipe, root: _code(recipe.model.family, recipe.serve.engine.name),
+            outside=lambda recipe, root: _code(
+                {"model.family": recipe.model.family, "serve.engine": recipe.serve.engine.name}
+            ),
         ),
         _stage("report", identity=_report_identity, needs=_ALL),
     )

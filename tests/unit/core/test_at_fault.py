@@ -6,12 +6,14 @@ import importlib
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from trainwright.core.at_fault import blaming_at_fault
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_count
+from trainwright.spec.families.llama import FAMILY
 from trainwright.spec.sections.task import TaskKind
 
 MODULES = {
@@ -57,8 +59,14 @@ def _mine(monkeypatch, tmp_path) -> Iterator[None]:
         (
             {"a": "mine.rules:task", "b": "mine.rules:optimizer"},
             "mine.rules:optimizer",
-            "a, b",
-            "mine.rules:task or mine.rules:optimizer",
+            "b",
+            "mine.rules:optimizer",
+        ),
+        (
+            {"a": "mine.rules:Task", "b": "mine.rules:Rule"},
+            "mine.rules:optimizer",
+            "a",
+            "mine.rules:Task or mine.rules:Rule",
         ),
         ({"a": "mine.family:family", "b": "apart:made"}, "mine.family:family", "b", "apart:made"),
     ],
@@ -71,8 +79,13 @@ def test_the_innermost_code_of_a_plug_in_is_at_fault(settings, call, where, name
 
 
 @pytest.mark.usefixtures("_mine")
-def test_a_declaration_stands_for_the_code_that_it_names() -> None:
-    sys.modules["mine"].KIND = TaskKind(make="apart:made")
+@pytest.mark.parametrize(
+    "declaration",
+    [TaskKind(make="apart:made"), replace(FAMILY, network="apart:Net"), replace(FAMILY, huggingface="apart")],
+    ids=["make", "network", "huggingface"],
+)
+def test_a_declaration_stands_for_the_code_that_it_names(declaration) -> None:
+    sys.modules["mine"].KIND = declaration
     with (
         pytest.raises(RecipeError, match="task.name: the plug-in mine:KIND failed"),
         blaming_at_fault({"task": {"name": "mine:KIND"}}),

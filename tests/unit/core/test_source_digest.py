@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.source_digest import source_digest
+from trainwright.core.source_digest import code_of, source_digest
 
 
 @pytest.fixture
@@ -20,6 +21,20 @@ def plug_in(tmp_path, monkeypatch):
     (folder / "deep" / "words.py").write_text("WORDS = ()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return folder
+
+
+def test_only_what_cannot_be_called_declares_code_and_ours_is_left_out(monkeypatch):
+    class Exporter:
+        CODE = ("write",)
+        write = "no.such:thing"
+
+    ours = "trainwright.model.decoder:Decoder"
+    kind = SimpleNamespace(
+        CODE=("make", "form", "none", "ours"), make="their.tasks:make", form="forms", none=None, ours=ours
+    )
+    monkeypatch.setitem(sys.modules, "their", SimpleNamespace(KIND=kind, Exporter=Exporter))
+    assert code_of("their:KIND") == ("their:KIND", "their.tasks:make", "forms")
+    assert code_of("their:Exporter") == ("their:Exporter",)
 
 
 @pytest.mark.parametrize("changed", ["filters.py", "deep/words.py", "deep/new.py"])

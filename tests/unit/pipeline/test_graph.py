@@ -130,6 +130,51 @@ def test_a_plan_has_a_task_from_outside_in_its_address_by_its_code(tmp_path, mon
     assert STAGES["plan"].outside(recipe, tmp_path) != before
 
 
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """Writes modules that can be imported until the test ends."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(**texts: str) -> None:
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(text)
+
+    before = set(sys.modules)
+    yield write
+    for name in sys.modules.keys() - before:
+        if getattr(sys.modules[name], "__file__", None) == str(tmp_path / f"{name}.py"):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("changed", ["fam_net", "fam_form"])
+@pytest.mark.parametrize("name", ["train", "evaluate", "export", "serve"])
+def test_the_code_that_a_family_from_outside_names_is_a_part_of_the_address(tmp_path, modules, name, changed) -> None:
+    declared = PLUG_IN.replace("ffn_width=", "network='fam_net:Net', huggingface='fam_form', ffn_width=")
+    modules(fam=declared, fam_net="class Net: ...\n", fam_form="def to_config(spec): return {}\n")
+    recipe = planned_recipe(tmp_path, "model.family=fam:FAMILY")
+    before = STAGES[name].outside(recipe, tmp_path)
+    assert STAGES[name].outside(recipe, tmp_path) == before
+    modules(**{changed: "LIMIT = 4\n"})
+    assert STAGES[name].outside(recipe, tmp_path) != before
+
+
+@pytest.mark.parametrize("name", ["plan", "train", "evaluate"])
+def test_what_makes_a_task_from_outside_is_a_part_of_the_address(tmp_path, modules, name) -> None:
+    kind = "from trainwright.spec.sections.task import TaskKind\nTASK = TaskKind(make='deep_task:make')\n"
+    modules(kinds=kind, deep_task="def make(recipe, dataset): return None\n")
+    recipe = planned_recipe(tmp_path, "task.name=kinds:TASK")
+    before = STAGES[name].outside(recipe, tmp_path)
+    modules(deep_task="def make(recipe, dataset): return 1\n")
+    assert STAGES[name].outside(recipe, tmp_path) != before
+
+
+def test_code_that_is_not_there_is_reported_under_the_key_of_the_plug_in(tmp_path, modules) -> None:
+    modules(fam=PLUG_IN.replace("ffn_width=", "network='nowhere_at_all:Net', ffn_width="))
+    recipe = planned_recipe(tmp_path, "model.family=fam:FAMILY")
+    with pytest.raises(RecipeError, match=r"^model\.family: cannot find .* \(seen 'nowhere_at_all:Net'\); no module"):
+        STAGES["train"].outside(recipe, tmp_path)
+
+
 def test_the_pipeline_itself_brings_no_torch() -> None:
     program = "import sys, trainwright.pipeline.runner; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,12 +6,11 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import InstanceOf
-from trainwright.core.registry import is_reference
 from trainwright.core.spelling import unknown
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions
 
@@ -38,6 +37,7 @@ class Family:
     ffn_width: Callable[[int], int]
     network: str = "trainwright.model.decoder:Decoder"
     huggingface: str | None = None
+    CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")
 
 
 FAMILY = Extension("family", FAMILIES, InstanceOf(Family))
@@ -53,7 +53,7 @@ def huggingface_form(family: str, *, where: str) -> ModuleType:
     Raises:
         RecipeError: there is no such family, or it has no form in Hugging Face's libraries.
     """
-    if family in FAMILIES or is_reference(family):
+    if FAMILY.knows(family):
         module = FAMILY.load(family).huggingface
         if module is None:
             raise RecipeError("this family has no Hugging Face form", where=where, seen=repr(family))

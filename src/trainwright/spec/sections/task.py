@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -31,6 +31,7 @@ class TaskKind:
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "classes"] = "text"
     Section: type[BaseModel] | None = None
+    CODE: ClassVar[tuple[str, ...]] = ("make",)
 
 
 TASKS: Mapping[str, TaskKind] = {
