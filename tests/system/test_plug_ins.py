@@ -11,6 +11,26 @@ pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 MODULE = "fixtures.failing_plug_ins"
+STEPS = f"""
+stages:
+  - {{name: base, stage: train}}
+  - name: tuned
+    stage: train
+    from: base
+    train:
+      optimizer:
+        name: {MODULE}:stumbling
+"""
+
+
+def test_a_step_s_own_plug_in_is_blamed_at_the_line_of_the_step(make_project, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]))
+    project = make_project(STEPS)
+    done = project.call("run", "train.duration=5 steps")
+    assert done.returncode == 2, done.stderr
+    number = 1 + project.recipe.read_text().splitlines().index(f"        name: {MODULE}:stumbling")
+    key = f"{project.recipe}:{number}:9: stages.1.train.optimizer.name"
+    assert f"error: {key}: the plug-in {MODULE}:stumbling failed (seen RuntimeError: no third step)" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ Code is named by string, so that `plan` never loads a trainer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from trainwright.artifact.model_folder import MODEL_FILES, TOKENIZER
 from trainwright.artifact.store import Artifact, open_artifact
 from trainwright.artifact.workspace import directory_digest
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.fingerprint import file_digest
 from trainwright.core.paths import local_path
 from trainwright.core.registry import is_reference, load
@@ -330,6 +331,39 @@ class Step:
     inputs: Mapping[str, Source] = field(default_factory=dict)
     key: str = ""
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def placed(self, problem: TrainwrightError) -> TrainwrightError:
+        """Returns the problem under the key of the step that wrote the value, where one did."""
+        if isinstance(problem, RecipeErrors):
+            return RecipeErrors(self.placed(each) for each in problem.problems)
+        key = problem.where or ""
+        for prefix, section in self.written.items():
+            if _holds(section, key.split(".")):
+                return problem.at(f"{prefix}.{key}")
+        return problem
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Raises what is raised as ``placed`` says."""
+        try:
+            yield
+        except TrainwrightError as error:
+            placed = self.placed(error)
+            if placed is error:
+                raise
+            raise placed from error
+
+
+def _holds(value: Any, parts: list[str]) -> bool:
+    """Whether a tree of mappings and lists has a value under these parts of a key, or a name instead of a mapping."""
+    for part in parts:
+        if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
+            return isinstance(value, str)
+    return True
 
 
 def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.store import Artifact
@@ -43,7 +42,7 @@ def problems(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Art
         if step.stage.check is None:
             continue
         for problem in _of_step(step, line, done):
-            placed = _placed(problem, step)
+            placed = step.placed(problem)
             unique.setdefault((placed.where, placed.what), placed)
     return tuple(unique.values())
 
@@ -72,27 +71,3 @@ def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact])
     except TrainwrightError:
         return None  # reported under its own key
     return path
-
-
-def _placed(problem: TrainwrightError, step: Step) -> TrainwrightError:
-    """The problem under the key of the step that wrote the value, where one did."""
-    key = problem.where or ""
-    for prefix, section in step.written.items():
-        if _holds(section, key.split(".")):
-            key = f"{prefix}.{key}"
-            break
-    else:
-        return problem
-    return problem.at(key)
-
-
-def _holds(value: Any, parts: list[str]) -> bool:
-    """Whether a tree of mappings and lists has a value under these parts of a key."""
-    for part in parts:
-        if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        elif isinstance(value, Mapping) and part in value:
-            value = value[part]
-        else:
-            return False
-    return True

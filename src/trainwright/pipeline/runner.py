@@ -86,7 +86,7 @@ def run(
             if artifact is None:
                 # Before each piece of work: once the dataset is there, prompts are counted in its tokens.
                 check(line[index:], line, done)
-                artifact = _make(step.name, here, workspace, events)
+                artifact = _make(step, here, workspace, events)
             else:
                 workspace.check(artifact)
                 events.emit("stage", step.name, 1.0, text="cached")
@@ -128,11 +128,12 @@ def left_here(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], *, r
 def _address(line: tuple[Step, ...], index: int, done: Mapping[str, Artifact], root: Path) -> Address:
     """The address of a step's result; what stands in the way of it is reported under its key of the recipe."""
     step = line[index]
-    try:
-        return address(step.stage, step.recipe, inputs_of(step, done), root)
-    except TrainwrightError:
-        check(line[index:], line, done)
-        raise
+    with step.placing():
+        try:
+            return address(step.stage, step.recipe, inputs_of(step, done), root)
+        except TrainwrightError:
+            check(line[index:], line, done)
+            raise
 
 
 def address(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], root: Path) -> Address:
@@ -147,16 +148,16 @@ def address(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], root: 
     return Address(stage=stage, recipe=recipe, inputs=inputs, fingerprint=code, identity=identity, digests=digests)
 
 
-def _make(name: str, here: Address, workspace: Workspace, events: Events) -> Artifact:
+def _make(step: Step, here: Address, workspace: Workspace, events: Events) -> Artifact:
     stage = here.stage.name
-    with workspace.lock(stage, here.fingerprint):
+    with step.placing(), workspace.lock(stage, here.fingerprint):
         artifact = workspace.find(stage, here.fingerprint)
         if artifact is not None:
-            events.emit("stage", name, 1.0, text="cached")
+            events.emit("stage", step.name, 1.0, text="cached")
             return artifact
-        events.emit("stage", name, 0.0, text="started")
+        events.emit("stage", step.name, 0.0, text="started")
         artifact = _carry_out(here, workspace, events)
-        events.emit("stage", name, 1.0, text="done")
+        events.emit("stage", step.name, 1.0, text="done")
         return artifact
 
 

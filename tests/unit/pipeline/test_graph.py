@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.planned_recipe import planned_recipe
-from trainwright.core.errors import RecipeError
+from fixtures.planned_recipe import TEXT, planned_recipe
+from trainwright.core.config.load import load as load_recipe
+from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import STAGES, maker, upstream
+from trainwright.pipeline.runner import run
 from trainwright.pipeline.steps import steps
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.base import Section
@@ -173,6 +175,42 @@ def test_code_that_is_not_there_is_reported_under_the_key_of_the_plug_in(tmp_pat
     recipe = planned_recipe(tmp_path, "model.family=fam:FAMILY")
     with pytest.raises(RecipeError, match=r"^model\.family: cannot find .* \(seen 'nowhere_at_all:Net'\); no module"):
         STAGES["train"].outside(recipe, tmp_path)
+
+
+STEPS = """\
+stages:
+  - {name: usual, stage: data}
+  - name: strict
+    stage: data
+    data: {clean: {filters: ["good:keep", %s]}}
+"""
+
+
+@pytest.mark.parametrize("written", ["'bad:keep'", "{name: 'bad:keep'}"])
+def test_what_fails_in_a_step_s_own_keys_is_reported_at_their_line(tmp_path, modules, written) -> None:
+    modules(good="def keep(text): return None\n", bad="def keep(text): return {}[0]\n")
+    (tmp_path / "corpus").mkdir()
+    for number in range(80):
+        (tmp_path / "corpus" / f"{number}.txt").write_text(f"{number} words of a text")
+    path, root = tmp_path / "strict.yaml", tmp_path / "runs"
+    path.write_text(TEXT + STEPS % written)
+    corpus = f"data.sources=[{{kind: files, paths: [{tmp_path}/corpus]}}]"
+    shared = ["data.clean.filters=['good:keep']", "data.tokenizer.vocabulary=270", corpus]
+    loaded = load_recipe(Recipe, files=[path], overrides=shared, environ={})
+    with pytest.raises(RecipeError) as caught:
+        run(loaded.value, root=root)
+    line = f"{path}:9:43: stages.1.data.clean.filters.1: the plug-in bad:keep failed on a text"
+    assert str(loaded.located(caught.value)).startswith(line)
+    assert len(list(root.glob("data-*/manifest.json"))) == 1, "the step before it is there"
+
+
+def test_each_of_several_problems_is_placed_by_itself_and_once(tmp_path) -> None:
+    (step,) = steps(planned_recipe(tmp_path, "stages=[{stage: data, data: {clean: {filters: ['textwrap:dedent']}}}]"))
+    keys = ("data.clean.filters.0.name", "data.clean.filters.1", "data.clean", "data.dedup", None)
+    both = step.placed(RecipeErrors(RecipeError("no", where=key) for key in keys))
+    placed = ["stages.0.data.clean.filters.0.name", "data.clean.filters.1", "stages.0.data.clean", "data.dedup", None]
+    assert [each.where for each in both.problems] == placed
+    assert [each.where for each in step.placed(both).problems] == placed
 
 
 def test_the_pipeline_itself_brings_no_torch() -> None:
