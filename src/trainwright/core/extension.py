@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+REFERENCE_SCHEMA = {"type": "string", "pattern": r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"}
 _KEYS = "Section"
 
 
@@ -107,4 +107,4 @@ class Extension:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": list(self.known)}, {"type": "string", "pattern": _REFERENCE_PATTERN}]}
+        return {"anyOf": [{"enum": list(self.known)}, REFERENCE_SCHEMA]}

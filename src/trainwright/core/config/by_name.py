@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.extension import Extension, declared_keys
+from trainwright.core.extension import REFERENCE_SCHEMA, Extension, declared_keys
 from trainwright.core.plug_in import described
 from trainwright.core.registry import is_reference
 
@@ -66,8 +66,7 @@ class ByName:
 
     def _validate(self, value: Any) -> BaseModel:
         if isinstance(value, self.base):
-            # Its name decides its class, whichever the caller took.
-            value = value.model_dump(include={*value.model_fields_set, self.tag})
+            value = value.model_dump(include={*value.model_fields_set, self.tag})  # the name decides, not the class
         if isinstance(value, str) and len(self.base.model_fields) == 1:
             return self.section(self.extension.check(value)).model_validate({self.tag: value})
         if not isinstance(value, Mapping):
@@ -93,7 +92,16 @@ class ByName:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        name = {self.tag: {"type": "string", "pattern": ":"}}
-        plug_in = {"type": "object", "properties": name, "required": [self.tag]}
-        alone = [{"type": "string"}] if len(self.base.model_fields) == 1 else []
-        return {"anyOf": [handler(schema), plug_in, *alone]}
+        """One branch for each name of ours, one for plug-ins, whose keys nobody knows here, and the names alone."""
+        ours, tag, default = handler(schema), self.tag, self.base.model_fields[self.tag].default
+        sections = dict(zip(self.classes, ours.get("anyOf", [ours]), strict=True))
+        branches = [
+            sections[self.section(name)] | {"properties": {tag: {"const": name}}, "required": [tag][name == default :]}
+            for name in self.extension.known
+        ]
+        branches.append({"type": "object", "properties": {tag: REFERENCE_SCHEMA}, "required": [tag]})
+        if len(self.base.model_fields) == 1:
+            fields = {name: self.section(name).model_fields.items() for name in self.extension.known}
+            needed = {name: {key for key, item in items if item.is_required()} for name, items in fields.items()}
+            branches += [{"enum": [name for name, keys in needed.items() if keys <= {tag}]}, REFERENCE_SCHEMA]
+        return {"anyOf": branches}

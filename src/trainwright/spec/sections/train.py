@@ -25,9 +25,7 @@ SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")
 
 _Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
 _Schedule = Annotated[
-    str,
-    SCHEDULE,
-    Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction"),
+    str, SCHEDULE, Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction")
 ]
 Average = Annotated[float, Field(ge=0, lt=1)]
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainwright.core.config.by_name import ByName
 from trainwright.core.config.explain import explain, schema
 from trainwright.core.config.load import load
-from trainwright.core.errors import RecipeErrors
+from trainwright.core.errors import RecipeError, RecipeErrors
 from trainwright.core.extension import Extension, with_keys
 from trainwright.core.plug_in import Called
+from trainwright.spec.sections.data import CleanSection, DataSection
+from trainwright.spec.sections.serve import ServeSection
+from trainwright.spec.sections.train import TrainSection
 
 SHAPES = Extension("shape", {"circle": "my.own:circle", "dot": "my.own:dot"}, Called(arguments=("at",)))
 
@@ -130,14 +134,60 @@ def test_another_name_drops_the_keys_of_the_former_one(tmp_path):
     assert kept == Circle(kind="circle", radius=4)
 
 
-def test_explanation_and_schema_say_what_may_stand_there():
+def test_an_explanation_says_what_may_stand_there():
     assert "its kind one of 'circle', 'dot', package.module:name" in explain(Picture, "shapes").type
     assert explain(Picture, "shapes.0.radius").only_for == ("circle",)
     assert explain(Picture, "shapes.0.kind").only_for == ()
-    _, plug_in, alone = schema(Picture)["properties"]["shapes"]["items"]["anyOf"]
-    assert plug_in == {
-        "type": "object",
-        "properties": {"kind": {"type": "string", "pattern": ":"}},
-        "required": ["kind"],
+
+
+TYPES = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int, "null": type(None)}
+
+
+def accepts(rule: dict, value: object, definitions: dict) -> bool:
+    """Whether JSON Schema accepts a value, by the words that say which keys and names there may be."""
+    members = (
+        {key: item for key, item in value.items() if key in rule.get("properties", ())} if type(value) is dict else {}
+    )
+    checks = {
+        "anyOf": lambda rules: any(accepts(each, value, definitions) for each in rules),
+        "type": lambda name: isinstance(value, TYPES[name]),
+        "$ref": lambda name: accepts(definitions[name.removeprefix("#/$defs/")], value, definitions),
+        "const": lambda only: value == only,
+        "enum": lambda allowed: value in allowed,
+        "pattern": lambda pattern: re.search(pattern, value) is not None,
+        "items": lambda each: all(accepts(each, item, definitions) for item in value),
+        "properties": lambda rules: all(accepts(rules[key], item, definitions) for key, item in members.items()),
+        "required": lambda keys: set(keys) <= value.keys(),
+        "additionalProperties": lambda _: members.keys() == value.keys(),
     }
-    assert alone == {"type": "string"}
+    # In this order: those below need what those above have found, the type of the value.
+    return all(checks[word](rule[word]) for word in checks if word in rule)
+
+
+FILES = {"kind": "text", "paths": ["a.txt"]}
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "value"),
+    [
+        *((Picture, "shapes", [each]) for each in ("dot", "circle", "cirle", {"kind": "circle", "radius": 2}, {}, 3)),
+        *((Picture, "shapes", [each]) for each in ({"kind": "dot", "radius": 2}, {"kind": "star:"})),
+        *((Picture, "shapes", [each]) for each in ("my_shapes:cross", ":", {"kind": "my_shapes:star", "points": 3})),
+        *((DataSection, "sources", [FILES | more]) for more in ({}, {"separator": "x"}, {"text_key": "x"})),
+        *((DataSection, "sources", [each]) for each in ("python-stdlib", "text", {"kind": "text"}, {"paths": ["a"]})),
+        *((CleanSection, "filters", [each]) for each in ("long-lines", "long-line", {"name": "few-letters"})),
+        *((CleanSection, "filters", [{"name": name, "min_ratio": 0.2}]) for name in ("few-letters", "long-lines")),
+        *((TrainSection, "optimizer", {"muon_lr": 0.1} | name) for name in ({}, {"name": "muon"}, {"name": "adamw"})),
+        *((TrainSection, "optimizer", each) for each in ({}, {"betas": [0.5, 0.9]}, "muon")),
+        *((TrainSection, "schedule", {"name": name, "final_ratio": 0}) for name in ("linear", "wsd", "constant")),
+        *((ServeSection, "engine", each) for each in ("torch", "tourch", {}, {"name": "torch"}, {"name": ":"})),
+    ],
+)
+def test_the_schema_accepts_what_the_recipe_accepts(model, key, value):
+    try:
+        model.model_validate({key: value})
+        valid = True
+    except (ValidationError, RecipeError):
+        valid = False
+    whole = schema(model)
+    assert accepts(whole, {key: value}, whole["$defs"]) is valid

@@ -85,7 +85,5 @@ def test_the_schema_says_what_the_model_enforces(small):
     assert found["additionalProperties"] is False
     rate = found["$defs"]["Optimizer"]["properties"]["lr"]
     assert (rate["exclusiveMinimum"], rate["maximum"], rate["default"]) == (0, 1.0, 3e-4)
-    ours, plug_in, alone = found["properties"]["sources"]["items"]["anyOf"]
-    assert ours == {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("Source", "Files", "Jsonl")]}
-    assert plug_in["properties"] == {"kind": {"type": "string", "pattern": ":"}}
-    assert alone == {"type": "string"}
+    names = [each["properties"]["kind"].get("const") for each in found["properties"]["sources"]["items"]["anyOf"][:2]]
+    assert names == ["files", "jsonl"]
