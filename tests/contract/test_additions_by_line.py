@@ -78,12 +78,12 @@ def add_all(copy: Copy) -> None:
     for file, start, name, reference in (
         ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "unfinished", f"{FILTERS}:unfinished"),
         ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "short", f"{FILTERS}:short"),
-        ("spec/sections/train.py", "OPTIMIZERS: Mapping[str, str] = {", "momentum", "stages.train.optimizer:momentum"),
         ("spec/sections/export.py", "EXPORTERS: Mapping[str, str] = {", "pair", "stages.export.pair:Pair"),
         ("spec/sections/serve.py", '"engine", {', "parrot", "model.generation.parrot:open_engine"),
         ("launch/launchers.py", "LAUNCHERS = {", "named", "launch.named:Named"),
     ):
         copy.replace(file, start, f'{start}"{name}": "trainwright.{reference}", ')
+    copy.replace("spec/sections/train.py", '("adamw", ', '("adamw", "momentum", ')
     copy.replace("spec/sections/train.py", '"wsd", ', '"wsd", "square_root", ')
     task = '    "informed": TaskKind(make="trainwright.model.tasks.informed:informed"),\n'
     copy.insert("spec/sections/task.py", task, after="TASKS: Mapping")

@@ -76,15 +76,7 @@ class ParquetSource(PathsSection):
     text_column: str = Field("text", min_length=1, description="column that holds the text")
 
 
-Source = Annotated[
-    SourceSection,
-    ByName(
-        SOURCE,
-        SourceSection,
-        {"files": FilesSource, "text": TextSource, "jsonl": JsonlSource, "parquet": ParquetSource},
-        tag="kind",
-    ),
-]
+_SOURCE_KEYS = {"files": FilesSource, "text": TextSource, "jsonl": JsonlSource, "parquet": ParquetSource}
 
 
 class FilterSection(NamedSection):
@@ -112,12 +104,7 @@ class RepeatedLines(FilterSection):
     max_ratio: float = Field(0.3, ge=0, le=1, description="documents with more repeated lines are dropped")
 
 
-Filter = Annotated[
-    FilterSection,
-    ByName(
-        FILTER, FilterSection, {"long-lines": LongLines, "few-letters": FewLetters, "repeated-lines": RepeatedLines}
-    ),
-]
+_FILTER_KEYS = {"long-lines": LongLines, "few-letters": FewLetters, "repeated-lines": RepeatedLines}
 
 
 class CleanSection(Section):
@@ -128,7 +115,9 @@ class CleanSection(Section):
     min_characters: int = Field(1, ge=0, description="shorter documents are dropped; above 0, blank ones too")
     max_characters: int | None = Field(None, gt=0, description="longer documents are dropped")
     max_control_ratio: float = Field(0.1, ge=0, le=1, description="documents with more control characters are dropped")
-    filters: tuple[Filter, ...] = Field((), description="further filters: names, or mappings of a name and its keys")
+    filters: tuple[Annotated[FilterSection, ByName(FILTER, FilterSection, _FILTER_KEYS)], ...] = Field(
+        (), description="further filters: names, or mappings of a name and its keys"
+    )
 
 
 class SplitSection(Section):
@@ -177,7 +166,9 @@ class DataExec(Section):
 class DataSection(Section):
     """From corpus to token shards."""
 
-    sources: tuple[Source, ...] = Field(min_length=1, description="where documents come from")
+    sources: tuple[Annotated[SourceSection, ByName(SOURCE, SourceSection, _SOURCE_KEYS, tag="kind")], ...] = Field(
+        min_length=1, description="where documents come from"
+    )
     clean: CleanSection = Field(default_factory=CleanSection, description="normalisation and filters")
     dedup: Literal["exact", "none"] = Field("exact", description="exact: equal documents after cleaning are kept once")
     split: SplitSection = Field(default_factory=SplitSection, description="train, validation, test")

@@ -13,10 +13,7 @@ from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.workload import OptimizerName
 
-OPTIMIZERS: Mapping[str, str] = {
-    "adamw": "trainwright.stages.train.optimizer:adamw",
-    "muon": "trainwright.stages.train.optimizer:muon",
-}
+OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
 SCHEDULES: Mapping[str, str] = {
     name: f"trainwright.stages.train.schedule:{name}" for name in ("cosine", "linear", "wsd", "constant")
