@@ -195,5 +195,9 @@ def _failed(error: TrainwrightError, arguments: Sequence[str], *, debug: bool) -
     output = error_output(arguments)
     if isinstance(error, streams.OutputLost):
         output = replace(output, json=False)  # what stdout cannot take goes to stderr
-    output.error(error, traceback=debug)
+    try:
+        output.error(error, traceback=debug)
+        sys.stdout.flush()
+    except (streams.OutputLost, streams.ReaderGone):
+        replace(output, json=False).error(error, traceback=False)
     return error.exit_code

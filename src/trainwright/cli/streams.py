@@ -2,8 +2,8 @@
 
 A terminal may lack characters (GBK, POSIX, Latin-1), a disk may be full, a stream may be closed, its reader may go.
 What can be written is written: a character that the encoding lacks becomes a similar one or ``?``, and what stderr
-cannot take is dropped. A result that stdout cannot take is an error with its reason; where stdout was closed from the
-start, nobody wanted the result, and nothing is wrong.
+cannot take is dropped. A result that stdout cannot take is an error with its reason, also where stdout was closed from
+the start.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def prepare() -> None:
             os.fstat(descriptor)
         except OSError:
             # The lowest free number is this one. Left free, it would become that of the next file that is opened.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            # In the place of stdout stands what refuses to be written, as a closed descriptor does.
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR), True)
     sys.stdout = _text(ResultFile(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text(RemarkFile(2, "w", closefd=False), sys.stderr)
 

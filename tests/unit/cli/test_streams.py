@@ -101,15 +101,34 @@ def test_notes_that_cannot_be_written_are_dropped(shell):
     assert (done.returncode, done.stdout) == (0, b"5001\n")
 
 
-@pytest.mark.parametrize("streams", [">&-", "2>&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_end_nothing(shell, streams):
+@pytest.mark.parametrize("streams", ["2>&-", "<&-", "<&- 2>&-"])
+def test_without_stdin_and_stderr_a_result_is_written(shell, streams):
     done = shell(f"$RUN fake long {streams}")
-    assert done.returncode == 0
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 5001)
     assert b"Traceback" not in done.stderr and b"error" not in done.stderr
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("how", ["", "long", "--json", "--help"])
+def test_a_result_for_a_closed_stdout_is_lost_like_one_for_a_full_disk(shell, streams, how):
+    done = shell(f"$RUN fake {how} {streams}")
+    assert done.returncode == 3
+    if "2>&-" not in streams:
+        assert done.stderr.splitlines()[-1].decode() == (
+            "error: stdout: the result cannot be written (seen Bad file descriptor); "
+            "what was made before is kept: run the same command with another output"
+        )
+    assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
 
 
 def test_with_all_streams_closed_an_error_has_its_exit_code(shell):
     assert shell("$RUN fake fail <&- >&- 2>&-").returncode == 4
+
+
+@pytest.mark.parametrize("stdout", [">&-", pytest.param("> /dev/full", marks=FULL)])
+def test_an_error_whose_document_is_lost_is_a_line_with_its_exit_code(shell, stdout):
+    done = shell(f"$RUN fake fail --json {stdout}", PYTHONIOENCODING="utf-8")
+    assert (done.returncode, done.stderr.decode()) == (4, "error: broken (seen 模型 ▸)\n")
 
 
 def test_a_file_opened_later_never_takes_the_place_of_a_closed_stream(shell, tmp_path):
