@@ -55,19 +55,32 @@ def test_kill_nine_at_random_moments(finished, fork, seed) -> None:
     assert weights(project) == weights(finished)
 
 
-def test_a_polite_stop_says_how_to_go_on(finished, fork) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_polite_stop_says_how_to_go_on(finished, fork, number, code) -> None:
     project = fork("stopped", READY)
     process = start(project)
     wait_for_steps(project, process, 20)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "stopped by SIGINT after step" in said
+    assert process.returncode == code, said
+    assert f"stopped by {number.name} after step" in said
     assert "run the same command to go on from there" in said
     assert "Traceback" not in said
     done = project.call("train")
     assert done.returncode == 0, done.stderr
     assert "resuming from step" in done.stderr
+    assert weights(project) == weights(finished)
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(finished, fork) -> None:
+    project = fork("nohup", READY)
+    command = ["nohup", *project.command("train")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_steps(project, process, 20)
+        os.kill(process.pid, signal.SIGHUP)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert "SIGHUP" not in said
     assert weights(project) == weights(finished)
 
 

@@ -79,21 +79,12 @@ def verify_file(root: Path, entry: FileEntry) -> None:
     if not path.is_file():
         raise DataError("a file of this artefact is missing", where=path, fix=fix)
     if path.stat().st_size != entry.size_bytes:
+        seen, expected = (counted(size_bytes, "byte") for size_bytes in (path.stat().st_size, entry.size_bytes))
+        raise DataError("damaged file: its size changed", where=path, seen=seen, expected=expected, fix=fix)
+    seen, expected = file_digest(path), entry.sha256
+    if seen != expected:
         raise DataError(
-            "damaged file: its size changed",
-            where=path,
-            seen=counted(path.stat().st_size, "byte"),
-            expected=counted(entry.size_bytes, "byte"),
-            fix=fix,
-        )
-    seen = file_digest(path)
-    if seen != entry.sha256:
-        raise DataError(
-            "damaged file: its sha256 does not match the manifest",
-            where=path,
-            seen=seen,
-            expected=entry.sha256,
-            fix=fix,
+            "damaged file: its sha256 does not match the manifest", where=path, seen=seen, expected=expected, fix=fix
         )
 
 

@@ -1,7 +1,8 @@
 """``trainwright``: finds the command, runs it, and turns what goes wrong into one line and an exit code.
 
 Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training, 70 a defect of ours,
-130 interrupted (Ctrl-C), 141 the reader of our output went away, 143 terminated (SIGTERM).
+129 the terminal closed (SIGHUP), 130 interrupted (Ctrl-C), 141 the reader of our output went away, 143 terminated
+(SIGTERM).
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from trainwright import __version__
 from trainwright.cli import streams, tables
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
-from trainwright.core.errors import MACHINE_ERRNOS, Interrupted, MachineError, RecipeError, Terminated, TrainwrightError
+from trainwright.core.errors import (
+    MACHINE_ERRNOS,
+    HungUp,
+    Interrupted,
+    MachineError,
+    RecipeError,
+    Terminated,
+    TrainwrightError,
+)
 from trainwright.core.openmp import wait_briefly
 from trainwright.core.spelling import did_you_mean
 
@@ -51,8 +60,11 @@ COMMANDS = {
     "version": Command("trainwright.cli.shell.version", "print versions"),
 }
 
-INTERRUPTED = Interrupted("interrupted; run the same command to continue")
-TERMINATED = Terminated("terminated; run the same command to continue")
+STOPS = {
+    signal.SIGINT: Interrupted("interrupted; run the same command to continue"),
+    signal.SIGTERM: Terminated("terminated; run the same command to continue"),
+    signal.SIGHUP: HungUp("the terminal closed; run the same command to continue"),
+}
 BROKEN_PIPE_EXIT_CODE = 141
 
 
@@ -90,8 +102,8 @@ def help_text(*, width: int | None = None) -> str:
             "  --version   print the version",
             "",
             "Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training,",
-            "70 a defect of ours, 130 interrupted (Ctrl-C), 141 the reader of the output went away (| head),",
-            "143 terminated (SIGTERM).",
+            "70 a defect of ours, 129 the terminal closed (SIGHUP), 130 interrupted (Ctrl-C),",
+            "141 the reader of the output went away (| head), 143 terminated (SIGTERM).",
             "",
             "Begin with: trainwright run recipes/quickstart.yaml",
         )
@@ -146,12 +158,20 @@ def dispatch(arguments: Sequence[str]) -> int:
     return module.run(args)
 
 
-class SignalTerminate(KeyboardInterrupt):
-    """SIGTERM ends work as Ctrl-C does: parts are kept, processes end, one line is printed. The exit code differs."""
+class Stopped(KeyboardInterrupt):
+    """SIGTERM and SIGHUP end work as Ctrl-C does: parts are kept, processes end, a line is printed. Exit codes differ.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = signal.Signals(number)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise SignalTerminate
+def _stop(number: int, _frame: FrameType | None) -> None:
+    raise Stopped(number)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,7 +179,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     wait_briefly(os.environ)
     if argv is None:
         streams.prepare()
-        signal.signal(signal.SIGTERM, _terminate)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
+                signal.signal(number, _stop)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("TRAINWRIGHT_DEBUG"))
     try:
@@ -168,7 +190,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except streams.ReaderGone:
         return BROKEN_PIPE_EXIT_CODE
     except KeyboardInterrupt as stop:
-        return _failed(TERMINATED if isinstance(stop, SignalTerminate) else INTERRUPTED, arguments, debug=debug)
+        number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
+        return _failed(STOPS[number], arguments, debug=debug)
     except TrainwrightError as error:
         return _failed(error, arguments, debug=debug)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the outermost frame: a line in place of a traceback

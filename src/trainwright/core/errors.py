@@ -10,7 +10,8 @@
     ├── DataError             4  the corpus, a shard, a split
     ├── TrainingError         5  NaN loss, a damaged checkpoint
     └── Interrupted         130  Ctrl-C; everything up to the last part is kept
-        └── Terminated      143  the same, by SIGTERM
+        ├── Terminated      143  the same, by SIGTERM
+        └── HungUp          129  the same, by SIGHUP
 
 ``str(error)`` is the whole line: *what*, then where it happened, what was seen, what was expected and how to mend it.
 
@@ -256,3 +257,9 @@ class Terminated(Interrupted):
     """The system asked to stop (SIGTERM), for example a scheduler at the end of a job's time."""
 
     exit_code = 143
+
+
+class HungUp(Interrupted):
+    """The terminal closed (SIGHUP), for example with its connection."""
+
+    exit_code = 129

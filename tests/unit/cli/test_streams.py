@@ -145,7 +145,14 @@ def test_a_reader_that_goes_away_is_141(shell, redirect):
     assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "int")])
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGHUP, 129, "the terminal closed"),
+    ],
+)
 def test_signals_have_their_exit_codes(tmp_path, number, code, word):
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     environment = {"PYTHONPATH": ":".join(sys.path)}

@@ -51,7 +51,14 @@ def test_another_s_exception_is_one_line_that_a_terminal_can_show(error, line):
 
 def test_exit_codes_are_those_of_the_documentation():
     codes = {"TrainwrightError": 1, "DoesNotFit": 1, "RecipeError": 2, "RecipeErrors": 2, "MachineError": 3}
-    codes |= {"MissingPackage": 3, "DataError": 4, "TrainingError": 5, "Interrupted": 130, "Terminated": 143}
+    codes |= {
+        "MissingPackage": 3,
+        "DataError": 4,
+        "TrainingError": 5,
+        "Interrupted": 130,
+        "Terminated": 143,
+        "HungUp": 129,
+    }
     assert {name: getattr(errors, name).exit_code for name in codes} == codes
 
 

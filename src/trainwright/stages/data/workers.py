@@ -19,6 +19,7 @@ Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 _PR_SET_PDEATHSIG = 1
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _QUEUED_PER_WORKER = 4
 """Jobs handed out ahead, so that a long list is not pickled at once."""
 
@@ -87,7 +88,7 @@ def _run_on_processes(
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM take effect at the end of the block.
+    """Ctrl-C, SIGTERM and SIGHUP take effect at the end of the block.
 
     An executor that is interrupted between making its thread and seeing it started can neither go on nor shut down.
     """
@@ -95,7 +96,7 @@ def _signals_later() -> Iterator[None]:
         yield
         return
     came: list[tuple[int, FrameType | None]] = []
-    handlers = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {int(number): signal.getsignal(number) for number in _STOPPING}
     ours = {number: handler for number, handler in handlers.items() if callable(handler)}
     for number in ours:
         signal.signal(number, lambda seen, frame: came.append((seen, frame)))
@@ -109,9 +110,9 @@ def _signals_later() -> Iterator[None]:
 
 
 def _start_worker(parent: Connection) -> None:
-    """Leaves Ctrl-C and SIGTERM to the parent, which may get them too; ends when its end of the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Leaves Ctrl-C, SIGTERM and SIGHUP to the parent, which may get them too; ends when its end of the pipe closes."""
+    for number in _STOPPING:
+        signal.signal(number, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     if sys.platform == "linux":  # the kernel's own watch, which works while a library holds Python's lock
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

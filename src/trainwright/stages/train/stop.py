@@ -1,4 +1,4 @@
-"""Stopping on request: the first Ctrl-C or SIGTERM ends after the step under way, the second at once."""
+"""Stopping on request: the first Ctrl-C, SIGTERM or SIGHUP ends after the step under way, the second at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from trainwright.core.errors import HungUp, Interrupted, Terminated
+
+ERRORS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp}  # of signals that ask to stop
 
 
 class StopRequest:
@@ -19,7 +21,9 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            numbers = (signal.Signals[name] for name in ERRORS)
+            heard = (each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN)  # as under nohup
+            self._previous = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:

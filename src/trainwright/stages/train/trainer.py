@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import Interrupted, Terminated, TrainingError
+from trainwright.core.errors import TrainingError
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token
@@ -28,7 +28,7 @@ from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import TrainingStep
-from trainwright.stages.train.stop import StopRequest
+from trainwright.stages.train.stop import ERRORS, StopRequest
 
 
 class Trainer:
@@ -153,8 +153,7 @@ class Trainer:
                         pending.wait()
                 saved_s = time.monotonic()
                 if decided.stop is not None:
-                    interrupted = Terminated if decided.stop == "SIGTERM" else Interrupted
-                    raise interrupted(
+                    raise ERRORS[decided.stop](
                         "stopped by {signal} after step {step} of {steps}; saved in {checkpoint}",
                         fix="run the same command to go on from there",
                         signal=decided.stop,

@@ -24,7 +24,8 @@ def sleep(name):
     time.sleep(600)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     run_jobs(sleep, ["a", "b", "c"], workers=2)
 """
 
@@ -84,7 +85,7 @@ HOLDING = "import ctypes\n" + SLEEPING.replace("    time.sleep(600)", "    ctype
 
 @pytest.mark.parametrize("code", [SLEEPING, HOLDING], ids=["sleeping", "holding"])
 @pytest.mark.parametrize("to_all", [False, True])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_workers_end_with_their_parent(tmp_path, how, to_all, code):
     script = tmp_path / "script.py"
     script.write_text(code)
@@ -98,7 +99,7 @@ def test_workers_end_with_their_parent(tmp_path, how, to_all, code):
         workers = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, how) if to_all else process.send_signal(how)
         process.wait(timeout=30)
-        assert process.returncode == (-signal.SIGINT if how == signal.SIGTERM else -how)
+        assert process.returncode == (-how if how == signal.SIGKILL else -signal.SIGINT)
         _, alive = psutil.wait_procs(workers, timeout=30)
         assert alive == []
     finally:
