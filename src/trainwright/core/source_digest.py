@@ -58,7 +58,8 @@ def source_digest(reference: str) -> str:
                 {"file": file_digest(origin) if origin.is_file() else f"{searched}, {spec.origin} of {sys.version}"}
             )
         return digest({"file": file_digest(origin)} | _beside(origin.parent, [origin]))
-    roots = [Path(root) for root in spec.submodule_search_locations]
+    # A package without __init__.py has a root for each time that its folder stands on the search path.
+    roots = [Path(root) for root in dict.fromkeys(spec.submodule_search_locations)]
     beside = _beside(roots[0].parent, [path for root in roots for path in root.rglob("*.py")])
     return digest({"files": sorted(_python_files(roots))} | beside)
 

@@ -37,6 +37,13 @@ def test_only_what_cannot_be_called_declares_code_and_ours_is_left_out(monkeypat
     assert code_of("their:Exporter") == ("their:Exporter",)
 
 
+def test_a_folder_twice_on_the_search_path_changes_nothing(plug_in, tmp_path, monkeypatch):
+    (plug_in / "__init__.py").unlink()
+    once = source_digest("my_plug_in.filters:LIMIT")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert source_digest("my_plug_in.filters:LIMIT") == once
+
+
 @pytest.mark.parametrize("changed", ["filters.py", "deep/words.py", "deep/new.py"])
 def test_any_file_of_a_plug_in_s_package_changes_its_digest(plug_in, changed):
     before = source_digest("my_plug_in.filters:short")
