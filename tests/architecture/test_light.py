@@ -47,6 +47,25 @@ def test_planning_needs_no_torch(absent, tmp_path, repository):
     assert _run(absent, "plan", str(recipe), cwd=tmp_path)
 
 
+def test_planning_from_weights_loads_no_torch(tmp_path, repository):
+    from fixtures.tiny_models import decoder, tokenizer, write_trained
+
+    base = write_trained(tmp_path / "base", decoder(), tokenizer())
+    shape = "model={layers: 3, width: 32, heads: 4, kv_heads: 2, ffn_width: 48, context_tokens: 96, family: llama}"
+    arguments = [
+        "plan",
+        str(repository / "recipes" / "quickstart.yaml"),
+        shape,
+        f"model.init_from={base}",
+        "train.sequence_tokens=32",
+    ]
+    code = "from trainwright.cli.main import main; assert main() == 0; sys.exit('torch' in sys.modules)"
+    program = f"import sys; sys.argv = {['trainwright', *arguments]}; {code}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cannot run" not in done.stderr
+
+
 def _run(absent: str, *arguments: str, cwd) -> str:
     command = [sys.executable, "-c", RUN, absent, *arguments]
     done = subprocess.run(command, cwd=cwd, env=dict(os.environ), capture_output=True, text=True, check=False)

@@ -1,7 +1,8 @@
-"""The shape of the model in a directory, as its own file or Hugging Face's says it; no torch, no weights."""
+"""A directory with a model: its shape, as its own file or Hugging Face's says it, and its weights' files; no torch."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from trainwright.core.errors import DataError
@@ -14,6 +15,10 @@ SHAPE_FILE, HUGGINGFACE = "model.json", "config.json"
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER)
 """What a trained model's folder has."""
+INDEX = f"{WEIGHTS}.index.json"
+BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
+"""Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
+STORED = ("float32", "bfloat16", "float16", "float64")
 
 
 def read_shape(directory: Path) -> ModelSpec:
@@ -33,3 +38,22 @@ def read_shape(directory: Path) -> ModelSpec:
     family = huggingface_form(str(config.get("model_type")), where=str(path))
     spec: ModelSpec = family.from_config(config, where=str(path))
     return spec
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """Returns where the weights of the model in a directory should be. Raises a DataError where no file is named."""
+    if not (directory / SHAPE_FILE).is_file() and (directory / INDEX).is_file():
+        names = read_object(directory / INDEX).get("weight_map")
+        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+            raise DataError("this index names no files", where=directory / INDEX, expected="weight_map: name to file")
+        return [directory / name for name in sorted(set(names.values()))]
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    raise DataError("no weights here", where=directory, expected=f"{WEIGHTS} or {INDEX}")
+
+
+def check_stored(name: str, dtype: str, *, where: object) -> None:
+    """Raises a DataError where a weight is not stored as floating-point numbers."""
+    if dtype not in STORED:
+        expected, fix = f"one of {', '.join(STORED)}", "take the model as it was before it was quantised"
+        raise DataError("weight {name} is quantised", where=where, seen=dtype, expected=expected, fix=fix, name=name)

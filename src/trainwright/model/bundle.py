@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS, read_shape
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS, check_stored, read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.build import build_network
@@ -20,7 +20,6 @@ from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
 
 _CPU, _META = torch.device("cpu"), torch.device("meta")
-_STORED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def load_bundle(
@@ -142,15 +141,7 @@ def _check_weight(name: str, weight: Tensor, wanted: Tensor, *, where: object) -
             expected=str(tuple(wanted.shape)),
             name=name,
         )
-    if weight.dtype not in _STORED:
-        raise DataError(
-            "weight {name} is quantised",
-            where=where,
-            seen=str(weight.dtype).removeprefix("torch."),
-            expected="float32, bfloat16, float16 or float64",
-            fix="take the model as it was before it was quantised",
-            name=name,
-        )
+    check_stored(name, str(weight.dtype).removeprefix("torch."), where=where)
 
 
 def _read_tokenizer(directory: Path, spec: ModelSpec) -> Tokenizer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import UserDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,17 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.artifact.model_folder import WEIGHTS
+from trainwright.artifact.model_folder import BUFFERS, WEIGHTS, weight_files
 from trainwright.core.errors import DataError, in_one_line
-from trainwright.core.records import read_object
 from trainwright.model.weights import load_weights, save_weights
 from trainwright.spec.families.family import huggingface_config, huggingface_form
 from trainwright.spec.model import ModelSpec
 
-INDEX = f"{WEIGHTS}.index.json"
 HEAD = "lm_head.weight"
-_BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
-"""Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
 
 
 class _Asked(UserDict[str, Tensor]):
@@ -50,7 +45,7 @@ def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str
             shape; names it.
     """
     weights: dict[str, Tensor] = {}
-    for path in _weight_files(directory):
+    for path in weight_files(directory):
         weights |= load_weights(path, device=device)
     asked = _Asked(weights)
     try:
@@ -59,7 +54,7 @@ def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str
         raise DataError("a weight is missing", where=directory, expected=str(error.args[0])) from error
     except (ValueError, RuntimeError) as error:  # torch cannot cut one as this family's are cut
         raise DataError("the weights do not fit this model", where=directory, seen=in_one_line(error)) from error
-    unknown = {name for name in weights.keys() - asked.names if not _BUFFERS.search(name)}
+    unknown = {name for name in weights.keys() - asked.names if not BUFFERS.search(name)}
     if spec.tied and unknown == {HEAD} and any(_equal(weights[HEAD], weight) for weight in ours.values()):
         unknown = set()
     if unknown:
@@ -70,17 +65,6 @@ def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str
 def _equal(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are the same; without values they are taken to be."""
     return one.shape == other.shape and (one.is_meta or torch.equal(one, other))
-
-
-def _weight_files(directory: Path) -> list[Path]:
-    if (directory / INDEX).is_file():
-        names = read_object(directory / INDEX).get("weight_map")
-        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-            raise DataError("this index names no files", where=directory / INDEX, expected="weight_map: name to file")
-        return [directory / name for name in sorted(set(names.values()))]
-    if (directory / WEIGHTS).is_file():
-        return [directory / WEIGHTS]
-    raise DataError("no weights here", where=directory, expected=f"{WEIGHTS} or {INDEX}")
 
 
 def write(

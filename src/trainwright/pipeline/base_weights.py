@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, TOKENIZER, read_shape
+from trainwright.artifact.weight_headers import check_headers
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.records import read_object
@@ -20,20 +21,24 @@ LOADERS = ("torch", "safetensors", "tokenizers")
 """Packages that load a model; a laptop that only plans may lack them."""
 
 
-def base_problems(step: Step, line: tuple[Step, ...], tokenizer: Path | None) -> Iterator[TrainwrightError]:
+def base_problems(
+    step: Step, line: tuple[Step, ...], tokenizer: Path | None, *, load_torch: bool
+) -> Iterator[TrainwrightError]:
     """Yields why a training cannot begin with the weights that it goes on from; ``where`` is a key of the recipe.
 
     Args:
         step: the training.
         line: all steps.
         tokenizer: the tokenizer.json of its dataset, where it is known.
+        load_torch: whether weights are held against the network, without values, and their tokenizer against the
+            dataset's; else, and where torch is not installed, the files' headers say whether they are whole.
     """
     recipe, source = step.recipe, step.inputs.get("base")
     if isinstance(source, str):
         base = upstream(line, source)[-1].recipe
         yield from _differences(recipe, base.model_spec(vocabulary=base.data.tokenizer.vocabulary))
     elif source is not None:
-        yield from _of_folder(recipe, source, tokenizer, key=f"{step.key}.from")
+        yield from _of_folder(recipe, source, tokenizer, key=f"{step.key}.from", load_torch=load_torch)
     elif recipe.model.init_from is not None:
         try:
             folder = local_path(recipe.model.init_from)
@@ -41,13 +46,15 @@ def base_problems(step: Step, line: tuple[Step, ...], tokenizer: Path | None) ->
             yield error.at(KEY)
             return
         if folder.is_dir():
-            yield from _of_folder(recipe, folder, tokenizer, key=KEY)
+            yield from _of_folder(recipe, folder, tokenizer, key=KEY, load_torch=load_torch)
         else:
             expected = "a Hugging Face directory or a checkpoint"
             yield DataError("no such directory", where=KEY, seen=recipe.model.init_from, expected=expected)
 
 
-def _of_folder(recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str) -> Iterator[TrainwrightError]:
+def _of_folder(
+    recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str, load_torch: bool
+) -> Iterator[TrainwrightError]:
     """Yields why training cannot begin with the model in a directory that ``key`` names."""
     try:
         shape = _read_shape(folder)
@@ -57,8 +64,12 @@ def _of_folder(recipe: Recipe, folder: Path, tokenizer: Path | None, *, key: str
         if key == KEY:
             yield from _other_tokens(recipe, shape, folder)
         # What the network of a plug-in does with weights that have no values is not known.
-        if not is_reference(shape.family) and all(find_spec(name) is not None for name in LOADERS):
+        if is_reference(shape.family):
+            return
+        if load_torch and all(find_spec(name) is not None for name in LOADERS):
             load("trainwright.model.bundle:check_bundle", kind="check")(folder, tokenizer, where=key)
+        else:
+            check_headers(folder)
     except TrainwrightError as error:
         seen = error.where if error.seen is None else f"{error.where}: {error.seen}"
         yield error if error.where == key else error.at(key, seen=seen)

@@ -59,8 +59,8 @@ class Stage:
     stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
     ``aside`` are kinds that later stages make, handed in where an earlier run left them and not a part of the address.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
-    wrong before anything runs; it is light. ``task_makes`` is what the task has to make for this stage to be of use;
-    None: anything.
+    wrong before anything runs; it loads no torch and opens no large file. ``task_makes`` is what the task has to make
+    for this stage to be of use; None: anything.
     """
 
     name: str

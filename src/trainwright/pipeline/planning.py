@@ -49,7 +49,7 @@ def training_of(
         DataError: an artefact that an earlier run left cannot be opened.
     """
     line = steps(recipe)
-    known = problems(line, line, {})
+    known = problems(line, line, {}, load_torch=False)
     refusals = [problem for problem in known if isinstance(problem, RecipeError)]
     if refusals:
         raise RecipeErrors(refusals)

@@ -15,43 +15,71 @@ from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
 
+Case = tuple[str, Path | None, bool]
+"""What the problems found depend on: the step, the tokenizer that it will work with, whether its dataset is there."""
 
-def check(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact]) -> None:
+
+def check(
+    ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact], *, passed: set[Case] | None = None
+) -> None:
     """Refuses what cannot end well.
 
     Args:
         ahead: the steps that are still to run.
         line: all steps.
         done: artefacts by step name; with a dataset's tokenizer prompts can be counted.
+        passed: what was asked before and had no problem, which is not asked again; what is asked now is added.
 
     Raises:
         TrainwrightError: the problem, or all of them.
     """
-    refusals = problems(ahead, line, done)
+    refusals = problems(ahead, line, done, passed=passed)
     if len(refusals) == 1:
         raise refusals[0]
     if refusals:
         raise RecipeErrors(refusals)
 
 
-def problems(ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact]) -> tuple[TrainwrightError, ...]:
-    """Returns each problem once; ``where`` is a key, ``stages.1.train.duration`` where a step's own keys hold it."""
-    line = tuple(line)
+def problems(
+    ahead: Iterable[Step],
+    line: Iterable[Step],
+    done: Mapping[str, Artifact],
+    *,
+    passed: set[Case] | None = None,
+    load_torch: bool = True,
+) -> tuple[TrainwrightError, ...]:
+    """Returns each problem once; ``where`` is a key, ``stages.1.train.duration`` where a step's own keys hold it.
+
+    Args:
+        ahead: as ``check`` takes it.
+        line: likewise.
+        done: likewise.
+        passed: likewise.
+        load_torch: whether the weights that a training begins with are held against its network.
+    """
+    line, passed = tuple(line), set() if passed is None else passed
     unique: dict[tuple[str | None, str], TrainwrightError] = {}
     for step in ahead:
         if step.stage.check is None:
             continue
-        for problem in _of_step(step, line, done):
-            placed = step.placed(problem)
-            unique.setdefault((placed.where, placed.what), placed)
+        tokenizer = _tokenizer(step, line, done)
+        case = step.name, tokenizer, step.inputs.get("dataset") in done
+        if case in passed:
+            continue
+        found = [step.placed(each) for each in _of_step(step, line, done, tokenizer, load_torch=load_torch)]
+        if not found:
+            passed.add(case)
+        for problem in found:
+            unique.setdefault((problem.where, problem.what), problem)
     return tuple(unique.values())
 
 
-def _of_step(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Iterator[TrainwrightError]:
-    tokenizer = _tokenizer(step, line, done)
+def _of_step(
+    step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact], tokenizer: Path | None, *, load_torch: bool
+) -> Iterator[TrainwrightError]:
     yield from load(str(step.stage.check), kind="check")(step.recipe, tokenizer)
     if step.stage.makes == "checkpoint":
-        yield from base_problems(step, line, tokenizer)
+        yield from base_problems(step, line, tokenizer, load_torch=load_torch)
     if step.stage.makes in ("plan", "checkpoint"):
         yield from dataset_problems(step, done)
 

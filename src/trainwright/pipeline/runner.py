@@ -20,7 +20,7 @@ from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
-from trainwright.pipeline.preflight import check
+from trainwright.pipeline.preflight import Case, check
 from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.recipe import Recipe
@@ -72,9 +72,9 @@ def run(
     if upto is not None:
         line = upstream(line, upto)
     workspace = Workspace(root, above=above)
-    first = _address(line, 0, {}, root)
+    first, passed = _address(line, 0, {}, root), set[Case]()
     if workspace.find(first.stage.name, first.fingerprint) is None:
-        check(line, line, {})  # here already: what is refused leaves no workspace behind
+        check(line, line, {}, passed=passed)  # here already: what is refused leaves no workspace behind
     with writing(root):
         # Where all is there already nothing is written, so that a workspace may be read-only.
         events = Events(root / "events.jsonl" if writable(root) else None, run=recipe.name, listeners=listeners)
@@ -85,7 +85,7 @@ def run(
             artifact = workspace.find(step.stage.name, here.fingerprint)
             if artifact is None:
                 # Before each piece of work: once the dataset is there, prompts are counted in its tokens.
-                check(line[index:], line, done)
+                check(line[index:], line, done, passed=passed)
                 artifact = _make(step, here, workspace, events)
             else:
                 workspace.check(artifact)

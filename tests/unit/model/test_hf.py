@@ -7,7 +7,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from trainwright.artifact.model_folder import WEIGHTS, read_shape
+from trainwright.artifact.model_folder import INDEX, WEIGHTS, read_shape
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model import hf
 from trainwright.model.bundle import build, load_bundle
@@ -74,7 +74,7 @@ def test_a_model_made_by_transformers_computes_the_same_here(tmp_path, family, c
     for parameter in theirs.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     theirs.save_pretrained(tmp_path, max_shard_size=shard)
-    assert ((tmp_path / hf.INDEX).exists()) == (shard == "20KB")
+    assert ((tmp_path / INDEX).exists()) == (shard == "20KB")
     spec = read_shape(tmp_path)
     ours = build(spec, hf.read_weights(tmp_path, spec), where=tmp_path)
     with torch.no_grad():
@@ -161,7 +161,7 @@ def test_weights_that_cannot_be_cut_as_the_family_s_are(tiny, tmp_path):
 
 @pytest.mark.parametrize("index", ["{}", '{"weight_map": []}', '{"weight_map": {"a": 1}}'])
 def test_an_index_without_files_is_named(tiny, tmp_path, index):
-    (tmp_path / hf.INDEX).write_text(index)
+    (tmp_path / INDEX).write_text(index)
     with pytest.raises(DataError, match="this index names no files .*weight_map: name to file"):
         hf.read_weights(tmp_path, tiny.spec())
 

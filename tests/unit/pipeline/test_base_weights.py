@@ -20,12 +20,14 @@ from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.steps import steps
 
 
-def said(folder: Path, base: Path, *overrides: str, tokens: Path | None = None) -> list[TrainwrightError]:
+def said(
+    folder: Path, base: Path, *overrides: str, tokens: Path | None = None, load_torch: bool = True
+) -> list[TrainwrightError]:
     """What keeps the planned recipe from going on from a model of 320 tokens, with a dataset in these."""
     recipe = planned_recipe(folder, f"model.init_from={base}", "data.tokenizer.vocabulary=320", *overrides)
     line = steps(recipe)
     (training,) = (step for step in line if step.name == "train")
-    return list(base_problems(training, line, tokens))
+    return list(base_problems(training, line, tokens, load_torch=load_torch))
 
 
 def test_pretrained_weights_have_to_be_there(tmp_path) -> None:
@@ -155,11 +157,21 @@ def test_a_damaged_base_is_named_by_its_key_and_its_file(tmp_path, base, form, d
     assert problem.seen is not None and problem.seen.startswith(str(folder))
 
 
-def test_without_what_loads_a_model_its_shape_alone_is_judged(tmp_path, base, monkeypatch) -> None:
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_torch_its_shape_and_its_weights_headers_are_judged(tmp_path, base, monkeypatch, installed) -> None:
     folder = base("model.layers=5")
+    assert len(said(tmp_path, folder, "model.layers=5")) == 0
+    if not installed:
+        monkeypatch.setattr("trainwright.pipeline.base_weights.find_spec", lambda name: None)
+    monkeypatch.setattr("trainwright.pipeline.base_weights.load", None)  # which would load torch
+    assert said(tmp_path, folder, "model.layers=5", load_torch=not installed) == []
     _cut(folder)
-    monkeypatch.setattr("trainwright.pipeline.base_weights.find_spec", lambda name: None)
-    assert [problem.what for problem in said(tmp_path, folder)] == ["the base has layers 5, this recipe asks for 2"]
+    found = said(tmp_path, folder, load_torch=not installed)
+    assert [problem.what for problem in found] == [
+        "the base has layers 5, this recipe asks for 2",
+        "cannot read the weights",
+    ]
+    assert found[1].where == "model.init_from" and found[1].seen is not None and found[1].seen.startswith(str(folder))
 
 
 def test_a_tokenizer_that_cannot_be_the_base_s_is_named(tmp_path, base) -> None:

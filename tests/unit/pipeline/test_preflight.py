@@ -257,6 +257,31 @@ def test_run_checks_before_the_first_stage_and_not_where_all_is_there(early, tmp
     assert ran == [], "not even the machine was measured"
 
 
+def test_what_passed_is_asked_again_once_its_tokenizer_or_its_dataset_is_there(early, tmp_path, monkeypatch) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def problems_of(step, done):
+        asked.append((step.name, "data" in done))
+        return iter(())
+
+    monkeypatch.setattr(preflight, "dataset_problems", problems_of)
+    dataset = make_dataset(tmp_path, {"train": ["some words"], "validation": ["some"], "test": ["words"]})
+    line, _ = early()
+    passed: set[preflight.Case] = set()
+    measured = make_artifact(tmp_path / "other", "doctor", {})
+    for done in ({}, {"doctor": measured}, {"data": dataset}, {"data": dataset}):
+        check(line, line, done, passed=passed)
+    assert asked == [("plan", False), ("train", False), ("train", True)]
+
+
+def test_a_problem_is_named_each_time(early) -> None:
+    line, _ = early("train.duration=0 steps")
+    passed: set[preflight.Case] = set()
+    for _ in range(2):
+        with pytest.raises(RecipeError, match="shorter than one update"):
+            check(line, line, {}, passed=passed)
+
+
 def test_the_checks_bring_neither_torch_nor_tokenizers() -> None:
     program = (
         "import sys; from trainwright.core.registry import load; from trainwright.pipeline.graph import STAGES;"

@@ -1,0 +1,66 @@
+"""What the headers of safetensors files say, read without torch: eight bytes, the header's length, and JSON.
+
+The format: https://github.com/huggingface/safetensors#format.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from trainwright.artifact.model_folder import BUFFERS, check_stored, weight_files
+from trainwright.core.errors import DataError
+
+STORED = {"F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2)}
+"""What weights are stored in: torch's name and the bytes of an element."""
+LENGTH_BYTES = 8
+"""The header's length: unsigned, least significant byte first."""
+MOST_HEADER_BYTES = 100_000_000
+"""The longest header that the format's own library reads."""
+
+
+def check_headers(directory: Path) -> None:
+    """Checks that the weights of a model are whole files of floating-point numbers, by their headers alone.
+
+    Raises:
+        DataError: a file is missing or damaged, or a weight is quantised; names the first.
+    """
+    for path in weight_files(directory):
+        if not path.is_file():  # a named pipe would be waited for
+            raise DataError("the weights are missing", where=path)
+        try:
+            dtypes = _dtypes(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError("cannot read the weights", where=path, seen=str(error)) from error
+        for name, dtype in sorted(dtypes.items()):
+            if not BUFFERS.search(name):
+                check_stored(name, dtype, where=directory)
+
+
+def _dtypes(path: Path) -> dict[str, str]:
+    """Returns how each tensor of a file is stored, by name.
+
+    Raises:
+        ValueError: there is no header, or its tensors do not fill the file one after the other.
+        KeyError, TypeError, AttributeError: an entry of the header has another form.
+    """
+    size_bytes = path.stat().st_size
+    with path.open("rb") as stream:
+        header_bytes = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+        if header_bytes > min(size_bytes - LENGTH_BYTES, MOST_HEADER_BYTES):
+            raise ValueError(f"a header of {header_bytes} bytes in a file of {size_bytes}")
+        tensors: dict[str, Any] = json.loads(stream.read(header_bytes))
+    tensors.pop("__metadata__", None)
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: tuple(item[1]["data_offsets"])):
+        begin, after = tensor["data_offsets"]
+        element_bytes = STORED.get(tensor["dtype"], ("", None))[1]
+        if begin != end or (element_bytes is not None and after - begin != prod(tensor["shape"]) * element_bytes):
+            raise ValueError(f"{name} cannot be at bytes {begin} to {after}")
+        end = after
+    expected_bytes = LENGTH_BYTES + header_bytes + end
+    if size_bytes != expected_bytes:
+        raise ValueError(f"{size_bytes} bytes of {expected_bytes}")
+    return {name: STORED.get(tensor["dtype"], (str(tensor["dtype"]).lower(), 0))[0] for name, tensor in tensors.items()}
