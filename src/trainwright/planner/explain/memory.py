@@ -180,10 +180,7 @@ def _communication(planned: Planned) -> Explanation:
     gathered = place.at(moments_of(place.case, place.states)[place.moment].communication)
     buckets = place.at(bucket_bytes(place.case, place.states))
     what = f"weights gathered {place.when}: embedding and head, and layers one after the other"
-    terms = (
-        Term("g", gathered, "bytes", what),
-        Term("b", buckets, "bytes", "buffers in which gradients are reduced"),
-    )
+    terms = (Term("g", gathered, "bytes", what), Term("b", buckets, "bytes", "buffers in which gradients are reduced"))
     return place.explained("communication", "buffers of collectives", "g + b", terms)
 
 

@@ -21,12 +21,7 @@ from trainwright.hardware.machine.probes import BlockProbe, MatmulPass, Probes
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.parameters import (
-    BLOCK_PARTS,
-    block_matrix_parameters,
-    matrices,
-    total_parameters,
-)
+from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, matrices, total_parameters
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes

@@ -13,12 +13,7 @@ import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import (
-    MOMENT_BYTES,
-    block_matrices,
-    moments_per_parameter,
-    parameter_counts,
-)
+from trainwright.planner.counts.parameters import MOMENT_BYTES, block_matrices, moments_per_parameter, parameter_counts
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
