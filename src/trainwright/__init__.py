@@ -10,11 +10,11 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "load_recipe": "trainwright.api",
+    "open_artifact": "trainwright.api",
     "plan": "trainwright.api",
     "recommend": "trainwright.api",
     "run": "trainwright.api",
     "Artifact": "trainwright.artifact.store",
-    "open_artifact": "trainwright.artifact.store",
     "ModelSpec": "trainwright.spec.model",
     "Plan": "trainwright.spec.plan",
     "Recipe": "trainwright.spec.recipe",

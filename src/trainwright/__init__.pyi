@@ -1,9 +1,9 @@
 from trainwright.api import load_recipe as load_recipe
+from trainwright.api import open_artifact as open_artifact
 from trainwright.api import plan as plan
 from trainwright.api import recommend as recommend
 from trainwright.api import run as run
 from trainwright.artifact.store import Artifact as Artifact
-from trainwright.artifact.store import open_artifact as open_artifact
 from trainwright.core.errors import DataError as DataError
 from trainwright.core.errors import DoesNotFit as DoesNotFit
 from trainwright.core.errors import Interrupted as Interrupted

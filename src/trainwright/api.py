@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 
+from trainwright.artifact import store
 from trainwright.artifact.store import Artifact
 from trainwright.core.config.load import load
+from trainwright.core.errors import RecipeError, about
 from trainwright.core.paths import local_path
-from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
@@ -22,6 +24,7 @@ from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.fields import SEARCH, read_fields, text
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, rankable
@@ -35,19 +38,22 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 
 
-def load_recipe(*files: str | Path, overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Recipe:
+def load_recipe(
+    *files: str | Path, overrides: str | Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> Recipe:
     """Returns the recipe of YAML or JSON files, later ones over earlier ones.
 
     Args:
         files: paths; ``~`` is the home directory.
-        overrides: ``train.optimizer.lr=1e-3``, over the files.
+        overrides: ``train.optimizer.lr=1e-3``, one or several, over the files.
         environ: variables ``TRAINWRIGHT_TRAIN__DURATION``, between files and overrides; none are read by default.
 
     Raises:
         RecipeErrors: everything that is wrong, one line each.
     """
     paths = [local_path(str(path)) for path in files]
-    return load(Recipe, files=paths, overrides=overrides, environ=environ or {}).value
+    several = [overrides] if isinstance(overrides, str) else overrides
+    return load(Recipe, files=paths, overrides=several, environ=environ or {}).value
 
 
 def plan(
@@ -67,14 +73,16 @@ def plan(
         tokens: how many to train on (``"15T"``); None: the recipe's, or 20 for each parameter.
         step: which training of a recipe with a list of steps; None: the only one.
         workspace: whose machine record, dataset and finished runs are looked at; None: ``runs/<name of the recipe>``.
-        options: further fields of ``planner.plan.question.Question``: ``sequence_tokens``, ``layout={"tp": 8}``, ...
+        options: further fields of a question (``planner.plan.fields``), as numbers or as the command's options take
+            them: ``sequence_tokens="8k"``, ``layout={"tp": 8}``, ...
 
     Raises:
         RecipeError: an unknown model, device, step or option, several steps that train, or a run that cannot be.
         RecipeErrors: everything that is wrong with a recipe on any machine.
         DataError: a model's file cannot be read, or a corpus whose epochs are asked for.
     """
-    fields = options | ({} if tokens is None else {"tokens": _count(tokens)})
+    fields = read_fields(options | {"tokens": tokens})
+    read_fields({"on": on, "step": step}, {"on": text, "step": text})
     if isinstance(what, Recipe):
         return _plan_recipe(what, root=_root(workspace, what.name), on=on, step=step, fields=fields)
     if step is not None:
@@ -106,11 +114,11 @@ def recommend(
     model: ModelSpec | ConvNetSpec | str,
     *,
     tokens: int | str | None = None,
-    budget_usd: float | None = None,
-    deadline_s: float | None = None,
+    budget_usd: float | str | None = None,
+    deadline_s: float | str | None = None,
     have: str = "",
-    clouds: Sequence[str] | None = None,
-    devices: Sequence[str] | None = None,
+    clouds: str | Sequence[str] | None = None,
+    devices: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Recommendation:
     """Returns the ways to train a model, ranked by time and dollars.
@@ -118,24 +126,28 @@ def recommend(
     Args:
         model: a model, or its name, its ``config.json`` or its numbers.
         tokens: how many to train on (``"1T"``); None: 20 for each parameter.
-        budget_usd: what the run may cost.
-        deadline_s: how long it may take.
+        budget_usd: what the run may cost (``"50k$"``).
+        deadline_s: how long it may take (``"30d"``).
         have: clusters that are there already: ``8xa100-80gb+8xh100-sxm``.
-        clouds: only prices of these.
-        devices: only these.
-        options: further fields of ``planner.plan.question.Question``.
+        clouds: only prices of these (``"aws,gcp"``, or a list).
+        devices: only these, as ``clouds``.
+        options: further fields of a question, as ``plan`` takes them.
 
     Raises:
         RecipeError: an unknown model, device, cloud or option.
     """
-    pool = read_pool(have) if have else ()
-    question = _question(model, on=defaults_on(pool), tokens=None if tokens is None else _count(tokens), **options)
+    bounds = {"budget_usd": budget_usd, "deadline_s": deadline_s, "clouds": clouds, "devices": devices}
+    asked = read_fields(bounds, SEARCH)
+    with about("have"):
+        pool = read_pool(text(have)) if have else ()
+    question = _question(model, on=defaults_on(pool), **read_fields(options | {"tokens": tokens}))
+    goals = Goals(budget_usd=asked.get("budget_usd"), deadline_s=asked.get("deadline_s"))
     return search(
         rankable(question, pool).run,
-        devices=devices,
-        clouds=clouds,
+        devices=asked.get("devices"),
+        clouds=asked.get("clouds"),
         have=pool,
-        goals=Goals(budget_usd=budget_usd, deadline_s=deadline_s),
+        goals=goals,
     )
 
 
@@ -150,20 +162,33 @@ def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None
         upto: the last stage, such as ``"evaluate"``; None: all of them.
 
     Raises:
+        RecipeError: this is no recipe.
         TrainwrightError: a stage failed; what was finished before is kept.
     """
+    _refuse_others(recipe, Recipe, field="recipe", expected="a Recipe, read by load_recipe(FILE)")
     return runner.run(recipe, root=_root(workspace, recipe.name), upto=upto)
+
+
+def open_artifact(path: str | Path) -> Artifact:
+    """Returns one artefact of a workspace.
+
+    Raises:
+        DataError: there is no manifest, it is damaged, or it is of another format.
+    """
+    return store.open_artifact(local_path(str(path)))
 
 
 def _root(workspace: str | Path | None, name: str) -> Path:
     return Path("runs") / name if workspace is None else local_path(str(workspace))
 
 
-def _count(tokens: int | str) -> int:
-    return parse_count(tokens) if isinstance(tokens, str) else tokens
+def _refuse_others(value: object, kinds: type | tuple[type, ...], *, field: str, expected: str) -> None:
+    if not isinstance(value, kinds):
+        raise RecipeError("not of the right kind", field=field, seen=shown(value), expected=expected)
 
 
 def _question(model: ModelSpec | ConvNetSpec | str, *, on: str, **options: Any) -> Question:
+    _refuse_others(model, (str, ModelSpec, ConvNetSpec), field="model", expected="a name or a ModelSpec")
     name = model if isinstance(model, str) else ""
     here = this_machine(kept_machine(Path.cwd())) if names_here(on) else None
     shape = read_model(model) if isinstance(model, str) else model

@@ -7,7 +7,7 @@ import pytest
 
 from trainwright import api
 from trainwright.cli import main as cli
-from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.core.errors import DataError, RecipeError, RecipeErrors
 from trainwright.pipeline import runner
 
 RECIPE = """\
@@ -91,6 +91,87 @@ def test_several_steps_are_not_planned_as_one(recipe):
         api.plan(stepped, step="tunde")
     with pytest.raises(TypeError, match="a model has none"):
         api.plan("llama3-8b", on="8xh100-sxm", step="base")
+
+
+OPTIONS = [
+    ({"foo": 3}, "unknown option .seen 'foo', expected one of tokens"),
+    ({"optimiser": "adamw"}, "unknown option .*did you mean 'optimizer'"),
+    ({"optimizer": "foo"}, "^optimizer: unknown value .seen 'foo', expected one of adamw"),
+    ({"precision": 16}, "^precision: unknown value .seen '16'"),
+    ({"layout": {"dp": 4}}, "^layout: unknown part of a layout .seen 'dp=4'"),
+    ({"layout": {"tp": 0}}, "^layout: not a number of ranks .seen tp=0"),
+    ({"layout": {"tp": True}}, "^layout: not a number of ranks .seen tp=true"),
+    ({"layout": {"zero_stage": 9}}, "^layout: no stage of ZeRO .seen zero_stage=9"),
+    ({"layout": {"recompute": "sometimes"}}, "^layout: unknown recompute .seen 'sometimes'"),
+    ({"layout": 8}, "^layout: this is no layout .seen 8"),
+    ({"tokens": float("nan")}, "^tokens: cannot read a quantity .seen nan"),
+    ({"tokens": True}, "^tokens: cannot read a quantity .seen True"),
+    ({"tokens": 1.5}, "^tokens: not a whole number .seen 1.5"),
+    ({"batch_tokens": -4}, "^batch_tokens: must be at least 1 .seen -4"),
+    ({"rank": "many"}, "^rank: cannot read a quantity"),
+    ({"price": "2"}, "^price: must be a number .seen '2'"),
+    ({"fused_loss": 1}, "^fused_loss: must be True or False .seen 1"),
+    ({"stack": 5}, "^stack: must be text .seen 5"),
+    ({"clouds": []}, "^clouds: no name in this list"),
+    ({"references": "runs.json"}, "^references: must be measured runs"),
+]
+
+
+@pytest.mark.parametrize(("option", "message"), OPTIONS)
+def test_a_bad_option_of_a_plan_ends_in_one_line(packaged_only, option, message):
+    with pytest.raises(RecipeError, match=message) as caught:
+        api.plan("llama3-8b", on="8xh100-sxm", **option)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"layout": "tp=8"}, {"layout": {"tp": 8}}),
+        ({"layout": {"tp": "8", "compile": True}}, {"layout": "tp=8,compile=true"}),
+        ({"sequence_tokens": "4k", "batch_tokens": "4M"}, {"sequence_tokens": 4000, "batch_tokens": 4_000_000}),
+        ({"clouds": "aws,gcp"}, {"clouds": ["aws", "gcp"]}),
+        ({"optimizer": None, "layout": None}, {}),
+    ],
+)
+def test_an_option_is_taken_as_text_too(packaged_only, written, meant):
+    asked = {"on": "8xh100-sxm", "tokens": "10B"}
+    assert api.plan("llama3-8b", **asked, **written) == api.plan("llama3-8b", **asked, **meant)
+
+
+def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
+    assert api.load_recipe("tiny.yaml", overrides="seed=5").seed == 5
+    asked = {"tokens": "20B", "have": "8xh100-sxm"}
+    one = api.recommend("llama3-8b", **asked, devices="h100-sxm", clouds="aws", deadline_s="7d", budget_usd="50k$")
+    goals = {"deadline_s": 7 * 86400, "budget_usd": 50_000}
+    assert one == api.recommend("llama3-8b", **asked, devices=["h100-sxm"], clouds=["aws"], **goals)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"deadline_s": -1}, "^deadline_s: cannot read a quantity .seen -1"),
+        ({"deadline_s": 0}, "^deadline_s: must be above zero"),
+        ({"budget_usd": True}, "^budget_usd: cannot read a quantity"),
+        ({"devices": 5}, "^devices: must be text .seen 5"),
+        ({"have": 5}, "^have: must be text"),
+        ({"foo": 3}, "unknown option"),
+    ],
+)
+def test_a_bad_option_of_a_recommendation_ends_in_one_line(packaged_only, option, message):
+    with pytest.raises(RecipeError, match=message):
+        api.recommend("llama3-8b", tokens="20B", **option)
+
+
+def test_what_is_no_recipe_or_model_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match="^model: not of the right kind .seen None, expected a name"):
+        api.plan(None, on="8xh100-sxm")
+    with pytest.raises(RecipeError, match="^on: must be text"):
+        api.plan("llama3-8b", on=8)
+    with pytest.raises(RecipeError, match="^recipe: not of the right kind .seen 'tiny.yaml', .*load_recipe"):
+        api.run("tiny.yaml")
+    with pytest.raises(DataError, match="no complete artefact here"):
+        api.open_artifact(str(tmp_path))
 
 
 @pytest.mark.parametrize("arguments", [{"tokens": 1}, {"layout": {"tp": 2}}])

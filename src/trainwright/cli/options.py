@@ -35,6 +35,7 @@ OPTIONS = {
     "scale_out": "--scale-out",
     "rails": "--rails",
     "clouds": "--cloud",
+    "devices": "--devices",
     "price_kind": "--price-kind",
     "price": "--price",
     "explain": "--explain",

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import OF_PLANS, OF_TRAINING, count, one_of, refuse
-from trainwright.core.errors import RecipeError
+from trainwright.cli.plan.question import OF_PLANS, OF_TRAINING, count, refuse
+from trainwright.core.errors import RecipeError, about
 
 if TYPE_CHECKING:
     from trainwright.planner.cost.serving_memory import Serving
@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
     from trainwright.hardware.prices.price_list import price_of
     from trainwright.planner.cost.serving import estimate_inference
+    from trainwright.planner.plan.fields import read_fields
     from trainwright.render.plans.serving import show
     from trainwright.spec.convnet import transformer
-    from trainwright.spec.device import PriceKind
 
     refuse(args, (*OF_TRAINING, *OF_PLANS), what="this is about training", fix="leave out --inference")
     if args.model is None or args.on is None:
@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
         raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
     model = transformer(model).deployed()
     machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
-    clouds = None if args.cloud is None else [name.strip() for name in args.cloud.split(",")]
-    kind: Any = one_of(args.price_kind or "on_demand", get_args(PriceKind), where="--price-kind")
-    price = price_of(machines.device.name, kind, usd=args.price, clouds=clouds)
+    asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud})
+    price = price_of(machines.device.name, asked["price_kind"], usd=args.price, clouds=asked.get("clouds"))
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     estimate = estimate_inference(model, serving, machines, price=price, stack=software)
@@ -71,12 +70,14 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
     from trainwright.planner.cost.serving_memory import Serving, WeightFormat, serving_memory
     from trainwright.planner.forecast.memory.table import usable_bytes
+    from trainwright.planner.plan.fields import one_of
     from trainwright.planner.plan.layout import parse_layout
 
     tokens = count(args.context or DEFAULT_CONTEXT, where="--context")
     if tokens < 2:
         raise RecipeError("a prompt and an answer are two tokens at least", where="--context", seen=args.context)
-    weights: Any = one_of(args.precision or "bf16", get_args(WeightFormat), where="--precision")
+    with about("weights"):
+        weights: Any = one_of(args.precision or "bf16", get_args(WeightFormat))
     layout = parse_layout(args.layout or "auto")
     if set(layout) - {"tp"}:
         raise RecipeError("serving is laid out by tp alone", where="--layout", seen=args.layout)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from trainwright.cli.arguments import located, read_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.core.spelling import unknown
-from trainwright.core.units import parse_count
 
 if TYPE_CHECKING:
     from trainwright.planner.evidence.finished import Ledger
@@ -40,6 +38,8 @@ OF_SERVING = ("batch_size", "context")
 NOTHING = "none"
 """``--calibrate none``: not even from finished runs."""
 SUFFIXES = (".yaml", ".yml")
+FIELDS = {"batch": "batch_tokens", "sequence": "sequence_tokens", "mtp": "further_layers", "cloud": "clouds"}
+"""Fields of a question by the arguments that have other names."""
 
 
 def add_question(parser: CommandParser) -> None:
@@ -180,31 +180,11 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         RecipeError: a value that cannot be read, or is unknown.
     """
     from trainwright.hardware.catalogue.nodes import names_here
-    from trainwright.planner.plan.layout import parse_layout
-    from trainwright.spec import workload as words
-    from trainwright.spec.device import PriceKind
+    from trainwright.planner.plan.fields import QUESTION, read_fields
 
     asked = {name: value for name, value in options.items() if value is not None and value is not False}
-    counts = {"tokens": "tokens", "batch": "batch_tokens", "sequence": "sequence_tokens"}
-    fields: dict[str, Any] = {
-        field: count(asked[name], where=f"--{name}") for name, field in counts.items() if name in asked
-    }
-    choices = {
-        "precision": words.Precision,
-        "optimizer": words.OptimizerName,
-        "states": words.States,
-        "moments": words.MomentDtype,
-        "recompute": words.Recompute,
-        "method": words.Method,
-        "price_kind": PriceKind,
-    }
-    for name, literal in choices.items():
-        if name in asked:
-            fields[name] = one_of(asked[name], get_args(literal), where=f"--{name.replace('_', '-')}")
-    plain = ("rank", "stack", "scale_up", "scale_out", "rails", "price", "expert_imbalance", "fused_loss")
-    fields |= {name: asked[name] for name in plain if name in asked}
-    if "mtp" in asked:
-        fields["further_layers"] = asked["mtp"]
+    given = {FIELDS.get(name, name): value for name, value in asked.items()}
+    fields = read_fields({name: value for name, value in given.items() if name in QUESTION})
     of_this_machine = "on" in asked and names_here(asked["on"], where="--on")
     if asked.get("calibrate", NOTHING) != NOTHING and not of_this_machine:
         # Reading ledgers brings pydantic, which a plan without measured runs does not wait for.
@@ -214,10 +194,6 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         software = {each.placed.run.stack.name for each in fields["references"]}
         if "stack" not in asked and len(software) == 1:
             fields["stack"] = software.pop()
-    if "layout" in asked:
-        fields["layout"] = parse_layout(asked["layout"])
-    if "cloud" in asked:
-        fields["clouds"] = tuple(name.strip() for name in asked["cloud"].split(",") if name.strip())
     return fields
 
 
@@ -283,22 +259,9 @@ def count(text: str, *, where: str) -> int:
     Raises:
         RecipeError: no number, or below one.
     """
+    from trainwright.planner.plan.fields import count as at_least_one
+
     try:
-        number = parse_count(text)
+        return at_least_one(text)
     except RecipeError as error:
         raise error.at(where) from error
-    if number < 1:
-        raise RecipeError("must be at least 1", where=where, seen=text)
-    return number
-
-
-def one_of(value: str, known: tuple[str, ...], *, where: str) -> str:
-    """``value``, where it is a known word; dashes and underscores are one.
-
-    Raises:
-        RecipeError: it is not; names a near one.
-    """
-    slug = value.replace("-", "_")
-    if slug in known:
-        return slug
-    raise RecipeError("unknown value", where=where, **unknown(value, known))

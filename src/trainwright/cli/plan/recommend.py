@@ -18,7 +18,7 @@ from trainwright.cli.output import Output
 from trainwright.cli.plan.question import asked_about, question_fields
 from trainwright.core.errors import RecipeError
 from trainwright.core.money import parse_usd
-from trainwright.core.units import parse_count, parse_seconds
+from trainwright.core.units import parse_count
 
 if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
@@ -61,6 +61,7 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
     from trainwright.planner.plan.assumptions import recommended
+    from trainwright.planner.plan.fields import SEARCH, read_fields
     from trainwright.planner.plan.rankable import cluster_name
     from trainwright.planner.search.changes import changes
     from trainwright.planner.search.recommend import Goals, recommend
@@ -72,13 +73,15 @@ def run(args: argparse.Namespace) -> int:
         drawable(args.draw)
     pool = _pool(args)
     scenario = _scenario(args, pool)
-    goals = Goals(
-        budget_usd=_read(args.budget, parse_usd, "--budget"), deadline_s=_read(args.deadline, _span, "--deadline")
+    bounds = read_fields(
+        {"budget_usd": args.budget, "deadline_s": args.deadline, "devices": args.devices, "clouds": args.cloud},
+        SEARCH | {"deadline_s": _span},
     )
+    goals = Goals(budget_usd=bounds.get("budget_usd"), deadline_s=bounds.get("deadline_s"))
     recommendation = recommend(
         scenario.run,
-        devices=_names(args.devices, "--devices"),
-        clouds=_names(args.cloud, "--cloud"),
+        devices=bounds.get("devices"),
+        clouds=bounds.get("clouds"),
         have=pool,
         have_usd_per_device_hour=_read(args.have_price, parse_usd, "--have-price") or 0.0,
         goals=goals,
@@ -132,26 +135,19 @@ def _read(text: str | None, parse: Callable[[str], T], where: str) -> T | None:
 
 def _span(text: str) -> float:
     """Seconds of a time with its unit: whoever writes 14 means days."""
-    seconds = parse_seconds(text)
+    from trainwright.planner.plan.fields import SEARCH
+
+    seconds: float = SEARCH["deadline_s"](text)
     if text.strip().replace(".", "", 1).replace("_", "").isdigit():
         raise RecipeError("a time needs its unit", seen=repr(text), expected="for example 14d or 36h")
     return seconds
-
-
-def _names(text: str | None, where: str) -> list[str] | None:
-    if text is None:
-        return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise RecipeError("no name in this list", where=where, seen=repr(text), expected="names joined by commas")
-    return names
 
 
 def _kinds(text: str) -> list[Any]:
     from trainwright.spec.device import PriceKind
 
     known = get_args(PriceKind)
-    kinds = [name.replace("-", "_") for name in _names(text, "--price-kinds") or ()]
+    kinds = [name.replace("-", "_") for name in map(str.strip, text.split(",")) if name]
     unknown = [name for name in kinds if name not in known]
     if unknown or not kinds:
         raise RecipeError("unknown kind of price", where="--price-kinds", seen=repr(text), expected=", ".join(known))

@@ -51,17 +51,15 @@ class Choice:
     rejected: tuple[Rejected, ...] = ()
 
 
-def parse_layout(text: str, *, field: str = "layout") -> FixedLayout:
-    """Returns the parts of ``dp_shard=64,tp=8`` by name; ``auto`` fixes nothing.
+def parse_layout(given: str | Mapping[str, object], *, field: str = "layout") -> FixedLayout:
+    """Returns the parts of ``dp_shard=64,tp=8``, or of ``{"tp": 8}``, by name; ``auto`` fixes nothing.
 
     Raises:
         RecipeError: an unknown name, or a value that is none.
     """
     parts: dict[str, int | str | bool] = {}
-    if text.strip() == "auto":
-        return FixedLayout()
     known = [*AXES, *WORDS]
-    for pair in filter(None, (piece.strip() for piece in text.split(","))):
+    for pair in _pairs(given, field):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals and name in known:
             what, expected = "a part of a layout needs its value", f"{name}=VALUE"
@@ -71,9 +69,20 @@ def parse_layout(text: str, *, field: str = "layout") -> FixedLayout:
             fix = did_you_mean(name, known)
             raise RecipeError("unknown part of a layout", field=field, seen=repr(pair), expected=expected, fix=fix)
         if name in parts:
-            raise RecipeError("{name} is given twice", field=field, seen=text, name=name)
+            raise RecipeError("{name} is given twice", field=field, seen=given, name=name)
         parts[name] = _word(name, value, field) if name in WORDS else _degree(name, value, field)
     return cast("FixedLayout", parts)
+
+
+def _pairs(given: str | Mapping[str, object], field: str) -> list[str]:
+    if isinstance(given, Mapping):
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
+        return [f"{name}={value}" for name, value in texts.items()]
+    if not isinstance(given, str):
+        raise RecipeError(
+            "this is no layout", field=field, seen=repr(given), expected="tp=8, or a mapping of its parts"
+        )
+    return [] if given.strip() == "auto" else [pair for pair in map(str.strip, given.split(",")) if pair]
 
 
 def _word(name: str, value: str, field: str) -> str | bool:
@@ -83,7 +92,7 @@ def _word(name: str, value: str, field: str) -> str | bool:
 
 
 def _degree(name: str, value: str, field: str) -> int:
-    number = int(value) if value.isdigit() else -1
+    number = int(value) if value.isdecimal() else -1
     if name == "zero_stage" and not 0 <= number <= 3:
         raise RecipeError("no stage of ZeRO", field=field, seen=f"zero_stage={value}", expected="0, 1, 2 or 3")
     if name != "zero_stage" and number < 1:

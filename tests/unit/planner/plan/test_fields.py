@@ -1,0 +1,50 @@
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.planner.plan.fields import QUESTION, SEARCH, read_fields
+from trainwright.planner.plan.question import Question
+
+
+def test_texts_and_numbers_come_to_the_same_fields():
+    written = {
+        "tokens": "1.5T",
+        "rank": "8",
+        "layout": "tp=8,compile=true",
+        "clouds": "aws, gcp",
+        "price_kind": "on-demand",
+    }
+    typed = {"tokens": 1.5e12, "rank": np.int64(8), "layout": {"tp": 8, "compile": True}, "clouds": ["aws", "gcp"]}
+    assert read_fields(written) == read_fields(typed | {"price_kind": "on_demand"})
+    assert read_fields({"budget_usd": "$50k", "deadline_s": "2d"}, SEARCH) == {
+        "budget_usd": 50e3,
+        "deadline_s": 172_800,
+    }
+
+
+def test_what_is_none_is_left_open():
+    assert read_fields(dict.fromkeys(QUESTION)) == {}
+
+
+def test_every_reader_is_of_a_field_of_a_question():
+    assert set(QUESTION) <= {field.name for field in fields(Question)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("tokens", [5], "tokens: cannot read a quantity"),
+        ("tokens", 0, "tokens: must be at least 1"),
+        ("rails", True, "rails: cannot read a quantity"),
+        ("method", "dora", "method: unknown value .*expected one of full, lora, qlora"),
+        ("clouds", ["aws", 3], "clouds: must be text"),
+        ("clouds", " , ", "clouds: no name in this list"),
+        ("expert_imbalance", "high", "expert_imbalance: must be a number"),
+        ("optimzer", "adamw", "unknown option .*did you mean 'optimizer'"),
+    ],
+)
+def test_an_error_names_its_field(field, value, message):
+    with pytest.raises(RecipeError, match=message):
+        read_fields({field: value})
