@@ -29,6 +29,8 @@ from trainwright.spec.workload import windows_per_epoch
 def _plain_name(name: str) -> str:
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise ValueError(f"a name has letters, digits, '-', '_' and '.' only, seen {name!r}")
+    if (size := len(name.encode())) > 200:  # of the 255 that a folder's name may have: others add a suffix to it
+        raise ValueError(f"a name has at most 200 bytes, as UTF-8, because it names a folder; this one has {size}")
     return name
 
 
@@ -60,10 +62,8 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.train.sequence_tokens > self.model.context_tokens:
-            raise ValueError(
-                f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds model.context_tokens "
-                f"({self.model.context_tokens})"
-            )
+            longest = f"model.context_tokens ({self.model.context_tokens})"
+            raise ValueError(f"train.sequence_tokens ({self.train.sequence_tokens}) exceeds {longest}")
         if self.task.kind.needs == "documents-with-labels" and not self.data.labelled:
             source = next(number for number, each in enumerate(self.data.sources) if not each.labelled)
             raise ValueError(

@@ -76,6 +76,17 @@ def test_a_size_that_follows_from_the_base_s_own_setting_is_named_too(tmp_path, 
     assert problem.what.startswith("the base has ffn_width 100, this recipe asks for ")
 
 
+def test_a_size_that_follows_from_a_difference_is_said_as_it_would_be_then(tmp_path, base) -> None:
+    folder = base("model.width=192", "model.head_size=32", "model.ffn_width=384")
+    assert [problem.what for problem in said(tmp_path, folder)] == [
+        "the base has width 192, this recipe asks for 128",
+        f"the base has head_size 32, this recipe then asks for {192 // 2}",
+        "the base has ffn_width 384, this recipe then asks for 512",
+    ]
+    fixes = [problem.fix.removeprefix("write ") for problem in said(tmp_path, folder)]
+    assert said(tmp_path, folder, *fixes) == []
+
+
 def test_another_family_is_all_that_is_said(tmp_path, base) -> None:
     folder = base("model.family=gpt2")
     (problem,) = said(tmp_path, folder)

@@ -45,6 +45,8 @@ def test_presets_have_their_published_sizes(tmp_path, name, vocabulary, paramete
     [
         ({"train": {"sequence_tokens": 2048, "batch_tokens": 4096}}, "exceeds model.context_tokens"),
         ({"name": "a b"}, "letters, digits"),
+        ({"name": "a" * 201}, "at most 200 bytes.* 201"),
+        ({"name": "模" * 67}, "at most 200 bytes.* 201"),
         ({"data": {"sources": [{"kind": "python-stdlib"}], "exec": {"workers": 0}}}, "greater than 0"),
     ],
 )

@@ -43,12 +43,9 @@ class ModelSection(Section):
     def _divides(self) -> Self:
         if self.head_size is None and self.width % self.heads:
             near = _nearest_divisor(self.width, self.heads)
-            raise ValueError(
-                f"width ({self.width}) is not divisible by heads ({self.heads}); "
-                f"nearest that does: heads={near}, or set head_size"
-            )
-        problems = self.spec(vocabulary=1).problems()
-        if problems:
+            what = f"width ({self.width}) is not divisible by heads ({self.heads})"
+            raise ValueError(f"{what}; nearest that does: heads={near}, or set head_size")
+        if problems := self.spec(vocabulary=1).problems():
             raise ValueError("; ".join(problems))
         return self
 
@@ -94,16 +91,17 @@ class ModelSection(Section):
             yield self._difference("family", asked, base)
             return
         agreeing = self.model_copy(update={name: getattr(base, name) for name in written})
-        for name in (*written, *agreeing.spec(vocabulary=asked.vocabulary).body_differences(base)):
-            yield self._difference(name, asked, base)
+        mended, then = agreeing.spec(vocabulary=asked.vocabulary), " then" if written else ""
+        yield from (self._difference(name, asked, base) for name in written)
+        yield from (self._difference(name, mended, base, then) for name in mended.body_differences(base))
 
-    def _difference(self, name: str, asked: ModelSpec, base: ModelSpec) -> RecipeError:
+    def _difference(self, name: str, asked: ModelSpec, base: ModelSpec, then: str = "") -> RecipeError:
         return RecipeError(
             "the base has {name} {value}, this {whole} asks for {other}",
             where=f"model.{name}" if self.init_from is None else "model.init_from",
             fix="write model.{name}={value}" if name in type(self).model_fields else None,
             name=name,
             value=getattr(base, name),
-            whole="step" if self.init_from is None else "recipe",
+            whole=("step" if self.init_from is None else "recipe") + then,
             other=getattr(asked, name),
         )
