@@ -65,11 +65,12 @@ class Corpus:
         return digest({"files": files, "skipped": [[file.source, file.name, file.reason] for file in self.skipped]})
 
 
-def read_corpus(section: DataSection, *, cache: Path | None) -> Corpus:
+def read_corpus(section: DataSection, *, cache: Path | None, settle: bool = True) -> Corpus:
     """Lists and hashes a corpus.
 
     Local files are hashed once and remembered in ``cache``, by path, size, times and inode; a remote file counts by
-    the checksum that its file system gives.
+    the checksum that its file system gives. Without ``settle`` files that were too young when they were hashed last
+    and have not changed since are not written to ``cache`` again: who looks for a dataset changes nothing.
 
     Raises:
         DataError: a path is missing, a pattern matches nothing, all is empty, or ``strict`` and a file is skipped.
@@ -82,8 +83,9 @@ def read_corpus(section: DataSection, *, cache: Path | None) -> Corpus:
     result = [_with_blocks(entry, hashed, known) for entry in entries]
     fresh = [outcome for outcome in hashed.values() if isinstance(outcome, _Hashed)]
     changed = [item.file.location for item in fresh if item.differs(known)]
-    if cache is not None and fresh and writable(cache):
-        _write_cache(cache, known, fresh)
+    news = [item for item in fresh if settle or item.known()[::2] != known.get(item.file.location, ())[::2]]
+    if cache is not None and news and writable(cache):
+        _write_cache(cache, known, news)
     skipped = tuple(entry for entry in result if isinstance(entry, SkippedFile))
     files = tuple(entry for entry in result if isinstance(entry, CorpusFile))
     if section.strict and skipped:
@@ -110,7 +112,7 @@ def corpus_digest(section: DataSection, *, cache: Path | None) -> str:
     Raises:
         DataError: as ``read_corpus`` and ``tokenizer_digest``.
     """
-    return input_digest(read_corpus(section, cache=cache), section)
+    return input_digest(read_corpus(section, cache=cache, settle=False), section)
 
 
 def outside_digests(section: DataSection, *, cache: Path | None) -> dict[str, str]:

@@ -110,6 +110,20 @@ def test_what_changed_since_the_last_look_is_named(tree, tmp_path, section):
     assert read_corpus(source, cache=cache).changed == (str(tree / "b.txt"),)
 
 
+def test_looking_for_the_dataset_of_files_that_were_young_writes_nothing(tree, tmp_path, section, monkeypatch):
+    source, cache = section({"kind": "files", "paths": [str(tree)]}), tmp_path / "digests.json"
+    for path in tree.rglob("*"):
+        path.touch()
+    here = corpus_digest(source, cache=cache)
+    read_corpus(source, cache=cache)
+    young, stamp = cache.read_bytes(), cache.stat().st_mtime_ns
+    monkeypatch.setattr(module, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 10**10))
+    assert corpus_digest(source, cache=cache) == here
+    assert (cache.read_bytes(), cache.stat().st_mtime_ns) == (young, stamp)
+    read_corpus(source, cache=cache)
+    assert cache.read_bytes() != young
+
+
 def test_a_workspace_that_cannot_be_written_to_has_no_cache(tree, tmp_path, section):
     (tmp_path / "file").touch()
     source = section({"kind": "files", "paths": [str(tree)]})
