@@ -228,10 +228,16 @@ class _Preparation:
         if not funnel.kept.documents:
             reasons = {reason: tally.documents for reason, tally in (funnel.broken | funnel.dropped).items()}
             worst = max(reasons, key=lambda reason: reasons[reason], default="none was found")
+            unread = next(
+                (f"data.sources.{n}" for n, each in enumerate(arranged.funnels) if worst in each.broken), None
+            )
             raise DataError(
                 "no document is left of this corpus",
+                where=unread,
                 seen=f"{counted(funnel.read.documents, 'record')}, most of them: {worst}",
-                fix="loosen data.clean, or check data.sources",
+                fix="loosen data.clean, or check data.sources"
+                if unread is None
+                else "mend its files, or check its keys",
             )
         for reason, tally in sorted(funnel.broken.items()):
             if reason in {file.reason for file in skipped}:

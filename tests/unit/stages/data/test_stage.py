@@ -192,6 +192,17 @@ def test_a_corpus_of_which_nothing_is_left_is_one_line(prepare, section, tmp_pat
         prepare(given)
 
 
+def test_a_corpus_whose_records_have_no_text_names_the_source(prepare, section, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": 5}\n')
+    given = section({"kind": "jsonl", "paths": [str(tmp_path / "a.jsonl")]})
+    with pytest.raises(DataError) as caught:
+        prepare(given)
+    assert str(caught.value) == (
+        "data.sources.0: no document is left of this corpus (seen 1 record, most of them: 'text' is not a string); "
+        "mend its files, or check its keys"
+    )
+
+
 def test_an_empty_split_is_one_line(prepare, section, tmp_path):
     (tmp_path / "a.txt").write_text("only one document")
     given = section({"kind": "files", "paths": [str(tmp_path / "a.txt")]}, split=SHARES)
