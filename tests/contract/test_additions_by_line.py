@@ -79,7 +79,7 @@ def add_all(copy: Copy) -> None:
         ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "unfinished", f"{FILTERS}:unfinished"),
         ("spec/sections/data.py", "FILTERS: Mapping[str, str] = {", "short", f"{FILTERS}:short"),
         ("spec/sections/export.py", "EXPORTERS: Mapping[str, str] = {", "pair", "stages.export.pair:Pair"),
-        ("spec/sections/serve.py", '"engine", {', "parrot", "model.generation.parrot:open_engine"),
+        ("spec/sections/serve.py", "ENGINES: Mapping[str, str] = {", "parrot", "model.generation.parrot:open_engine"),
         ("launch/launchers.py", "LAUNCHERS = {", "named", "launch.named:Named"),
     ):
         copy.replace(file, start, f'{start}"{name}": "trainwright.{reference}", ')

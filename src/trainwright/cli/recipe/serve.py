@@ -95,9 +95,9 @@ def _engine(name: str) -> EngineSection:
     # Recipes bring pydantic, which --help must not wait for.
     from pydantic import ValidationError
 
-    from trainwright.spec.sections.serve import ENGINES, ServeSection
+    from trainwright.spec.sections.serve import ENGINE, ServeSection
 
-    for problem in ENGINES.problems(name, where="--engine"):
+    for problem in ENGINE.problems(name, where="--engine"):
         raise problem
     try:
         return ServeSection.model_validate({"engine": name}).engine

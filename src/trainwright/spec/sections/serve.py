@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -14,9 +15,9 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.sections.base import NamedSection, Section
 
-_CALLED = Called(arguments=("directory",), keywords=("places",))
-ENGINES = Extension("engine", {"torch": "trainwright.model.generation.engine:open_engine"}, _CALLED)
+ENGINES: Mapping[str, str] = {"torch": "trainwright.model.generation.engine:open_engine"}
 """Functions from a model's directory and ``places`` to a ``trainwright.spec.generation.Generator``."""
+ENGINE = Extension("engine", ENGINES, Called(arguments=("directory",), keywords=("places",)))
 
 _NAME = re.compile(r"(?=.{1,253}\Z)\w([\w-]{0,61}\w)?(\.\w([\w-]{0,61}\w)?)*\.?", re.ASCII)
 
@@ -44,7 +45,7 @@ def host_or_any(host: str) -> str:
 class EngineSection(NamedSection):
     """What generates, with its keys."""
 
-    name: Annotated[str, ENGINES] = Field("torch", description="torch, or package.module:function")
+    name: Annotated[str, ENGINE] = Field("torch", description="torch, or package.module:function")
 
 
 class ServeDemo(Section):
@@ -67,7 +68,7 @@ class ServeSection(Section):
     allowed_hosts: tuple[Annotated[str, AfterValidator(host_or_any)], ...] = Field(
         (), description="names that requests may be addressed to, beside the address and localhost; * allows all"
     )
-    engine: Annotated[EngineSection, ByName(ENGINES, EngineSection)] = Field(
+    engine: Annotated[EngineSection, ByName(ENGINE, EngineSection)] = Field(
         default_factory=EngineSection, description="what generates: a name, or a mapping of a name and its keys"
     )
     demo: ServeDemo | None = Field(None, description="a question asked by `trainwright run`")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainwright.core.plug_in import blaming, not_an_instance
 from trainwright.spec.generation import Generator
-from trainwright.spec.sections.serve import ENGINES, EngineSection
+from trainwright.spec.sections.serve import ENGINE, EngineSection
 
 
 def open_engine(section: EngineSection, directory: Path, *, places: int) -> Generator:
@@ -16,7 +16,7 @@ def open_engine(section: EngineSection, directory: Path, *, places: int) -> Gene
         RecipeError: no such engine; or it does not support the model.
         DataError: the model is missing or damaged.
     """
-    make = ENGINES.bound(section, EngineSection)
+    make = ENGINE.bound(section, EngineSection)
     with blaming(section.name, where="serve.engine"):
         engine = make(directory, places=places)
         if not isinstance(engine, Generator):
