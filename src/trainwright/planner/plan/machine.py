@@ -58,11 +58,6 @@ class Here:
     checkpoint_every_s: float = 0.0
 
     @property
-    def can_compile(self) -> bool:
-        """Returns True where a compiler and Python's headers are there."""
-        return self.facts.compiler is not None and self.facts.python_headers
-
-    @property
     def settings(self) -> RunSettings:
         """How a run on this one device is operated: nothing fails, and the last step writes a checkpoint."""
         interval_s = self.checkpoint_every_s or math.inf

@@ -19,7 +19,6 @@ from trainwright.planner.counts.work import Work, forward_work
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Stack
 
 ATTENTION_BACKWARD = 2.5
 """Fused attention's backward pass makes five products for the forward pass's two (Dao, 2023, section 3.1.2)."""
@@ -65,11 +64,6 @@ def tuned_key(device_generation: str, precision: str) -> str:
     return f"{device_generation}-{'16' if precision in SIXTEEN_BIT else precision}"
 
 
-def flash_key(device_generation: str, stack: Stack) -> str:
-    """Returns the name under which fused attention's share of a rate stands: by kernel too where there are several."""
-    return f"{device_generation}-{stack.flash}" if device_generation in FLASH_GENERATIONS else device_generation
-
-
 class Factor(NamedTuple):
     """A number of the catalogue, with the name that its files and fits give it."""
 
@@ -82,7 +76,9 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     workload, cluster, time = run.workload, run.cluster, run.stack.time
     kind, adapter = generation(cluster.device), workload.adapter
     device = (_entry("products", general.products, kind), _entry("devices", general.devices, cluster.device.name))
-    flash = _entry("attention", general.attention, flash_key(kind, run.stack))
+    # Fused attention's share of a rate stands by kernel too where there are several.
+    kernel = f"{kind}-{run.stack.flash}" if kind in FLASH_GENERATIONS else kind
+    flash = _entry("attention", general.attention, kernel)
     tuned = _entry("stack.tuned", time.tuned, tuned_key(kind, workload.precision))
     bus = "peer" if cluster.device.peer_to_peer else "staged"
     experts = run.model.experts is not None

@@ -124,7 +124,7 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     wanted = recipe.train.exec.compile
     if wanted != "auto":
         return wanted
-    if not here.can_compile:
+    if here.facts.compiler is None or not here.facts.python_headers:
         return False
     layouts = _layouts(run.workload, micro_batches(recipe, run.workload), compiled=False)
     every = forecast(run, layouts, here.source)
