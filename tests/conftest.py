@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,11 @@ for _name in [name for name in os.environ if name.startswith("TRAINWRIGHT_")]:
 # What is measured of this machine is kept for the session, not in the user's home.
 _HOME = tempfile.TemporaryDirectory(prefix="trainwright-home-")
 os.environ["TRAINWRIGHT_HOME"] = _HOME.name
+
+# Processes under test would inherit what a shell that starts the tests in the background, or nohup, has ignored.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 # No deadline: a busy machine is no defect. In CI the examples are the same each time: a red run can be repeated.
 hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" in os.environ, print_blob=True)

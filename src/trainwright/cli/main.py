@@ -180,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         streams.prepare()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
+            if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
                 signal.signal(number, _stop)
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments or bool(os.environ.get("TRAINWRIGHT_DEBUG"))

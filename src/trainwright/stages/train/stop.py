@@ -21,8 +21,8 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            numbers = (signal.Signals[name] for name in ERRORS)
-            heard = (each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN)  # as under nohup
+            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            heard = [signal.Signals[name] for name in ERRORS if not (nohup and name == "SIGHUP")]
             self._previous = {number: signal.signal(number, self._note) for number in heard}
         return self
 

@@ -26,9 +26,9 @@ def ran(monkeypatch):
             (context.out / "dataset.json").write_text(DATASET)
             return StageResult(summary={"precision": "fp32", "lr": context.recipe.train.optimizer.lr})
 
-        of_corpus = reference.endswith(":outside_digests")
-        digests = {"corpus": "0" * 64} if of_corpus else "0" * 64
-        return stage if kind == "stage" else lambda *args, **kwargs: digests
+        facts = {"outside_digests": {"corpus": "0" * 64}, "corpus_bytes_here": 9000, "corpus_bytes": 9000}
+        fact = facts.get(reference.partition(":")[2], "0" * 64)
+        return stage if kind == "stage" else lambda *args, **kwargs: fact
 
     monkeypatch.setattr(graph, "load", stand_in)
     monkeypatch.setattr("trainwright.pipeline.runner.load", stand_in)
