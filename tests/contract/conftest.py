@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import trainwright
+from trainwright.hardware.machine.shared import HOME, shared_probes
+from trainwright.testing.machine import fake_probes
 
 PACKAGE = Path(trainwright.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -32,6 +34,17 @@ def call_module(*arguments: str, folder: Path, sources: Path = PACKAGE.parent) -
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
+
+
+def run_recipe(root: Path) -> Path:
+    """Returns the workspace of a run of ``recipe.yaml`` in a folder, from the command line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME, str(root / "home"))
+        probes = shared_probes()
+        assert probes is not None
+        probes.write(fake_probes())  # an invented machine's, so that nothing is measured
+    call_module("trainwright", "run", "recipe.yaml", "--workspace", "runs", folder=root)
+    return root / "runs"
 
 
 def document(workspace: Path, name: str) -> dict[str, Any]:

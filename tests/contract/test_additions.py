@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +17,8 @@ from safetensors.torch import load_file
 
 from contract.additions.launchers import Named
 from contract.additions.tasks import UNSEEN, informed
-from contract.conftest import document
+from contract.conftest import document, run_recipe
 from trainwright.artifact.shards import TokenDataset
-from trainwright.hardware.machine.shared import HOME, shared_probes
 from trainwright.launch.launchers import launcher, wait
 from trainwright.model.build import build_network
 from trainwright.spec.recipe import Recipe
@@ -33,7 +31,6 @@ from trainwright.testing.contract_optimizer import OptimizerContract
 from trainwright.testing.contract_schedule import ScheduleContract
 from trainwright.testing.contract_source import SourceContract
 from trainwright.testing.contract_task import TaskContract
-from trainwright.testing.machine import fake_probes
 
 RECIPE = """
 name: newcomers
@@ -167,7 +164,7 @@ def test_a_model_shape_is_a_configuration(plan, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[..., str]) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the recipe above, from the command line; documents are stories, some of them unfinished."""
     root = tmp_path_factory.mktemp("newcomers")
     (root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
@@ -177,13 +174,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[...
         for number in range(DOCUMENTS):
             end = "TODO" if number < UNFINISHED else "the end"
             rows.writerow((number, f"once there were {number} {'and more ' * (number % 9)}things\n{end}"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(HOME, str(root / "home"))
-        probes = shared_probes()
-        assert probes is not None
-        probes.write(fake_probes())  # an invented machine's, so that nothing is measured
-    run_module("trainwright", "run", "recipe.yaml", "--workspace", "runs", folder=root)
-    return root / "runs"
+    return run_recipe(root)
 
 
 @pytest.mark.slow

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from safetensors.torch import load_file
 
+from contract.conftest import document, run_recipe
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeErrors
-from trainwright.hardware.machine.shared import HOME, shared_probes
+from trainwright.hardware.machine.shared import HOME
 from trainwright.pipeline.graph import STAGES
 from trainwright.pipeline.runner import find
 from trainwright.spec.recipe import Recipe
@@ -20,7 +20,6 @@ from trainwright.testing.contract_exporter import ExporterContract
 from trainwright.testing.contract_filter import FilterContract
 from trainwright.testing.contract_optimizer import OptimizerContract
 from trainwright.testing.contract_schedule import ScheduleContract
-from trainwright.testing.machine import fake_probes
 
 HERE = "contract.additions.with_keys"
 RECIPE = f"""
@@ -92,6 +91,7 @@ def recipe(folder: Path, *overrides: str) -> Recipe:
             "train.optimizer.momentm=0.5",
             "train.optimizer.momentm: unknown key (expected one of name, lr, momentum); did you mean 'momentum'?",
         ),
+        ("train.optimizer.betas=[0.9, 0.95]", "momentum); it goes with name: adamw or muon"),
         ("train.schedule.power=fast", "train.schedule.power: wrong value (seen 'fast', expected a number)"),
         ("data.clean.filters.0.wrod=x", "data.clean.filters.0.wrod: unknown key (expected one of name, word); did you"),
         (
@@ -110,27 +110,14 @@ def test_a_bad_key_is_one_line_with_its_place(tmp_path, override, line):
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory, run_module: Callable[..., str]) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the recipe above, from the command line."""
     root = tmp_path_factory.mktemp("keys")
     (root / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     numbers = ("seven", *map(str, range(1, DOCUMENTS)))
     texts = [f"once there were {number} {'and more ' * (int(n) % 9)}things" for n, number in enumerate(numbers)]
     (root / "corpus.txt").write_text("\n\n".join(texts), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(HOME, str(root / "home"))
-        probes = shared_probes()
-        assert probes is not None
-        probes.write(fake_probes())  # an invented machine's, so that nothing is measured
-    run_module("trainwright", "run", "recipe.yaml", "--workspace", "runs", folder=root)
-    return root / "runs"
-
-
-def document(workspace: Path, name: str) -> dict[str, Any]:
-    """A JSON file of an artefact."""
-    (path,) = workspace.glob(name)
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return loaded
+    return run_recipe(root)
 
 
 @pytest.mark.slow

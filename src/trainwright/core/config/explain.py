@@ -80,6 +80,8 @@ def explain(model: type[BaseModel], key: str) -> KeyExplanation:
                 continue
         assert here is not None
         only_for = names_with(part, here)
+        if here.by_name is not None and len(only_for) == len(here.by_name.extension.known):
+            only_for = ()
         here = here.child(part)
         path.append(part)
         if here is None:
@@ -118,12 +120,10 @@ def type_text(here: Shape | None) -> str:
 
 
 def names_with(key: str, here: Shape) -> tuple[str, ...]:
-    """Returns those of our names in a section that have a key, where not all of them have it."""
+    """Returns those of our names in a section that have a key of it."""
     if here.by_name is None:
         return ()
-    known = here.by_name.extension.known
-    names = tuple(name for name in known if key in here.by_name.section(name).model_fields)
-    return names if len(names) < len(known) else ()
+    return tuple(name for name in here.by_name.extension.known if key in here.by_name.section(name).model_fields)
 
 
 def _extension(here: Shape) -> Extension | None:

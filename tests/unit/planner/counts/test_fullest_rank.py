@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures.drawn_routings import drawn
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
@@ -22,17 +23,6 @@ WORK = Workload(sequence_tokens=4096, batch_tokens=4096 * 512, steps=1, precisio
 
 def experts(count, active, groups=1, active_groups=1):
     return Experts(count=count, active=active, ffn_width=8, groups=groups, active_groups=active_groups)
-
-
-def drawn(e, count, *, seed=0):
-    """Random routings [count, active] under the router's rules."""
-    rng = np.random.default_rng(seed)
-    scores = rng.random((count, e.count))
-    groups = rng.random((count, e.groups)).argsort(axis=1)[:, : e.active_groups]
-    allowed = np.zeros((count, e.groups), dtype=bool)
-    np.put_along_axis(allowed, groups, values=True, axis=1)
-    scores[~np.repeat(allowed, e.count // e.groups, axis=1)] = -1
-    return scores.argsort(axis=1)[:, -e.active :]
 
 
 def load_of(model, work=WORK, **plan):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fixtures.drawn_routings import drawn
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.forecast.communication.collectives import Fabric, all_to_all_s, placement
@@ -37,17 +38,6 @@ def every_routing(e):
     for chosen in itertools.combinations(range(e.groups), e.active_groups):
         allowed = [group * size + each for group in chosen for each in range(size)]
         yield from itertools.combinations(allowed, e.active)
-
-
-def drawn(e, count, *, seed=0):
-    """Random routings [count, active] under the router's rules."""
-    rng = np.random.default_rng(seed)
-    scores = rng.random((count, e.count))
-    groups = rng.random((count, e.groups)).argsort(axis=1)[:, : e.active_groups]
-    allowed = np.zeros((count, e.groups), dtype=bool)
-    np.put_along_axis(allowed, groups, values=True, axis=1)
-    scores[~np.repeat(allowed, e.count // e.groups, axis=1)] = -1
-    return scores.argsort(axis=1)[:, -e.active :]
 
 
 # -------------------------------------------------------------------------------------------------------------- routing
