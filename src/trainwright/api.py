@@ -20,11 +20,11 @@ from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
 from trainwright.pipeline.planning import plan_here, question_about, training_of
+from trainwright.pipeline.question_fields import SEARCH, read_fields, text
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.plan.cluster import plan_run
-from trainwright.planner.plan.fields import SEARCH, read_fields, text
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, rankable
@@ -73,7 +73,7 @@ def plan(
         tokens: how many to train on (``"15T"``); None: the recipe's, or 20 for each parameter.
         step: which training of a recipe with a list of steps; None: the only one.
         workspace: whose machine record, dataset and finished runs are looked at; None: ``runs/<name of the recipe>``.
-        options: further fields of a question (``planner.plan.fields``), as numbers or as the command's options take
+        options: further fields of a question (``pipeline/question_fields.py``), as numbers or as the command takes
             them: ``sequence_tokens="8k"``, ``layout={"tp": 8}``, ...
 
     Raises:

@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.hardware.catalogue.nodes import cluster
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
     from trainwright.hardware.prices.price_list import price_of
+    from trainwright.pipeline.question_fields import read_fields
     from trainwright.planner.cost.serving import estimate_inference
-    from trainwright.planner.plan.fields import read_fields
     from trainwright.render.plans.serving import show
     from trainwright.spec.convnet import transformer
 
@@ -68,9 +68,9 @@ def _ways(model: ModelSpec, serving: Serving, machines: ClusterSpec, software: S
 def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) -> Serving:
     """Returns the workload: half of the context is prompt; weights are shared by as few devices as hold them."""
     from trainwright.hardware.catalogue.stacks import DEFAULT, stack
+    from trainwright.pipeline.question_fields import one_of
     from trainwright.planner.cost.serving_memory import Serving, WeightFormat, serving_memory
     from trainwright.planner.forecast.memory.table import usable_bytes
-    from trainwright.planner.plan.fields import one_of
     from trainwright.planner.plan.layout import parse_layout
 
     tokens = count(args.context or DEFAULT_CONTEXT, where="--context")

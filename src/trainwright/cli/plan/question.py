@@ -180,7 +180,7 @@ def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         RecipeError: a value that cannot be read, or is unknown.
     """
     from trainwright.hardware.catalogue.nodes import names_here
-    from trainwright.planner.plan.fields import QUESTION, read_fields
+    from trainwright.pipeline.question_fields import QUESTION, read_fields
 
     asked = {name: value for name, value in options.items() if value is not None and value is not False}
     given = {FIELDS.get(name, name): value for name, value in asked.items()}
@@ -259,7 +259,7 @@ def count(text: str, *, where: str) -> int:
     Raises:
         RecipeError: no number, or below one.
     """
-    from trainwright.planner.plan.fields import count as at_least_one
+    from trainwright.pipeline.question_fields import count as at_least_one
 
     try:
         return at_least_one(text)

@@ -60,8 +60,8 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
+    from trainwright.pipeline.question_fields import SEARCH, read_fields
     from trainwright.planner.plan.assumptions import recommended
-    from trainwright.planner.plan.fields import SEARCH, read_fields
     from trainwright.planner.plan.rankable import cluster_name
     from trainwright.planner.search.changes import changes
     from trainwright.planner.search.recommend import Goals, recommend
@@ -135,7 +135,7 @@ def _read(text: str | None, parse: Callable[[str], T], where: str) -> T | None:
 
 def _span(text: str) -> float:
     """Seconds of a time with its unit: whoever writes 14 means days."""
-    from trainwright.planner.plan.fields import SEARCH
+    from trainwright.pipeline.question_fields import SEARCH
 
     seconds: float = SEARCH["deadline_s"](text)
     if text.strip().replace(".", "", 1).replace("_", "").isdigit():

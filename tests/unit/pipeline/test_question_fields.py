@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.plan.fields import QUESTION, SEARCH, read_fields
+from trainwright.pipeline.question_fields import QUESTION, SEARCH, read_fields
 from trainwright.planner.plan.question import Question
 
 
