@@ -77,6 +77,14 @@ class SourceContract(ABC):
     def test_reading_again_gives_the_same(self, corpus: tuple[Path, list[str]]) -> None:
         assert self.documents(corpus[0]) == self.documents(corpus[0])
 
+    def test_the_head_is_the_beginning_of_a_file(self, corpus: tuple[Path, list[str]]) -> None:
+        files, section = self.files(corpus[0])
+        for file in files:
+            part = FileRange(file=file)
+            with Path(file.location).open("rb") as stream:
+                head = list(source_of(section).head(stream, part))
+            assert head == list(raw_documents(part, section))[: len(head)]
+
     def test_a_path_may_name_one_file(self, corpus: tuple[Path, list[str]]) -> None:
         files, section = self.files(corpus[0])
         recipe = self.recipe(*(Path(file.location) for file in files))

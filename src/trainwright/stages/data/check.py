@@ -1,7 +1,7 @@
 """What is wrong with a data section and can be known without reading the corpus: each problem names its key.
 
-Nothing heavy is imported, no file but a tokenizer is opened and no network is asked, so that it may run before
-anything else does.
+Nothing heavy is imported, no file but a tokenizer and the heads of a few others is opened and no network is asked, so
+that it may run before anything else does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError, MissingPackage, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.data import CleanSection, DataSection
+from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
 from trainwright.stages.data.corpus.files import path_problem
+from trainwright.stages.data.corpus.head import unusable_source
 from trainwright.stages.data.corpus.remote import is_url
 from trainwright.stages.data.sources import source_of
 
@@ -23,9 +24,9 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, lengths that contradict each other, a missing tokenizer and
-    packages that are not installed. None means that reading can begin; what stands in the files is
-    another matter.
+    They are missing paths, patterns that match nothing, sources whose first records are no documents, lengths that
+    contradict each other, a missing tokenizer and packages that are not installed. None means that reading can begin;
+    what stands further back in the files is another matter.
     """
     return (*_sources(section), *_lengths(section.clean), *_tokenizer(section))
 
@@ -38,15 +39,21 @@ def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[Trainwright
 
 def _sources(section: DataSection) -> Iterator[TrainwrightError]:
     for number, settings in enumerate(section.sources):
-        source = source_of(settings)
-        if settings.kind == "parquet":
-            yield from _missing("pyarrow", key=f"data.sources.{number}.kind", needed_for="reading Parquet files")
-        for order, path in enumerate(source.paths):
-            if is_url(path):
-                yield from _missing("fsspec", key=f"data.sources.{number}.paths.{order}", needed_for="reading URLs")
-            problem = path_problem(number, order, source)
-            if problem is not None:
-                yield problem
+        found = tuple(_source(number, settings))
+        problem = None if found else unusable_source(number, settings)
+        yield from found if problem is None else (problem,)
+
+
+def _source(number: int, settings: SourceSection) -> Iterator[TrainwrightError]:
+    source = source_of(settings)
+    if settings.kind == "parquet":
+        yield from _missing("pyarrow", key=f"data.sources.{number}.kind", needed_for="reading Parquet files")
+    for order, path in enumerate(source.paths):
+        if is_url(path):
+            yield from _missing("fsspec", key=f"data.sources.{number}.paths.{order}", needed_for="reading URLs")
+        problem = path_problem(number, order, source)
+        if problem is not None:
+            yield problem
 
 
 def _lengths(clean: CleanSection) -> Iterator[TrainwrightError]:

@@ -55,8 +55,23 @@ def list_files(section: DataSection) -> tuple[Entry, ...]:
     """
     entries: list[Entry] = []
     for number, source in enumerate(section.sources):
-        entries += sorted(_source_entries(number, source), key=lambda entry: (entry.name, entry.location))
+        entries += sorted(source_entries(number, source), key=lambda entry: (entry.name, entry.location))
     return tuple(entries)
+
+
+def source_entries(number: int, section: SourceSection) -> Iterator[Entry]:
+    """Yields the files of source ``number`` as they are found; raises as ``list_files``."""
+    source = source_of(section)
+    for order, path in enumerate(source.paths):
+        place = _place(number, order, source)
+        entries = _remote(path, place) if is_url(path) else _local(path, place)
+        empty = True
+        for entry in entries:
+            empty = False
+            # Two paths of one source may hold equal names: the path's number keeps them apart and in order.
+            yield entry if len(source.paths) == 1 else replace(entry, name=f"{order}/{entry.name}")
+        if empty:
+            raise _nothing_matches(path, place)
 
 
 def path_problem(number: int, order: int, source: Source[Any]) -> DataError | RecipeError | None:
@@ -100,20 +115,6 @@ def stat_version(facts: os.stat_result) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- listing
-def _source_entries(number: int, section: SourceSection) -> Iterator[Entry]:
-    source = source_of(section)
-    for order, path in enumerate(source.paths):
-        place = _place(number, order, source)
-        entries = _remote(path, place) if is_url(path) else _local(path, place)
-        empty = True
-        for entry in entries:
-            empty = False
-            # Two paths of one source may hold equal names: the path's number keeps them apart and in order.
-            yield entry if len(source.paths) == 1 else replace(entry, name=f"{order}/{entry.name}")
-        if empty:
-            raise _nothing_matches(path, place)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
     """Where the recipe names a path (source number and key), and what its source takes from directories."""

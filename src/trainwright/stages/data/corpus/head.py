@@ -1,40 +1,44 @@
-"""The labels at the head of a corpus: what a small read tells before anything else is read."""
+"""The first documents of a corpus: what a small read tells before anything else is read."""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from trainwright.spec.sections.data import DataSection
+from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.plug_in import blaming
+from trainwright.spec.sections.data import DataSection, SourceSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
-from trainwright.stages.data.corpus.entries import CorpusFile, FileRange
-from trainwright.stages.data.corpus.files import list_files
+from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
+from trainwright.stages.data.corpus.files import Entry, list_files, source_entries
 from trainwright.stages.data.corpus.remote import is_url
+from trainwright.stages.data.corpus.streams import BrokenStream, decompressed
 from trainwright.stages.data.plug_ins import plug_ins
 from trainwright.stages.data.sources import source_of
+from trainwright.stages.data.sources.base import Source
 
-HEAD_BYTES = 1 << 20
+FILES = 8
+"""Files of a source whose heads are looked at before it is said that none has a document."""
 
 
 def labels_at_head(section: DataSection) -> tuple[str, ...]:
     """Returns labels that the dataset will have, of the first documents of the corpus's first file.
 
     Of equal documents the first one is kept, so that those of later files tell nothing. There are none where the file
-    is remote, compressed or not read by lines, or where only code of a plug-in knows which documents are kept.
+    is remote or its head tells nothing, or where only code of a plug-in knows which documents are kept.
 
     Raises:
         DataError: there is no such file.
         RecipeError: a filter cannot be found.
     """
     source = source_of(section.sources[0])
-    if plug_ins(section) or not source.by_lines or any(map(is_url, source.paths)):
+    if plug_ins(section) or any(map(is_url, source.paths)):
         return ()
-    entries = list_files(section.model_copy(update={"sources": section.sources[:1]}))
-    file = next((entry for entry in entries if isinstance(entry, CorpusFile)), None)
-    if file is None or file.location.endswith((".gz", ".zst")):
-        return ()
+    first = _files(list_files(section.model_copy(update={"sources": section.sources[:1]})), 1)
     clean, kept = Cleaner(section.clean), dict[str, str]()
-    for document in source.read(io.BytesIO(_whole_lines(Path(file.location))), FileRange(file=file)):
+    for document in (document for file in first for document in _head(source, file)):
         if document.text is not None and document.label is not None:
             text, reason_to_drop = clean(document.text)
             if reason_to_drop is None:
@@ -42,11 +46,43 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
     return tuple(sorted(set(kept.values())))
 
 
-def _whole_lines(path: Path) -> bytes:
-    """The first lines of a file; none where it cannot be read, which is reported when it is."""
+def unusable_source(number: int, section: SourceSection) -> TrainwrightError | None:
+    """Returns why nothing at the heads of a source's first files is a document; None where one is, or nobody knows.
+
+    Args:
+        number: of the source in ``data.sources``, for the place.
+        section: its keys, whose paths are there.
+    """
+    source, place, first = source_of(section), f"data.sources.{number}", ""
+    if any(map(is_url, source.paths)):
+        return None
     try:
-        with path.open("rb") as stream:
-            head = stream.read(HEAD_BYTES)
-            return head if not stream.read(1) else head[: head.rfind(b"\n") + 1]
-    except OSError:
-        return b""
+        with blaming(section.kind, where=place, error_class=DataError):
+            for file in _files(source_entries(number, section), FILES):
+                for document in _head(source, file):
+                    if document.text is not None:
+                        return None
+                    first = first or f"{file.name}{document.position}: {document.problem}"
+    except TrainwrightError as error:
+        return error if error.where == place else error.at(place, seen=f"{error.where}: {error.seen}")
+    if not first:
+        return None
+    return DataError(
+        "the first records of this source are no documents",
+        where=place,
+        seen=first,
+        fix=f"check the keys and the files of {place}",
+    )
+
+
+def _files(entries: Iterable[Entry], most: int) -> Iterator[CorpusFile]:
+    return islice((entry for entry in entries if isinstance(entry, CorpusFile)), most)
+
+
+def _head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
+    """Yields the documents; none of a file that cannot be opened or is damaged, which is reported when it is read."""
+    try:
+        with Path(file.location).open("rb") as raw:
+            yield from source.head(decompressed(raw, file.location), FileRange(file=file))
+    except (OSError, BrokenStream):
+        return

@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, BinaryIO, cast
 
 from trainwright.stages.data.corpus.checked import changed_file, open_checked
@@ -36,16 +37,17 @@ def opened(file: CorpusFile) -> Iterator[BinaryIO]:
     """
     try:
         with _raw(file) as raw:
-            if file.location.endswith(".gz"):
-                yield io.BufferedReader(_Decompressed(raw, "gzip"), 1 << 20)
-            elif file.location.endswith(".zst"):
-                yield io.BufferedReader(_Decompressed(raw, "zstd"), 1 << 20)
-            else:
-                yield raw
+            yield decompressed(raw, file.location)
         if file.remote and remote_version(file.location) != file.version:
             raise changed_file(file.location, "another checksum")
     except OSError as error:
         raise unreadable(file.location, error) from error
+
+
+def decompressed(raw: BinaryIO, name: str) -> BinaryIO:
+    """Returns the bytes of a stream, decompressed as the file's name says."""
+    kind = {".gz": "gzip", ".zst": "zstd"}.get(PurePath(name).suffix)
+    return raw if kind is None else io.BufferedReader(_Decompressed(raw, kind), 1 << 20)
 
 
 def _raw(file: CorpusFile) -> BinaryIO:

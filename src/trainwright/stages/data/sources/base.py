@@ -63,6 +63,14 @@ class Source(ABC, Generic[SectionT]):
             DataError: the settings do not suit this file.
         """
 
+    def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the first documents of a file as far as a small read tells them; none where it tells nothing.
+
+        It is asked before anything runs, so that settings that suit no document are known at once. Raises as ``read``.
+        """
+        del stream, part
+        return iter(())
+
 
 def decoded(data: bytes, position: str, offset: int = 0) -> RawDocument:
     """Returns UTF-8 bytes as a document; one that is not UTF-8 is placed by the byte, counted from ``offset``."""

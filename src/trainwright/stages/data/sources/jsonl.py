@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -9,6 +10,8 @@ from typing import Any, BinaryIO
 from trainwright.spec.sections.data import JsonlSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import BOM, Source
+
+HEAD_BYTES = 1 << 20
 
 
 class Jsonl(Source[JsonlSource]):
@@ -33,6 +36,12 @@ class Jsonl(Source[JsonlSource]):
             offset += len(line)
             if not text.isspace():
                 yield self._document(text, position)
+
+    def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields the lines that end in the first ``HEAD_BYTES``."""
+        head = stream.read(HEAD_BYTES)
+        whole_lines = head if not stream.read(1) else head[: head.rfind(b"\n") + 1]
+        return self.read(io.BytesIO(whole_lines), part)
 
     def _document(self, line: bytes, position: str) -> RawDocument:
         try:

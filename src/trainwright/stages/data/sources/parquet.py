@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from trainwright.core.errors import DataError
@@ -12,6 +13,8 @@ from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.corpus.streams import BrokenStream
 from trainwright.stages.data.optional import need
 from trainwright.stages.data.sources.base import Source
+
+READING = "reading Parquet files"
 
 
 class Parquet(Source[ParquetSource]):
@@ -26,29 +29,44 @@ class Parquet(Source[ParquetSource]):
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
         """Yields the rows, numbered from 0."""
-        arrow = need("pyarrow", needed_for="reading Parquet files")
-        parquet = need("pyarrow.parquet", needed_for="reading Parquet files")
-        column = self.section.text_column
-        # Parquet is read from its end: a compressed file is unpacked first.
-        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
-        try:
-            table = parquet.ParquetFile(seekable)
-            _check_column(table.schema_arrow, arrow, part.file.location, column)
+        arrow, column = need("pyarrow", needed_for=READING), self.section.text_column
+        with _damage(arrow):
+            table = self._table(stream, part)
             number = 0
             for batch in table.iter_batches(batch_size=1024, columns=[column], use_threads=False):
                 for data in batch.column(0).cast(arrow.large_binary()).to_pylist():
                     yield _row(data, number)
                     number += 1
-        except arrow.ArrowException as error:
-            raise BrokenStream("damaged Parquet") from error
-        except OSError as error:
-            # Arrow reports damaged pages as OSError without an errno; the operating system's own errors have one.
-            if error.errno is not None:
-                raise
-            raise BrokenStream("damaged Parquet") from error
+
+    def head(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields nothing, for rows are read in large groups; the column is checked."""
+        with _damage(need("pyarrow", needed_for=READING)):
+            self._table(stream, part)
+        return iter(())
+
+    def _table(self, stream: BinaryIO, part: FileRange) -> Any:
+        # Parquet is read from its end: a compressed file is unpacked first.
+        seekable = stream if stream.seekable() else io.BytesIO(stream.read())
+        table = need("pyarrow.parquet", needed_for=READING).ParquetFile(seekable)
+        _check_column(table.schema_arrow, part.file.location, self.section.text_column)
+        return table
 
 
-def _check_column(schema: Any, arrow: Any, location: str, column: str) -> None:
+@contextmanager
+def _damage(arrow: Any) -> Iterator[None]:
+    """Turns what Arrow raises for a damaged file into ``BrokenStream``."""
+    try:
+        yield
+    except arrow.ArrowException as error:
+        raise BrokenStream("damaged Parquet") from error
+    except OSError as error:
+        # Arrow reports damaged pages as OSError without an errno; the operating system's own errors have one.
+        if error.errno is not None:
+            raise
+        raise BrokenStream("damaged Parquet") from error
+
+
+def _check_column(schema: Any, location: str, column: str) -> None:
     if column not in schema.names:
         raise DataError(
             "this Parquet file has no column {column!r}",
@@ -58,7 +76,7 @@ def _check_column(schema: Any, arrow: Any, location: str, column: str) -> None:
             column=column,
         )
     kind = schema.field(column).type
-    types = arrow.types
+    types = need("pyarrow", needed_for=READING).types
     if not any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
         raise DataError(
             "column {column!r} holds no text",

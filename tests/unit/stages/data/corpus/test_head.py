@@ -1,4 +1,4 @@
-"""Labels that a small read finds are labels that the dataset will have; where that is not sure there are none."""
+"""What a small read tells is true of the corpus: labels that the dataset will have, sources without a document."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from trainwright.core.errors import DataError
-from trainwright.spec.sections.data import DataSection
-from trainwright.stages.data.corpus.head import HEAD_BYTES, labels_at_head
+from trainwright.spec.sections.data import DataSection, JsonlSource, ParquetSource, PathsSection
+from trainwright.stages.data.corpus.head import FILES, labels_at_head, unusable_source
+from trainwright.stages.data.sources.jsonl import HEAD_BYTES
 
 
 def section(*paths: Path | str, kind: str = "jsonl", **keys: Any) -> DataSection:
@@ -46,9 +47,60 @@ def test_where_it_is_not_sure_there_are_none(tmp_path) -> None:
     path = write(tmp_path / "a.jsonl", ("text", "ham"))
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert labels_at_head(section(packed)) == ("ham",)
+    packed.write_bytes(packed.read_bytes()[:20])
     assert labels_at_head(section(packed)) == ()
     assert labels_at_head(section("https://example.org/a.jsonl")) == ()
     assert labels_at_head(section(path, kind="files")) == ()
     assert labels_at_head(section(path, clean={"filters": ["textwrap:dedent"]})) == ()
     with pytest.raises(DataError, match="no such file"):
         labels_at_head(section(tmp_path / "gone.jsonl"))
+
+
+def refusal(kind: type[PathsSection], path: Path, **keys: str) -> str:
+    name = "parquet" if kind is ParquetSource else "jsonl"
+    return str(unusable_source(2, kind.model_validate({"kind": name, "paths": [str(path)]} | keys)) or "")
+
+
+def test_a_source_without_a_document_is_refused_with_the_first_record(tmp_path) -> None:
+    write(tmp_path / "a.jsonl", ("one", 1), ("two", 2))
+    assert refusal(JsonlSource, tmp_path) == ""
+    assert refusal(JsonlSource, tmp_path, text_key="body") == (
+        "data.sources.2: the first records of this source are no documents (seen a.jsonl:1: no key 'body'); "
+        "check the keys and the files of data.sources.2"
+    )
+    (tmp_path / "a.jsonl").write_text('[{"text": "a list"}, {"text": "in one line"}]')
+    assert "a.jsonl:1: not a JSON object" in refusal(JsonlSource, tmp_path)
+
+
+def test_one_document_in_the_first_files_is_enough(tmp_path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(FILES - 1):
+        (folder / f"{number}.jsonl").write_text('{"body": "no text"}\n')
+    assert "no key 'text'" in refusal(JsonlSource, folder)
+    write(folder / "last.jsonl", ("a document", None))
+    assert refusal(JsonlSource, folder) == ""
+
+
+def test_a_head_that_tells_nothing_is_not_refused(tmp_path) -> None:
+    for name, content in {"empty": b"", "blank": b"\n\n", "long": b"x" * (HEAD_BYTES + 1)}.items():
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(content)
+        assert refusal(JsonlSource, path) == ""
+    (tmp_path / "damaged.jsonl.zst").write_bytes(b"no frame of Zstandard")
+    assert refusal(JsonlSource, tmp_path / "damaged.jsonl.zst") == ""
+    assert refusal(JsonlSource, "https://example.org/a.jsonl") == ""
+
+
+def test_a_column_is_looked_for_in_the_schema(tmp_path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"body": ["one"], "id": [1]}), path)
+    assert refusal(ParquetSource, path, text_column="body") == ""
+    assert refusal(ParquetSource, path) == (
+        f"data.sources.2: this Parquet file has no column 'text' (seen {path}: body, id); set text_column"
+    )
+    assert "holds no text" in refusal(ParquetSource, path, text_column="id")
+    path.write_bytes(path.read_bytes()[:-3])
+    assert refusal(ParquetSource, path) == ""
