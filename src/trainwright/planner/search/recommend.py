@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_seconds
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
@@ -128,7 +130,7 @@ class Goals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recommendation:
-    """``options`` are all ways that meet the goals, best first; ``closest`` the nearest ones where none does."""
+    """``options`` are all ways that meet the goals, best first; ``closest`` the nearest where none surely does."""
 
     options: tuple[Option, ...]
     closest: tuple[Option, ...]
@@ -326,9 +328,8 @@ def _ranked(search: _Search, goals: Goals) -> Recommendation:
     refused += [
         Refusal(kind="layout", name=each.rule, reason=each.reason, count=each.layouts) for each in search.rules.values()
     ]
-    return Recommendation(
-        options=tuple(met), closest=() if met else closest(options, goals), refused=tuple(refused), goals=goals
-    )
+    near = () if met and (goals == Goals() or not met[0].doubt) else closest(options, goals)
+    return Recommendation(options=tuple(met), closest=near, refused=tuple(refused), goals=goals)
 
 
 def pareto_front(seconds: ArrayLike, usd: ArrayLike) -> NDArray[np.bool_]:
@@ -359,6 +360,10 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
         if over:
             reason = f"{min(over):.2f} to {max(over):,.1f} times the {what}"
             refused.append(Refusal(kind="goal", name=name, reason=reason, count=len(over)))
+    own = min((each for each in options if each.provider == OWN), key=_seconds, default=None)
+    if own is not None and not goals.met_by(own):
+        reason = f"at its fastest {format_seconds(own.seconds)}, {format_usd(own.usd or 0.0)}"
+        refused.insert(0, Refusal(kind="goal", name=f"own {own.cluster}", reason=reason))
     return refused
 
 

@@ -59,10 +59,11 @@ def show(
         low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
         page.line(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
     sure = [option for option in recommendation.distinct(len(recommendation.options) or ROWS) if option.usd is not None]
-    believed = [option for option in sure if not option.doubt][:ROWS]
+    met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
+    believed = met or recommendation.closest
     if believed:
         page.line()
-        title = "best of each device and kind of price" if recommendation.options else "closest"
+        title = "best of each device and kind of price" if met else "closest"
         page.table(COLUMNS, [_row(option) for option in believed], title=title)
     cheaper = [
         option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
@@ -102,15 +103,14 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
             ),
         )
     )
+    nearest = "; or ".join(map(_in_short, recommendation.closest))
     if recommendation.options:
         best = recommendation.options[0]
+        if nearest and not recommendation.closest[0].doubt:
+            return f"nothing surely meets {wanted}; at a doubtful price: {_in_short(best)}; closest: {nearest}"
         for_what = f" for {wanted}" if wanted else ""
         return f"best{' of one kind of device' if together else ''}{for_what}: {_in_short(best)}"
-    if recommendation.closest:
-        return (
-            f"nothing meets {wanted}; closest: {'; or '.join(_in_short(option) for option in recommendation.closest)}"
-        )
-    return "it fits on none of these devices"
+    return f"nothing meets {wanted}; closest: {nearest}" if nearest else "it fits on none of these devices"
 
 
 def _in_short(option: Option) -> str:

@@ -42,6 +42,23 @@ def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
     assert "11% of on-demand, near the floor of spot prices" in out[apart:] and "11% of" not in out[best:apart]
 
 
+def test_where_only_doubtful_prices_meet_the_goals_the_nearest_other_stands_beside(capsys):
+    arguments = ("--devices", "b300-sxm", "--cloud", "aws", "--price-kinds", "on_demand,spot")
+    options = json.loads(printed(capsys, *arguments, "--json"))["options"]
+    cheapest = min(option["usd"] for option in options if not option["price"]["doubt"])
+    assert min(option["usd"] for option in options) < cheapest
+    first, *rest = printed(capsys, *arguments, "--budget", f"{cheapest - 1:.0f}$").splitlines()
+    assert first.startswith("nothing surely meets a budget of") and "AWS spot" in first
+    assert first.endswith(f"(AWS on-demand), {first.rpartition('), ')[2]}") and "; closest: " in first
+    assert "closest" in rest and "best of each device and kind of price" not in rest
+
+
+def test_what_one_has_is_named_where_it_misses_the_goals(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--have", "8xa100-80gb", "--deadline", "1h")
+    (row,) = [line for line in out.splitlines() if line.startswith("own 1x8xa100-sxm-80gb")]
+    assert "at its fastest" in row and row.endswith("$0")
+
+
 def test_rules_of_the_search_are_one_row_unless_all_is_wanted(capsys):
     short, whole = printed(capsys, "--devices", "h100-sxm"), printed(capsys, "--devices", "h100-sxm", "--verbose")
     assert "rules of the search; see --verbose" in short and "tensor parallel" not in short
