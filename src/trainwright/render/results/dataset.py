@@ -34,7 +34,7 @@ def show(report: Mapping[str, Any], execution: Mapping[str, Any], page: Page) ->
     asked = tokenizer["asked_vocabulary"]
     short = f" of {asked:,} asked for (the corpus is too small)" if asked and asked > tokenizer["vocabulary"] else ""
     engine = execution["encoding"]["engine"]
-    speed = f"{execution['encode_bytes_per_s'] / 1e6:.0f} MB/s"
+    speed = f"{execution['encode_bytes_per_s'] / 1e6:.3g} MB/s"
     page.line(
         f"tokenizer: {tokenizer['kind']}, vocabulary {tokenizer['vocabulary']:,}{short}; "
         f"encoded by {engine} at {speed}; all took {format_seconds(execution['seconds'])}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
@@ -32,6 +32,13 @@ class ExportSection(Section):
         description="bundles to write: names, or mappings of a name and its keys",
     )
     dtype: Literal["fp32", "bf16"] = Field("fp32", description="stored precision of the weights")
+
+    @field_validator("formats")
+    @classmethod
+    def _each_once(cls, formats: tuple[ExporterSection, ...]) -> tuple[ExporterSection, ...]:
+        if len({section.name for section in formats}) < len(formats):
+            raise ValueError("a form is named twice, and each is written to a folder of its name")
+        return formats
 
     @property
     def names(self) -> tuple[str, ...]:
