@@ -20,7 +20,7 @@ from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
 from trainwright.pipeline.planning import plan_here, question_about, training_of
-from trainwright.pipeline.question_fields import SEARCH, read_fields, text
+from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
@@ -131,7 +131,7 @@ def recommend(
         have: clusters that are there already: ``8xa100-80gb+8xh100-sxm``.
         clouds: only prices of these (``"aws,gcp"``, or a list).
         devices: only these, as ``clouds``.
-        options: further fields of a question, as ``plan`` takes them.
+        options: further fields of a run (``OF_RUN`` in ``pipeline/question_fields.py``), as ``plan`` takes them.
 
     Raises:
         RecipeError: an unknown model, device, cloud or option.
@@ -140,7 +140,7 @@ def recommend(
     asked = read_fields(bounds, SEARCH)
     with about("have"):
         pool = read_pool(text(have)) if have else ()
-    question = _question(model, on=defaults_on(pool), **read_fields(options | {"tokens": tokens}))
+    question = _question(model, on=defaults_on(pool), **read_fields(options | {"tokens": tokens}, OF_RUN))
     goals = Goals(budget_usd=asked.get("budget_usd"), deadline_s=asked.get("deadline_s"))
     return search(
         rankable(question, pool).run,

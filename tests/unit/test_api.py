@@ -156,6 +156,8 @@ def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
         ({"devices": 5}, "^devices: must be text .seen 5"),
         ({"have": 5}, "^have: must be text"),
         ({"foo": 3}, "unknown option"),
+        ({"layout": {"tp": 8}}, "unknown option .seen 'layout'"),
+        ({"price": 2.0}, "unknown option .seen 'price'"),
     ],
 )
 def test_a_bad_option_of_a_recommendation_ends_in_one_line(packaged_only, option, message):

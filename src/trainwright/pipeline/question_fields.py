@@ -93,24 +93,31 @@ def _above_zero(value: Any, parse: Callable[[Any], float]) -> float:
 
 
 Readers = dict[str, Callable[[Any], Any]]
-QUESTION: Readers = {
+OF_RUN: Readers = {
     **dict.fromkeys(("tokens", "batch_tokens", "sequence_tokens"), count),
     "precision": partial(one_of, known=get_args(Precision)),
     "optimizer": partial(one_of, known=get_args(OptimizerName)),
     "states": partial(one_of, known=get_args(States)),
     "moments": partial(one_of, known=get_args(MomentDtype)),
-    "recompute": partial(one_of, known=get_args(Recompute)),
     "method": partial(one_of, known=get_args(Method)),
-    "price_kind": partial(one_of, known=get_args(PriceKind)),
-    "layout": parse_layout,
-    "clouds": names,
-    "references": _references,
     "fused_loss": _flag,
-    **dict.fromkeys(("rank", "rails", "further_layers"), _integer),
-    **dict.fromkeys(("stack", "scale_up", "scale_out"), text),
-    **dict.fromkeys(("price", "expert_imbalance"), _number),
+    **dict.fromkeys(("rank", "further_layers"), _integer),
+    "stack": text,
+    "expert_imbalance": _number,
 }
-"""What a user may set of a ``Question`` beside its model and its cluster, and what reads it."""
+"""What a user may set of a run wherever it is: fields of a ``Question``, and what reads them."""
+QUESTION: Readers = {
+    **OF_RUN,
+    "recompute": partial(one_of, known=get_args(Recompute)),
+    "layout": parse_layout,
+    "rails": _integer,
+    **dict.fromkeys(("scale_up", "scale_out"), text),
+    "clouds": names,
+    "price_kind": partial(one_of, known=get_args(PriceKind)),
+    "price": _number,
+    "references": _references,
+}
+"""With what a user may set of a run on one cluster."""
 SEARCH: Readers = {
     "budget_usd": partial(_above_zero, parse=parse_usd),
     "deadline_s": partial(_above_zero, parse=parse_seconds),
