@@ -29,8 +29,8 @@ from trainwright.spec.sections.data import TokenizerSection
 
 DATASET_FILES = ("dataset.json", TOKENIZER, "*.tokens", "*.index", "*.labels")
 
-Source = str | Path
-"""An input of a step: the name of another step, or where an artefact lies."""
+InputFrom = str | Path
+"""What an input of a step is taken from: another step, by its name, or an artefact, by its path."""
 
 Identity = Callable[[Recipe, Mapping[str, Artifact]], Mapping[str, Any]]
 Settled = Callable[[Recipe, Mapping[str, Artifact]], Recipe]
@@ -55,7 +55,7 @@ class Stage:
     """From artefacts to an artefact of the kind ``makes``.
 
     ``needs`` are its inputs by role. A role that is called like its kind is filled from what is there or can be made;
-    another one, such as ``base``, only where a recipe names its source. ``sections`` are those of the recipe that the
+    another one, such as ``base``, only where a recipe names it. ``sections`` are those of the recipe that the
     stage, or what is made for it, reads; ``settled`` gives the recipe that it works with once its inputs are there.
     ``aside`` are kinds that later stages make, handed in where an earlier run left them and not a part of the address.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
@@ -320,7 +320,7 @@ def maker(kind: str) -> Stage:
 class Step:
     """A stage under a name; one recipe may have several steps of a stage.
 
-    ``recipe`` is the recipe as this step sees it, ``inputs`` are its sources by role, ``key`` is where the recipe
+    ``recipe`` is the recipe as this step sees it, ``inputs`` say by role what it takes, ``key`` is where the recipe
     lists it (``stages.1``; empty where it follows from other steps). ``written`` are the keys that steps laid over the
     recipe, the nearest step first: ``{"stages.1": {"train": {"duration": "5 steps"}}}``.
     """
@@ -328,7 +328,7 @@ class Step:
     name: str
     stage: Stage
     recipe: Recipe
-    inputs: Mapping[str, Source] = field(default_factory=dict)
+    inputs: Mapping[str, InputFrom] = field(default_factory=dict)
     key: str = ""
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
-from trainwright.pipeline.graph import STAGES, Source, Step, maker, upstream
+from trainwright.pipeline.graph import STAGES, InputFrom, Step, maker, upstream
 from trainwright.pipeline.wiring import wire
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.steps import StepSection
@@ -67,8 +67,8 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
     )
 
 
-def _takes(step: Step) -> set[Source]:
-    """The sources of a step but for the checkpoint that it begins with, which is another's."""
+def _takes(step: Step) -> set[InputFrom]:
+    """What a step takes, but for the checkpoint that it begins with, which is another's."""
     return {source for role, source in step.inputs.items() if role != "base"}
 
 

@@ -20,7 +20,7 @@ from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import DataError, RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.spelling import did_you_mean, with_article
-from trainwright.pipeline.graph import STAGES, Need, Source, Stage, Step, maker, upstream
+from trainwright.pipeline.graph import STAGES, InputFrom, Need, Stage, Step, maker, upstream
 from trainwright.pipeline.overlay import laid_over
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.steps import StepSection
@@ -72,18 +72,18 @@ class _Wiring:
         inputs = self._inputs(step, chosen, frozenset(section.overrides))
         self.done[section.title] = replace(step, inputs=inputs)
 
-    def _chosen(self, key: str, stage: Stage, section: StepSection) -> dict[str, Source]:
+    def _chosen(self, key: str, stage: Stage, section: StepSection) -> dict[str, InputFrom]:
         """The inputs that the step names, by role."""
         asked = section.goes_on_from
         if asked is None:
             return {}
         if isinstance(asked, str):
-            source, kind = self._source(key, asked)
+            source, kind = self._input_from(key, asked)
             roles = [role for role, need in stage.needs.items() if need.kind == kind]
             if not roles:
                 raise _wrong_kind(key, stage, asked, kind)
             return {roles[0]: source}
-        chosen: dict[str, Source] = {}
+        chosen: dict[str, InputFrom] = {}
         for role, text in asked.items():
             if role not in stage.needs:
                 raise RecipeError(
@@ -93,7 +93,7 @@ class _Wiring:
                     fix=did_you_mean(role, list(stage.needs)),
                     name=stage.name,
                 )
-            chosen[role], kind = self._source(f"{key}.{role}", text)
+            chosen[role], kind = self._input_from(f"{key}.{role}", text)
             if kind != stage.needs[role].kind:
                 wanted = stage.needs[role].kind
                 raise RecipeError(
@@ -101,7 +101,7 @@ class _Wiring:
                 )
         return chosen
 
-    def _source(self, key: str, text: str) -> tuple[Source, str]:
+    def _input_from(self, key: str, text: str) -> tuple[InputFrom, str]:
         """What a recipe's text names, and its kind."""
         if "/" in text:
             path = local_path(text)
@@ -124,7 +124,7 @@ class _Wiring:
             fix=did_you_mean(text, names),
         )
 
-    def _recipe(self, key: str, section: StepSection, chosen: Mapping[str, Source]) -> Recipe:
+    def _recipe(self, key: str, section: StepSection, chosen: Mapping[str, InputFrom]) -> Recipe:
         """The recipe as the step sees it."""
         stage = STAGES[section.stage]
         for name in section.overrides:
@@ -148,7 +148,7 @@ class _Wiring:
             recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"init_from": None})})
         return laid_over(recipe, section.overrides, at=key) if section.overrides else recipe
 
-    def _check_tokenizer(self, key: str, section: StepSection, chosen: Mapping[str, Source]) -> None:
+    def _check_tokenizer(self, key: str, section: StepSection, chosen: Mapping[str, InputFrom]) -> None:
         """Refuses keys of a tokenizer where the tokens are those of the checkpoint that the step goes on from."""
         needs = STAGES[section.stage].needs
         keys = (section.data or {}).get("tokenizer")
@@ -160,9 +160,9 @@ class _Wiring:
                     "the tokenizer is that of the step before", where=f"{key}.data.tokenizer.{name}", fix="drop it"
                 )
 
-    def _inputs(self, step: Step, chosen: Mapping[str, Source], changed: frozenset[str]) -> dict[str, Source]:
-        """A source for each role that the stage cannot do without, and for those others that there is one for."""
-        inputs: dict[str, Source] = {}
+    def _inputs(self, step: Step, chosen: Mapping[str, InputFrom], changed: frozenset[str]) -> dict[str, InputFrom]:
+        """What to take for each role that the stage cannot do without, and for those others that there is one for."""
+        inputs: dict[str, InputFrom] = {}
         for role, need in step.stage.needs.items():
             source = chosen.get(role)
             if source is None and role == need.kind:
@@ -173,7 +173,7 @@ class _Wiring:
                 inputs[role] = source
         return inputs
 
-    def _nearest(self, step: Step, need: Need, chosen: Mapping[str, Source]) -> str | None:
+    def _nearest(self, step: Step, need: Need, chosen: Mapping[str, InputFrom]) -> str | None:
         """The step of this kind that the named inputs are made from, or the one in the list that follows from them."""
         before = [source for source in chosen.values() if isinstance(source, str)]
         for name in before:
@@ -196,7 +196,7 @@ class _Wiring:
     def _follows(self, name: str, before: str) -> bool:
         return any(step.name == before for step in upstream(self.done.values(), name))
 
-    def _made(self, step: Step, kind: str, chosen: Mapping[str, Source]) -> str:
+    def _made(self, step: Step, kind: str, chosen: Mapping[str, InputFrom]) -> str:
         """A step that nobody listed, under the same recipe; an equal one is taken where there is one."""
         stage = maker(kind)
         model = chosen.get("base", chosen.get("checkpoint"))
