@@ -24,7 +24,7 @@ import numpy as np
 
 import trainwright
 from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.evidence.published_run import Row, questions
 from trainwright.planner.evidence.rows import Record, read_records
 from trainwright.planner.forecast.memory.table import (
@@ -69,9 +69,15 @@ def predict(row: Row, stack: Stack, stage: PipelineStage | None = None) -> Memor
     return predict_memory(run, Layouts.one(row.placed), stage=stage or row.measured.memory_stage)
 
 
+def _reported(table: MemoryTable, row: Row) -> Numbers:
+    """The peak as the row's source defines it."""
+    assert row.measured.memory_kind is not None
+    return table.reported(row.measured.memory_kind)
+
+
 def log_error(row: Row, stack: Stack) -> float:
     """Logarithm of predicted over measured bytes."""
-    peak = predict(row, stack).reported(row.measured.memory_kind)[0]
+    peak = _reported(predict(row, stack), row)[0]
     return float(np.log(peak / row.measured.memory_bytes))
 
 
@@ -83,7 +89,7 @@ def fit(rows: list[Row], memory: StackMemory) -> Fitted:
     for activations in ACTIVATIONS:
         stack = replace(base, memory=replace(memory, activations=float(activations), fragmentation=0.0))
         tables = [predict(row, stack) for row in rows]
-        plain = np.array([table.reported(row.measured.memory_kind)[0] for table, row in zip(tables, rows, strict=True)])
+        plain = np.array([_reported(table, row)[0] for table, row in zip(tables, rows, strict=True)])
         unused = np.array(
             [
                 0.0 if row.measured.memory_kind == "allocated" else table.allocated_bytes[0]
@@ -165,7 +171,9 @@ def unnamed(records: list[Record], rows: list[Row]) -> list[Row]:
 
 def show_verdicts(rows: list[Row], stacks: Stacks) -> None:
     """How often "fits" and "does not fit" are right, with and without those near the edge."""
-    ran, failed, sure = [], [], []
+    sure: list[str] = []
+    ran: list[tuple[bool, bool]] = []
+    failed: list[tuple[bool, bool]] = []
     for row in rows:
         device = row.placed.run.cluster.device
         table = predict(row, stacks(row), stage="worst")
@@ -193,9 +201,7 @@ def write(numbers: dict[str, Fitted], rows: list[Row], outside: Stacks) -> None:
         for key in values:
             text = re.sub(rf"(?ms)(^\[memory\]\n[^\[]*?)^{key} = [^\n]*\n", r"\1", text, count=1)
         lines = "".join(f"{key} = {value:g}\n" for key, value in values.items())
-        text = re.sub(
-            r"(?m)^\[memory\]\n((?:[^\[\n].*\n)*)", lambda found, lines=lines: found[0] + lines, text, count=1
-        )
+        text = re.sub(r"(?m)^(\[memory\]\n(?:[^\[\n].*\n)*)", rf"\g<1>{lines}", text, count=1)
         text += f'\n[fit.memory]\ndate = "{datetime.now(tz=UTC).date()}"\nrows = {len(mine)}\n'
         text += f"on_these = {errors_of(mine, inside)}\nsource_left_out = {errors_of(mine, outside)}\n"
         path.write_text(re.sub(r"\n{3,}", "\n\n", text), encoding="utf-8")

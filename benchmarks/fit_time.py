@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,14 +90,11 @@ def _taken(table: Table, mask: Mask) -> Table:
 def _joined(parts: Sequence[Table]) -> Table:
     """Many tables of one entry each as one table."""
     kind = type(parts[0])
-    return kind(
-        **{
-            field.name: np.concatenate(
-                [np.broadcast_to(np.asarray(getattr(part, field.name), float), 1) for part in parts]
-            )
-            for field in fields(kind)
-        }
-    )
+    columns: dict[str, Any] = {
+        field.name: np.concatenate([np.broadcast_to(np.asarray(getattr(part, field.name), float), 1) for part in parts])
+        for field in fields(kind)
+    }
+    return kind(**columns)
 
 
 def stack_of(row: Row, name: str) -> str:

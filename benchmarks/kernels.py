@@ -62,7 +62,7 @@ def loss() -> None:
 
     def chunked(size: int) -> Callable[[], None]:
         def call() -> None:
-            losses.chunk_tokens = lambda vocabulary: size
+            vars(losses)["chunk_tokens"] = lambda vocabulary: size
             losses.linear_cross_entropy(hidden, head, targets)[0].backward()
             hidden.grad = head.grad = None
 
@@ -83,7 +83,7 @@ def attend() -> None:
         query, key, value = (torch.randn(shape, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
 
         def call(longest: int, q: Tensor = query, k: Tensor = key, v: Tensor = value) -> None:
-            attention.WHOLE_SCORES_TOKENS = longest
+            vars(attention)["WHOLE_SCORES_TOKENS"] = longest
             attention.attend(q, k, v, None).sum().backward()
 
         compare(

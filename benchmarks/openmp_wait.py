@@ -13,7 +13,12 @@ import os
 import subprocess
 import sys
 
-SETTINGS = ({}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "1000"}, {"GOMP_SPINCOUNT": "10000"})
+SETTINGS: tuple[dict[str, str], ...] = (
+    {},
+    {"OMP_WAIT_POLICY": "passive"},
+    {"GOMP_SPINCOUNT": "1000"},
+    {"GOMP_SPINCOUNT": "10000"},
+)
 TRIALS = 4
 """The outcome has two modes: it depends on how the scheduler happens to place the threads."""
 PROGRAM = """

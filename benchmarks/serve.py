@@ -15,6 +15,7 @@ import json
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -142,13 +143,13 @@ def measure(shape: str, dtype: str) -> list[dict[str, object]]:
         with Server(service, listen("127.0.0.1", 0)) as server:
             for concurrent in CONCURRENT:
                 over_http, first = asyncio.run(http_speed(server.url, concurrent=concurrent))
-                settings = {"concurrent": concurrent, "dtype": DTYPES[dtype]}
+                speed = partial(engine_speed, bundle, concurrent=concurrent, dtype=DTYPES[dtype])
                 rows.append(
                     {
                         "shape": shape,
                         "concurrent": concurrent,
-                        "engine_greedy": engine_speed(bundle, temperature=0.0, **settings),
-                        "engine_sampled": engine_speed(bundle, temperature=0.8, **settings),
+                        "engine_greedy": speed(temperature=0.0),
+                        "engine_sampled": speed(temperature=0.8),
                         "http": over_http,
                         "time_to_first_token_ms": first * 1e3,
                         "transformers": transformers_speed(bundle, concurrent=concurrent),

@@ -293,7 +293,7 @@ def main() -> int:
     if args.allocator == "kept":
         keep_freed_memory()
     else:
-        train_settings.keep_freed_memory = lambda: False
+        vars(train_settings)["keep_freed_memory"] = lambda: False
     results = []
     with tempfile.TemporaryDirectory() as root:
         for name in args.cases:
