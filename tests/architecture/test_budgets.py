@@ -9,7 +9,7 @@ import grimp
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 9_350
+MAX_TRAIN_LINES = 9_500
 """With the packages that an import runs on its way; the checks of plug-ins and of a base are among them."""
 MAX_FOLDER_FILES = 15
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.core.units import parse_duration
-from trainwright.planner.plan.workload import DEFAULT_VALIDATION_TOKENS, bytes_per_token
+from trainwright.planner.plan.workload import bytes_per_token, validation_tokens
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import OPTIMIZERS
@@ -34,7 +34,7 @@ def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption
     """Returns what the workload rests on: counted, from the recipe, or taken for want of a dataset."""
     source = "the dataset" if facts.counted else "data.tokenizer"
     vocabulary = Assumption("vocabulary", float(facts.vocabulary), "entries", "recipe", source, key="vocabulary")
-    entries = [_validation(recipe.train.validation.tokens, facts), vocabulary]
+    entries = [_validation(recipe, facts), vocabulary]
     if parse_duration(recipe.train.duration).unit == "epochs" and facts.train_tokens is not None:
         tokens = recipe.epoch_tokens(tokens=facts.train_tokens, documents=facts.train_documents or 0)
         origin: Origin = "recipe" if facts.counted else "default"
@@ -51,12 +51,12 @@ def stand_ins(recipe: Recipe) -> tuple[Assumption, ...]:
     return (Assumption("memory and time of the optimizer", value, "", "default", source, key="optimizer_unknown"),)
 
 
-def _validation(tokens: int | None, facts: DatasetFacts) -> Assumption:
-    split = facts.validation_tokens
-    source = _origin(facts) if split else "the split's size is not known yet"
-    count = float(tokens or split or DEFAULT_VALIDATION_TOKENS)
-    origin: Origin = "recipe" if tokens or (split and facts.counted) else "default"
-    return Assumption("tokens of a validation", count, "tokens", origin, "" if tokens else source, key="validation")
+def _validation(recipe: Recipe, facts: DatasetFacts) -> Assumption:
+    count, asked = validation_tokens(recipe, facts), recipe.train.validation.tokens
+    origin: Origin = "recipe" if count == asked or (facts.counted and facts.validation_tokens) else "default"
+    guess = _origin(facts) if facts.validation_tokens else "the split's size is not known yet"
+    source = "" if count == asked else guess
+    return Assumption("tokens of a validation", float(count), "tokens", origin, source, key="validation")
 
 
 def _origin(facts: DatasetFacts) -> str:

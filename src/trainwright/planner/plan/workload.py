@@ -40,7 +40,6 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
     steps = steps_in(recipe, section.duration, facts)
     if steps < 1:
         raise too_short(recipe, facts)
-    validates = recipe.data.split.validation > 0
     return Workload(
         sequence_tokens=section.sequence_tokens,
         batch_tokens=section.batch_tokens,
@@ -49,9 +48,15 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         optimizer=section.optimizer.counted_as,
         recompute=section.recompute,
         document_masking=section.document_masking,
-        validation_tokens=section.validation.tokens or facts.validation_tokens or DEFAULT_VALIDATION_TOKENS,
-        validations=-(-steps // section.validation.every_steps) if validates else 0,
+        validation_tokens=validation_tokens(recipe, facts),
+        validations=-(-steps // section.validation.every_steps) if recipe.data.split.validation > 0 else 0,
     )
+
+
+def validation_tokens(recipe: Recipe, facts: DatasetFacts) -> int:
+    """Returns the tokens of one validation: those that are asked for, of a split that may be smaller."""
+    known = (recipe.train.validation.tokens, facts.validation_tokens)
+    return min(filter(None, known), default=DEFAULT_VALIDATION_TOKENS)
 
 
 def too_short(recipe: Recipe, facts: DatasetFacts) -> RecipeError:
@@ -123,7 +128,7 @@ def estimated_facts(recipe: Recipe, *, corpus_bytes: int | None) -> DatasetFacts
     Raises:
         DataError: the pretrained tokenizer is not there, or is none.
     """
-    vocabulary = pretrained_vocabulary(recipe) or recipe.data.tokenizer.vocabulary
+    vocabulary = asked_vocabulary(recipe)
     if corpus_bytes is None:
         return DatasetFacts(vocabulary=vocabulary)
     train_bytes = corpus_bytes * recipe.data.split.train
@@ -140,15 +145,15 @@ def bytes_per_token(vocabulary: int) -> float:
     return 1 + BYTES_PER_DOUBLING * max(0.0, log2(vocabulary / BYTES))
 
 
-def pretrained_vocabulary(recipe: Recipe) -> int | None:
-    """Returns the entries of the recipe's pretrained tokenizer; None where the recipe trains one.
+def asked_vocabulary(recipe: Recipe) -> int:
+    """Returns the entries of the recipe's pretrained tokenizer, or those that its own is to have.
 
     Raises:
         DataError: there is no such file, or it is no tokenizer.json.
     """
     named = recipe.data.tokenizer.path
     if named is None:
-        return None
+        return recipe.data.tokenizer.vocabulary
     path = local_path(named)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

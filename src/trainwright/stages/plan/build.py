@@ -30,7 +30,7 @@ from trainwright.planner.plan.machine import (
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation, stand_ins
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.plan.workload import resolve
+from trainwright.planner.plan.workload import asked_vocabulary, resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
@@ -42,8 +42,8 @@ from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Wor
 def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:
     """Returns the plan that the trainer executes, corrected by the ledger's runs of this machine.
 
-    What runs say scales the estimate; precision and compilation are chosen without them, so that what is trained does
-    not depend on what was trained before.
+    What runs say scales the estimate; precision and compilation are chosen without them, and precision without the
+    dataset too, so that what is trained does not depend on what was made before.
 
     Args:
         recipe: the run.
@@ -59,7 +59,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
     here = this_machine(machine, wanted=how.device, threads=how.threads, checkpoint_every_s=how.checkpoint_every)
-    workload = resolve(recipe, facts, precision=_precision(recipe, facts, model, here))
+    workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
@@ -176,8 +176,10 @@ def _widened(seconds: Interval, length: float) -> Interval:
     return Interval(low=seconds.mid / fast, mid=seconds.mid, high=seconds.mid * slow)
 
 
-def _precision(recipe: Recipe, facts: DatasetFacts, model: ModelSpec, here: Here) -> Precision:
+def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
     """The recipe's, or the one whose step is predicted to be faster."""
+    # Of the recipe's vocabulary: what is trained must not depend on whether the dataset is there when it is planned.
+    model = recipe.model_spec(vocabulary=asked_vocabulary(recipe))
     if recipe.train.precision != "auto":
         return recipe.train.precision
     known: list[Precision] = [dtype for dtype in ("bf16", "fp32") if dtype in here.cluster.device.flops_per_s]

@@ -12,10 +12,10 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions
 from trainwright.planner.plan.workload import (
     DEFAULT_VALIDATION_TOKENS,
+    asked_vocabulary,
     bytes_per_token,
     counted_facts,
     estimated_facts,
-    pretrained_vocabulary,
     resolve,
     steps_in,
     tokens_in,
@@ -35,6 +35,14 @@ def test_epochs_are_the_tokens_of_the_train_split(tmp_path) -> None:
     assert workload.validation_tokens == 900
     assert tokens_in(recipe, "0.5 epochs", COUNTED) == EPOCH_TOKENS // 2
     assert steps_in(recipe, "0.5 epochs", COUNTED) == 5
+
+
+def test_no_more_is_validated_than_the_split_holds(tmp_path) -> None:
+    for asked, entry in (("500", (500, "recipe", "")), ("5000", (900, "recipe", "the dataset"))):
+        recipe = planned_recipe(tmp_path, f"train.validation.tokens={asked}")
+        assert resolve(recipe, COUNTED, precision="fp32").validation_tokens == entry[0]
+        known = {each.key: each for each in dataset_assumptions(recipe, COUNTED)}["validation"]
+        assert (known.value, known.origin, known.source) == entry
 
 
 def test_a_dataset_is_counted_as_its_shards_are_read(tmp_path) -> None:
@@ -101,8 +109,8 @@ def test_a_pretrained_tokenizer_says_its_vocabulary(tmp_path) -> None:
     path = tmp_path / "tokenizer.json"
     tokenizer.save(str(path))
     recipe = planned_recipe(tmp_path, f"data.tokenizer={{kind: pretrained, path: {path}}}")
-    assert pretrained_vocabulary(recipe) == tokenizer.get_vocab_size() != recipe.data.tokenizer.vocabulary
+    assert asked_vocabulary(recipe) == tokenizer.get_vocab_size() != recipe.data.tokenizer.vocabulary
     assert estimated_facts(recipe, corpus_bytes=None).vocabulary == tokenizer.get_vocab_size()
     path.write_text(json.dumps({"model": {}}))
     with pytest.raises(DataError, match="no tokenizer.json with a vocabulary"):
-        pretrained_vocabulary(recipe)
+        asked_vocabulary(recipe)

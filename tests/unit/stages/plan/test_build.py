@@ -10,6 +10,7 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.workload import estimated_facts
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan import build_plan
 from trainwright.testing.machine import fake_facts, fake_machine
 
@@ -44,6 +45,23 @@ def test_what_the_recipe_says_is_kept(planned):
     assert plan.parallel.threads == 1
     assert plan.parallel.compile is True
     assert plan.parallel.deterministic is False
+
+
+def test_precision_does_not_depend_on_whether_the_dataset_is_there(tmp_path, monkeypatch):
+    """On a machine where the two precisions change places between the vocabulary asked for and the one made."""
+
+    def step_s(run, layouts, source):
+        small = run.model.vocabulary < 1000
+        return [2.0 if (run.workload.precision == "bf16") == small else 1.0]
+
+    monkeypatch.setattr("trainwright.stages.plan.build.step_s", step_s)
+    recipe = planned_recipe(tmp_path)
+    counted = DatasetFacts(vocabulary=900, train_tokens=10_000, train_documents=10, counted=True)
+    plans = [
+        build_plan(recipe, fake_machine(), facts) for facts in (estimated_facts(recipe, corpus_bytes=None), counted)
+    ]
+    assert [plan.model.vocabulary for plan in plans] == [1024, 900]
+    assert [plan.workload.precision for plan in plans] == ["bf16", "bf16"]
 
 
 def test_lengths_follow_from_parameters(planned):
