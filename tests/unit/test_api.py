@@ -7,7 +7,7 @@ import pytest
 
 from trainwright import api
 from trainwright.cli import main as cli
-from trainwright.core.errors import DataError, RecipeError, RecipeErrors
+from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
 from trainwright.pipeline import runner
 
 RECIPE = """\
@@ -204,3 +204,11 @@ def test_a_run_keeps_its_results_in_the_workspace(recipe, monkeypatch):
         {"root": Path("runs/tiny"), "upto": None},
         {"root": Path.home() / "here", "upto": "data"},
     ]
+
+
+def test_a_workspace_that_is_a_file_is_named_by_the_argument(recipe):
+    with pytest.raises(
+        MachineError, match=r"^tiny\.yaml: cannot write: .*choose another place with `workspace`$"
+    ) as caught:
+        api.run(recipe, workspace="tiny.yaml")
+    assert caught.value.field == "workspace"

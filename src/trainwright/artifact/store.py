@@ -21,7 +21,9 @@ from trainwright.core.spelling import counted
 from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 
 MANIFEST = "manifest.json"
-_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EFBIG, errno.ENAMETOOLONG)
+_NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
+"""How it says that a file is where a folder should be: below the file, and in its place."""
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, *_NO_FOLDER)
 """How an operating system says that nothing can be written at a place."""
 
 
@@ -190,8 +192,12 @@ def sync_directory(path: Path) -> None:
 
 
 @contextmanager
-def writing(where: Path) -> Iterator[None]:
+def writing(where: Path, *, field: str = "workspace") -> Iterator[None]:
     """Turn the operating system's refusals to write into one clear line.
+
+    Args:
+        where: what is written, or the folder that it is written to.
+        field: what the caller sets to have it written elsewhere.
 
     Raises:
         MachineError: no space, no permission, a read-only file system, or no folder can be (or is any more) below
@@ -206,8 +212,11 @@ def writing(where: Path) -> Iterator[None]:
         # What is read inside may be missing for other reasons: those errors belong to who reads.
         gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
         if error.errno in _REFUSALS or gone:
-            fix = "choose another place with --workspace"
             raise MachineError(
-                "cannot write: {strerror}", where=error.filename or where, fix=fix, strerror=error.strerror
+                "cannot write: {reason}",
+                where=error.filename or where,
+                field=field,
+                fix=f"choose another place with `{field}`",
+                reason="a file is where a folder should be" if error.errno in _NO_FOLDER else error.strerror,
             ) from error
         raise

@@ -47,8 +47,10 @@ OPTIONS = {
     "deadline_s": "--deadline",
     "batch_sequences": "--batch-size",
     "weights": "--precision",
+    "workspace": "--workspace",
+    "out": "--out",
 }
-"""Fields of questions, run specifications and workloads, and the options of ``plan``, ``recommend`` and ``catalog``."""
+"""Fields of questions, run specifications and workloads, places to write to, and the options that set them."""
 
 
 def in_options(error: TrainwrightError) -> TrainwrightError:

@@ -36,8 +36,10 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping
         if _FULL.search(str(error)):
             fix = "free some space and run the same command: finished parts are kept"
             raise MachineError("the disk is full", where=path, fix=fix) from error
-        fix = "choose another place with --workspace"
-        raise MachineError("cannot write the weights", where=path, seen=str(error), fix=fix) from error
+        fix = "choose another place with `workspace`"
+        raise MachineError(
+            "cannot write the weights", where=path, field="workspace", seen=str(error), fix=fix
+        ) from error
 
 
 def load_weights(path: Path, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:

@@ -88,7 +88,9 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path) -> None:
     ("code", "line"),
     [
         (errno.ENOSPC, "the disk is full; free some space and run the same command: finished parts are kept"),
-        (errno.EROFS, "cannot write: Read-only file system; choose another place with --workspace"),
+        (errno.EROFS, "cannot write: Read-only file system; choose another place with `workspace`"),
+        (errno.EEXIST, "cannot write: a file is where a folder should be; choose another place with `workspace`"),
+        (errno.ENOTDIR, "cannot write: a file is where a folder should be; choose another place with `workspace`"),
     ],
 )
 def test_the_system_s_refusals_become_one_line(tmp_path, code, line) -> None:

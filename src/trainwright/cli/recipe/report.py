@@ -44,10 +44,11 @@ def run(args: argparse.Namespace) -> int:
             "no page can be written here", where=folder, fix="name a folder for it: trainwright report ... --out DIR"
         )
     step = named(recipe, stage="report", step=args.step)
+    with writing(folder, field="out"):
+        folder.mkdir(parents=True, exist_ok=True)
     made = find(recipe, root=root, upto=step.name)
     missing = [each.name for each in upstream(steps(recipe), step.name)[:-1] if each.name not in made]
-    with writing(folder), Events(None, run=recipe.name) as events:
-        folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder, field="out"), Events(None, run=recipe.name) as events:
         context = Context(recipe=step.recipe, inputs=inputs_of(step, made), out=folder, events=events, root=root)
         load(step.stage.run, kind="stage")(context)
     page = folder / "report.html"

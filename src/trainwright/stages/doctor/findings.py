@@ -34,7 +34,7 @@ def findings(facts: MachineFacts, probes: Probes | None, *, now_unix_s: float) -
     if facts.disk_free_bytes < LOW_DISK_BYTES:
         yield Finding(
             what=f"only {format_bytes(facts.disk_free_bytes)} are free in {facts.disk_path}",
-            fix="free some space, or choose another place with --workspace",
+            fix="free some space, or choose another disk for the workspace",
         )
     if facts.compiler is None:
         yield Finding(what="no C++ compiler: torch.compile cannot be used", fix="install g++ (Debian: apt install g++)")

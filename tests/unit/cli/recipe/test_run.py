@@ -72,6 +72,27 @@ def test_json_has_the_whole_summary(made, recipe, capsys):
     }
 
 
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        (("run", "--workspace", "tiny.yaml"), "tiny.yaml"),
+        (("doctor", "--workspace", "tiny.yaml"), "tiny.yaml"),
+        (("doctor", "--fresh", "--workspace", "tiny.yaml"), "tiny.yaml"),
+        (("train", "--workspace", "/dev/null"), "/dev/null"),
+        (("train",), "runs/tiny"),
+        (("report", "--out", "tiny.yaml"), "tiny.yaml"),
+    ],
+)
+def test_a_file_is_no_place_for_results(command, place, recipe, capsys):
+    Path("runs").mkdir()
+    Path("runs/tiny").write_text("mine")
+    name, *options = command
+    assert main([name, recipe, *options]) == 3
+    option = options[-2] if "--out" in options else "--workspace"
+    line = f"error: {place}: cannot write: a file is where a folder should be; choose another place with {option}\n"
+    assert capsys.readouterr().err == line
+
+
 def test_a_failed_stage_is_one_line_and_its_exit_code(recipe, capsys, monkeypatch):
     def fails(*args, **kwargs):
         raise TrainingError("the loss is not a number", where="step 12")

@@ -22,7 +22,7 @@ def test_a_good_machine_has_nothing_to_mend():
         ({"torch": None}, "torch is not installed", "pip install"),
         ({"gpus": (GPU,)}, "built for CPUs only", "pytorch.org"),
         ({"memory_available_bytes": 1 << 30}, "of memory", "smaller model"),
-        ({"disk_free_bytes": 1 << 30}, "are free in", "--workspace"),
+        ({"disk_free_bytes": 1 << 30}, "are free in", "the workspace"),
         ({"compiler": None}, "no C++ compiler", "g++"),
         ({"python_headers": False}, "headers", "python3-dev"),
     ],
