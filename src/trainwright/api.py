@@ -53,6 +53,8 @@ def load_recipe(
     """
     paths = [local_path(str(path)) for path in files]
     several = [overrides] if isinstance(overrides, str) else overrides
+    for each in several:
+        _refuse_others(each, str, field="overrides", expected="key=value")
     return load(Recipe, files=paths, overrides=several, environ=environ or {}).value
 
 
@@ -179,7 +181,10 @@ def open_artifact(path: str | Path) -> Artifact:
 
 
 def _root(workspace: str | Path | None, name: str) -> Path:
-    return Path("runs") / name if workspace is None else local_path(str(workspace))
+    if workspace is None:
+        return Path("runs") / name
+    _refuse_others(workspace, (str, Path), field="workspace", expected="a path")
+    return local_path(str(workspace))
 
 
 def _refuse_others(value: object, kinds: type | tuple[type, ...], *, field: str, expected: str) -> None:

@@ -172,8 +172,15 @@ def test_what_is_no_recipe_or_model_is_refused(tmp_path):
         api.plan("llama3-8b", on=8)
     with pytest.raises(RecipeError, match="^recipe: not of the right kind .seen 'tiny.yaml', .*load_recipe"):
         api.run("tiny.yaml")
+    with pytest.raises(RecipeError, match="^overrides: not of the right kind .seen 3, expected key=value"):
+        api.load_recipe("tiny.yaml", overrides=[3])
     with pytest.raises(DataError, match="no complete artefact here"):
         api.open_artifact(str(tmp_path))
+
+
+def test_a_workspace_is_a_path(recipe):
+    with pytest.raises(RecipeError, match="^workspace: not of the right kind .seen 3"):
+        api.run(recipe, workspace=3)
 
 
 @pytest.mark.parametrize("arguments", [{"tokens": 1}, {"layout": {"tp": 2}}])

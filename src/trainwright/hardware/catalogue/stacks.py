@@ -23,12 +23,12 @@ def stack_names() -> tuple[str, ...]:
     return tables.names(_STACKS)
 
 
-def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | None:
+def find_stack(name: str, *, release: str = "", settings: str = "", by_word: bool = True) -> Stack | None:
     """The stack of that name, or the one that lists it among its aliases; None where there is none.
 
     Of several with one alias: the latest whose first release ``release`` has reached, and before all others one of
-    whose ``marks`` stands in ``settings``. A name that none lists is the stack's one of whose ``words`` stands in it,
-    the longest before shorter ones.
+    whose ``marks`` stands in ``settings``. ``by_word`` a name that none lists, as sources print it, is the stack's
+    one of whose ``words`` stands in it, the longest before shorter ones.
     """
     slug = _slug(name)
     matches = [
@@ -43,6 +43,8 @@ def find_stack(name: str, *, release: str = "", settings: str = "") -> Stack | N
     ]
     if matches:
         return max(matches, key=lambda stack: (bool(stack.marks), stack.since))
+    if not by_word:
+        return None
     return max(
         (stack for stack in map(read_stack, stack_names()) if _heard(stack, slug)),
         key=lambda stack: (_heard(stack, slug), stack.name),
@@ -61,7 +63,7 @@ def stack(name: str, *, where: str | None = None) -> Stack:
     Raises:
         RecipeError: the catalogue does not know it.
     """
-    stack = find_stack(name)
+    stack = find_stack(name, by_word=False)
     if stack is None:
         raise RecipeError(
             "unknown software stack",

@@ -17,7 +17,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
 from trainwright.stages.data.corpus.files import path_problem
 from trainwright.stages.data.corpus.head import unusable_source
-from trainwright.stages.data.corpus.remote import is_url
+from trainwright.stages.data.corpus.remote import check_protocol, is_url
 from trainwright.stages.data.sources import source_of
 
 
@@ -50,7 +50,11 @@ def _source(number: int, settings: SourceSection) -> Iterator[TrainwrightError]:
         yield from _missing("pyarrow", key=f"data.sources.{number}.kind", needed_for="reading Parquet files")
     for order, path in enumerate(source.paths):
         if is_url(path):
-            yield from _missing("fsspec", key=f"data.sources.{number}.paths.{order}", needed_for="reading URLs")
+            try:
+                check_protocol(path)
+            except TrainwrightError as error:
+                seen = None if isinstance(error, MissingPackage) else path
+                yield error.at(f"data.sources.{number}.paths.{order}", seen=seen)
         problem = path_problem(number, order, source)
         if problem is not None:
             yield problem

@@ -95,6 +95,13 @@ def test_an_unknown_stack_is_refused_with_the_near_name():
         stack("zzzz")
 
 
+def test_a_stack_that_a_user_names_is_known_exactly():
+    assert stack("HF-PEFT").name == "hf-peft"
+    for name in ("t\u043erchtitan", "my torchtitan fork"):
+        with pytest.raises(RecipeError, match="unknown software stack"):
+            stack(name)
+
+
 def test_the_default_claims_no_fit():
     assert "time" not in read_stack(DEFAULT).fit
     assert read_stack(DEFAULT).time == StackTime(spread=read_stack(DEFAULT).time.spread)

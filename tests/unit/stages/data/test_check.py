@@ -78,12 +78,20 @@ def test_lengths_that_no_document_has_are_refused_by_their_key(section):
     [("pyarrow", "data.sources.0.kind"), ("fsspec", "data.sources.1.paths.0"), ("tokenizers", "data.tokenizer")],
 )
 def test_a_package_that_is_not_installed_is_named(section, folder, monkeypatch, package, key):
-    (folder / "a.parquet").touch()
-    rules = section({"kind": "parquet", "paths": [str(folder)]}, {"kind": "files", "paths": ["s3://bucket"]})
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": ["a document"]}), folder / "a.parquet")
+    rules = section({"kind": "parquet", "paths": [str(folder)]}, {"kind": "files", "paths": ["memory://bucket"]})
     monkeypatch.setitem(sys.modules, package, None)
     (line,) = lines(rules)
     assert line.startswith(f"{key}: ")
     assert line.endswith(f"needs the package {package!r}, which is not installed; run: pip install 'trainwright[data]'")
+
+
+def test_a_protocol_that_nobody_knows_is_refused_without_the_network(section):
+    (line,) = lines(section({"kind": "files", "paths": ["memory://a", "foo://b/c"]}))
+    assert line.startswith("data.sources.0.paths.1: cannot open this URL") and "foo://b/c" in line
+    (line,) = lines(section({"kind": "files", "paths": ["simplecache::foo://b/c"]}))
+    assert line.startswith("data.sources.0.paths.0: cannot open this URL")
 
 
 def test_nothing_heavy_is_imported(folder):

@@ -80,9 +80,11 @@ def _files(entries: Iterable[Entry], most: int) -> Iterator[CorpusFile]:
 
 
 def _head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
-    """Yields the documents; none of a file that cannot be opened or is damaged, which is reported when it is read."""
+    """Yields the documents; of a damaged file its problem, and none of one that cannot be opened, which is skipped."""
     try:
         with Path(file.location).open("rb") as raw:
             yield from source.head(decompressed(raw, file.location), FileRange(file=file))
-    except (OSError, BrokenStream):
+    except BrokenStream as broken:
+        yield RawDocument("", 0, problem=broken.reason)
+    except OSError:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from trainwright.core.errors import DataError, MachineError
@@ -24,15 +25,30 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         DataError: no such protocol.
     """
     fsspec = need("fsspec", needed_for=f"reading {url}")
-    try:
+    with _protocol(url):
         filesystem, path = fsspec.core.url_to_fs(url)
+    return filesystem, path
+
+
+def check_protocol(url: str) -> None:
+    """Refuses a URL whose protocol is not known here; raises as ``open_filesystem``, and asks no network."""
+    fsspec = need("fsspec", needed_for=f"reading {url}")
+    with _protocol(url):
+        for link in url.split("::"):
+            fsspec.get_filesystem_class(link.partition("://")[0])
+
+
+@contextmanager
+def _protocol(url: str) -> Iterator[None]:
+    """Turns what fsspec raises for a protocol into our errors."""
+    try:
+        yield
     except ImportError as error:
         raise MachineError(
             "cannot open this URL: {error}", where=url, fix="install that package with pip", error=error
         ) from error
     except ValueError as error:
         raise DataError("cannot open this URL", where=url, seen=str(error)) from error
-    return filesystem, path
 
 
 def remote_entries(

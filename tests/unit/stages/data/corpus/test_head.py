@@ -88,9 +88,17 @@ def test_a_head_that_tells_nothing_is_not_refused(tmp_path) -> None:
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(content)
         assert refusal(JsonlSource, path) == ""
-    (tmp_path / "damaged.jsonl.zst").write_bytes(b"no frame of Zstandard")
-    assert refusal(JsonlSource, tmp_path / "damaged.jsonl.zst") == ""
     assert refusal(JsonlSource, "https://example.org/a.jsonl") == ""
+
+
+def test_damaged_files_alone_are_refused(tmp_path) -> None:
+    (tmp_path / "a.jsonl.zst").write_bytes(b"no frame of Zstandard")
+    assert "(seen a.jsonl.zst: damaged zstd)" in refusal(JsonlSource, tmp_path)
+    write(tmp_path / "b.jsonl", ("a document", None))
+    assert refusal(JsonlSource, tmp_path) == "", "the damaged one is counted and passed over"
+    assert refusal(ParquetSource, tmp_path / "b.jsonl").endswith(
+        "are no documents (seen b.jsonl: damaged Parquet); check the keys and the files of data.sources.2"
+    )
 
 
 def test_a_column_is_looked_for_in_the_schema(tmp_path) -> None:
@@ -102,5 +110,3 @@ def test_a_column_is_looked_for_in_the_schema(tmp_path) -> None:
         f"data.sources.2: this Parquet file has no column 'text' (seen {path}: body, id); set text_column"
     )
     assert "holds no text" in refusal(ParquetSource, path, text_column="id")
-    path.write_bytes(path.read_bytes()[:-3])
-    assert refusal(ParquetSource, path) == ""
