@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.core.errors import DataError, MissingPackage
+from trainwright.core.paths import regular
 
 
 def load_tokenizer(path: Path) -> Any:
@@ -21,7 +22,7 @@ def load_tokenizer(path: Path) -> Any:
     except ImportError as error:  # the package is not in the core
         raise MissingPackage("tokenizers", needed_for="reading a tokenizer", extra="data") from error
     try:
-        return package.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        return package.Tokenizer.from_str(regular(path).read_text(encoding="utf-8"))
     except Exception as error:  # the package's Rust code raises plain Exception for anything it cannot parse
         seen = getattr(error, "strerror", None) or str(error)
         raise DataError("cannot read the tokenizer", where=path, seen=seen, expected="a tokenizer.json") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 from pathlib import Path
 
 from trainwright.core.errors import RecipeError
@@ -20,3 +22,11 @@ def local_path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise RecipeError("this path names the home of an unknown user", seen=repr(text)) from error
+
+
+def regular(path: Path) -> Path:
+    """Returns the path, or raises an OSError where a device or a pipe is there: reading it may never end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a directory is refused by whoever reads it
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path

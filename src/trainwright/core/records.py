@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trainwright.core.errors import DataError
+from trainwright.core.paths import regular
 
 T = TypeVar("T")
 
@@ -45,11 +46,11 @@ def read_object(path: Path) -> dict[str, Any]:
         DataError: the file is missing, cannot be read, or holds something else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(regular(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError("no such file", where=path) from error
     except (OSError, ValueError) as error:
-        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
+        raise DataError("cannot read JSON", where=path, seen=getattr(error, "strerror", None) or str(error)) from error
     if not isinstance(value, dict):
         raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
     return value

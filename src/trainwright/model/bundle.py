@@ -134,25 +134,16 @@ def build(
 
 def _check_weight(name: str, weight: Tensor, wanted: Tensor, *, where: object) -> None:
     if weight.shape != wanted.shape:
-        raise DataError(
-            "weight {name} has another shape",
-            where=where,
-            seen=tuple(weight.shape),
-            expected=str(tuple(wanted.shape)),
-            name=name,
-        )
+        seen, expected = tuple(weight.shape), str(tuple(wanted.shape))
+        raise DataError("weight {name} has another shape", where=where, seen=seen, expected=expected, name=name)
     check_stored(name, str(weight.dtype).removeprefix("torch."), where=where)
 
 
 def _read_tokenizer(directory: Path, spec: ModelSpec) -> Tokenizer:
     tokenizer = read_tokenizer(directory / TOKENIZER)
     if _size(tokenizer) > spec.vocabulary:
-        raise DataError(
-            "the tokenizer has more tokens than the model",
-            where=directory / TOKENIZER,
-            seen=f"{_size(tokenizer)} tokens",
-            expected=f"{spec.vocabulary} at most",
-        )
+        what, seen = "the tokenizer has more tokens than the model", f"{_size(tokenizer)} tokens"
+        raise DataError(what, where=directory / TOKENIZER, seen=seen, expected=f"{spec.vocabulary} at most")
     return tokenizer
 
 

@@ -38,17 +38,12 @@ def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
         MachineError: CUDA is asked for and torch sees none; says whether torch or the driver lacks it.
     """
     if wanted == "cuda" and not torch.cuda.is_available():
-        built = torch.version.cuda is not None
-        raise MachineError(
-            "no CUDA device here",
-            where="train.exec.device",
-            seen="a torch built with CUDA that finds no GPU or driver"
-            if built
-            else f"torch {torch.__version__}, built without CUDA",
-            fix="check nvidia-smi, or set train.exec.device=cpu"
-            if built
-            else "install a CUDA build of torch (https://pytorch.org/get-started), or set train.exec.device=cpu",
-        )
+        seen, fix = "a torch built with CUDA that finds no GPU or driver", "check nvidia-smi"
+        if torch.version.cuda is None:
+            seen = f"torch {torch.__version__}, built without CUDA"
+            fix = "install a CUDA build of torch (https://pytorch.org/get-started)"
+        fix += ", or set train.exec.device=cpu"
+        raise MachineError("no CUDA device here", where="train.exec.device", seen=seen, fix=fix)
     if wanted == "cpu" or not torch.cuda.is_available():
         return Device(
             kind="cpu",

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.paths import local_path
+from trainwright.core.paths import local_path, regular
 
 
 def test_a_tilde_is_the_home_directory(monkeypatch, tmp_path):
@@ -22,3 +23,12 @@ def test_other_paths_stay_as_they_are():
 def test_an_unknown_user_is_one_line():
     with pytest.raises(RecipeError, match=r"home of an unknown user \(seen '~no-such-user-at-all/x'\)"):
         local_path("~no-such-user-at-all/x")
+
+
+def test_devices_and_pipes_are_no_files_to_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe"):
+        with pytest.raises(OSError, match="not a regular file"):
+            regular(path)
+    (tmp_path / "link").symlink_to(__file__)
+    assert regular(tmp_path / "link") == tmp_path / "link"

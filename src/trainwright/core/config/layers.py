@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from trainwright.core.config.shape import Shape, members
 from trainwright.core.config.text import read_json, read_yaml, scalar
 from trainwright.core.config.tree import Layer, Node, ValueOrigin, dotted, said, shown
 from trainwright.core.errors import RecipeError
+from trainwright.core.paths import regular
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import format_bytes
 
@@ -61,17 +61,13 @@ def _read_whole(path: Path, label: str) -> bytes:
     """The bytes of a regular file; anything else could have no end, and a file of gigabytes is no recipe.
 
     Raises:
-        RecipeError: no regular file, or larger than ``MAX_BYTES``.
-        OSError: it cannot be read.
+        RecipeError: larger than ``MAX_BYTES``.
+        OSError: it cannot be read, or is no regular file.
     """
-    facts = path.stat()
-    if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
-        raise RecipeError("not a regular file", where=label, expected="a .yaml or .json file")
-    if facts.st_size > MAX_BYTES:
-        seen = format_bytes(facts.st_size)
-        raise RecipeError(
-            "too large for a recipe", where=label, seen=seen, expected=f"{format_bytes(MAX_BYTES)} at most"
-        )
+    size_bytes = regular(path).stat().st_size
+    if size_bytes > MAX_BYTES:
+        seen, most = format_bytes(size_bytes), f"{format_bytes(MAX_BYTES)} at most"
+        raise RecipeError("too large for a recipe", where=label, seen=seen, expected=most)
     with path.open("rb") as stream:
         return stream.read(MAX_BYTES)
 

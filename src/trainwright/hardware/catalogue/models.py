@@ -6,14 +6,14 @@ prints; adding a model is adding a file.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import RecipeError
+from trainwright.core.records import read_object
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue import tables
@@ -137,18 +137,8 @@ def read_model(text: str, *, where: str | None = None) -> ModelSpec | ConvNetSpe
     elif path.is_dir() and "/" in text:
         raise RecipeError("a folder without config.json", where=where, seen=text, expected="a Hugging Face model's")
     if path.is_file() or path.suffix == ".json":
-        return _from_file(path)
+        return from_huggingface(read_object(path), where=str(path))
     return model(text, where=where)
-
-
-def _from_file(path: Path) -> ModelSpec | ConvNetSpec:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError("no such file", where=path, expected="a Hugging Face config.json") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError("cannot read JSON", where=path, seen=str(error)) from error
-    return from_huggingface(config, where=str(path))
 
 
 _COUNTS = (

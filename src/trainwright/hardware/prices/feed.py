@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.core.errors import DataError, MachineError, RecipeError, TrainwrightError
+from trainwright.core.paths import regular
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import Cloud, clouds
 from trainwright.hardware.prices.price_list import checked
@@ -135,7 +136,7 @@ def _update(owner: Cloud, source: str, today: str) -> Updated:
 
 def _local(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return regular(Path(path)).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise MachineError("cannot read a price list", where=path, seen=error.strerror) from error
     except UnicodeDecodeError as error:

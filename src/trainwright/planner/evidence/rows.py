@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from trainwright.core.errors import DataError
+from trainwright.core.paths import regular
 from trainwright.core.units import GIB
 from trainwright.planner.evidence.finished import FinishedRun, finished_run
 from trainwright.planner.evidence.ledger import is_ledger
@@ -120,7 +121,7 @@ def columns(path: Path) -> list[str]:
 def _opened(path: Path) -> Iterator[TextIO]:
     """Yields the table's lines; what goes wrong in reading them is one line, a byte-order mark is none of them."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with regular(path).open(encoding="utf-8-sig", newline="") as lines:
             yield lines
     except OSError as error:
         raise DataError("cannot read the table", where=str(path), seen=error.strerror or str(error)) from None
@@ -139,7 +140,7 @@ def read_runs(path: Path) -> Sequence[Record | FinishedRun]:
     if path.suffix == ".csv":
         return read_records(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
     except OSError as error:
         raise DataError("cannot read the run", where=str(path), seen=error.strerror or str(error)) from None
     except UnicodeDecodeError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from trainwright.artifact.shards import DATASET
 from trainwright.artifact.store import Artifact
 from trainwright.core.errors import DataError, RecipeError
-from trainwright.core.paths import local_path
+from trainwright.core.paths import local_path, regular
 from trainwright.core.units import parse_duration
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe
@@ -156,7 +156,7 @@ def asked_vocabulary(recipe: Recipe) -> int:
         return recipe.data.tokenizer.vocabulary
     path = local_path(named)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(regular(path).read_text(encoding="utf-8"))
         ids = [*record["model"]["vocab"].values(), *(token["id"] for token in record.get("added_tokens", ()))]
         return int(max(ids)) + 1
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

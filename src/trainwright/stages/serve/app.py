@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, TypeAlias
 
 from starlette.applications import Starlette
@@ -152,9 +153,10 @@ async def _answer(service: Service, order: Order, request: Request, kind: Answer
     return await _whole(generation, answer)
 
 
-async def _parsed(cls: type[R], body: bytes) -> R:
+async def _parsed(service: Service, cls: type[R], body: bytes) -> R:
     """The request in a body; a large one is read in another thread."""
-    return parse(cls, body) if len(body) <= SMALL_BODY_BYTES else await asyncio.to_thread(parse, cls, body)
+    read = partial(parse, cls, body, places=service.worker.capacity)
+    return read() if len(body) <= SMALL_BODY_BYTES else await asyncio.to_thread(read)
 
 
 def build_app(service: Service, hosts: AllowedHosts) -> Starlette:
@@ -162,11 +164,11 @@ def build_app(service: Service, hosts: AllowedHosts) -> Starlette:
     intake = Intake()
 
     async def completions(request: Request) -> Response:
-        asked = await _parsed(CompletionRequest, await intake.body(request))
+        asked = await _parsed(service, CompletionRequest, await intake.body(request))
         return await _answer(service, await service.completion(asked), request, "completion", asked)
 
     async def chat_completions(request: Request) -> Response:
-        asked = await _parsed(ChatRequest, await intake.body(request))
+        asked = await _parsed(service, ChatRequest, await intake.body(request))
         return await _answer(service, await service.chat(asked), request, "chat", asked)
 
     async def models(request: Request) -> Response:

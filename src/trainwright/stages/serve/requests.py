@@ -7,7 +7,16 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import from_json
 
 from trainwright.core.spelling import did_you_mean
@@ -121,7 +130,7 @@ class _Request(BaseModel):
 class CompletionRequest(_Request):
     """``POST /v1/completions``."""
 
-    prompt: Annotated[list[str | list[int]], BeforeValidator(_prompts)]
+    prompt: Annotated[list[str | list[int]], PlainValidator(_prompts)]
     max_tokens: int = Field(16, ge=0)
     echo: bool = False
 
@@ -153,8 +162,23 @@ class ChatRequest(_Request):
 R = TypeVar("R", bound=_Request)
 
 
-def parse(cls: type[R], body: bytes) -> R:
+def check_places(prompts: int, choices: int, places: int) -> None:
+    """Raises an ApiError where so many answers can never have a place at once."""
+    if prompts * choices > places:
+        message = (
+            f"{prompts * choices} answers in one request can never have a place: this server has "
+            f"{places} (serve.max_concurrent and serve.max_waiting together)"
+        )
+        raise ApiError(400, message, param="n" if choices > 1 else "prompt", code="too_many_answers")
+
+
+def parse(cls: type[R], body: bytes, *, places: int) -> R:
     """Returns the request in a body.
+
+    Args:
+        cls: its kind.
+        body: of the HTTP request.
+        places: answers that the server can ever have under way; more prompts are refused before each is checked.
 
     Raises:
         ApiError: it is no JSON object, or an argument is unknown, unsupported, missing or wrong; names the first.
@@ -170,6 +194,9 @@ def parse(cls: type[R], body: bytes) -> R:
             hint = did_you_mean(name, list(cls.model_fields))
             message = f"Unrecognized request argument supplied: {name}" + (f"; {hint}" if hint else "")
             raise ApiError(400, message, param=name, code="unknown_parameter")
+    prompt = arguments.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list)):
+        check_places(len(prompt), 1, places)
     try:
         return cls.model_validate(arguments)
     except ValidationError as error:

@@ -22,7 +22,7 @@ from trainwright.stages.serve import chat
 from trainwright.stages.serve.engines import open_engine
 from trainwright.stages.serve.metrics import Gauge, Metrics
 from trainwright.stages.serve.problems import ApiError
-from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, short
+from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, check_places, short
 from trainwright.stages.serve.worker import Worker
 
 SHORT_TEXT = 1024
@@ -70,7 +70,7 @@ class Service:
             ApiError: another model is asked for, or a prompt cannot be completed.
         """
         self._check_model(request.model)
-        self._check_places(len(request.prompt), request.n)
+        check_places(len(request.prompt), request.n, self.worker.capacity)
         longest = self.context_tokens - min(request.max_tokens, 1)
         tokens = [await self._prompt(prompt, longest) for prompt in request.prompt]
         echoes = [self._echo(prompt) if request.echo else "" for prompt in request.prompt]
@@ -89,7 +89,7 @@ class Service:
             ApiError: another model is asked for, or the messages cannot be answered.
         """
         self._check_model(request.model)
-        self._check_places(1, request.n)
+        check_places(1, request.n, self.worker.capacity)
         prompt = await asyncio.to_thread(self.render, request.messages)
         # A chat template writes the special tokens itself.
         tokens = await self._encode(prompt, self.context_tokens - 1, param="messages", special=False)
@@ -129,15 +129,6 @@ class Service:
             raise ApiError(400, "the prompt is empty, and this model has no token to start from", param=param)
         self._check_length(len(tokens), longest, param=param)
         return tokens
-
-    def _check_places(self, prompts: int, choices: int) -> None:
-        if prompts * choices > self.worker.capacity:
-            message = (
-                f"{prompts * choices} answers in one request can never have a place: this server has "
-                f"{self.worker.capacity} (serve.max_concurrent and serve.max_waiting together)"
-            )
-            param = "n" if choices > 1 else "prompt"
-            raise ApiError(400, message, param=param, code="too_many_answers")
 
     def _check_model(self, name: str) -> None:
         if name != self.model_name:

@@ -1,6 +1,8 @@
 """Tables as they come: three kinds of memory, derived rates, notes, spreadsheets, broken rows and files."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -219,3 +221,16 @@ def test_a_broken_line_is_named_by_its_number(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="JSON in UTF-8"):
         read_runs(path)
+
+
+@pytest.mark.parametrize("name", ["runs.csv", "runs.json", "runs.jsonl"])
+@pytest.mark.parametrize("endless", ["/dev/zero", "pipe"])
+def test_files_without_an_end_are_refused(tmp_path, name, endless):
+    path = tmp_path / name
+    if endless == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(endless)
+    for read_all in (columns, read_records, read_runs):
+        with pytest.raises(DataError, match="not a regular file"):
+            read_all(Path(path))

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainwright.stages.serve import requests
 from trainwright.stages.serve.problems import ApiError
-from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, parse
+from trainwright.stages.serve.requests import ChatRequest, CompletionRequest
 
+parse = partial(requests.parse, places=12)
 USER = [{"role": "user", "content": "hi"}]
 
 
@@ -47,6 +50,15 @@ def test_null_is_as_good_as_absent():
 )
 def test_prompts(prompt, read):
     assert completion(prompt=prompt).prompt == read
+
+
+def test_prompts_that_can_never_have_a_place_are_counted_before_each_is_checked(monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(requests, "_is_tokens", looked_at.append)
+    for prompt in ([[1]] * 13, ["a"] * 13, [[True]] * 13):
+        assert refused(completion, prompt=prompt).code == "too_many_answers"
+    assert looked_at == []
+    assert completion(prompt=[1] * 13).prompt == [[1] * 13]
 
 
 @pytest.mark.parametrize("prompt", [[], 5, {"a": 1}, [1, "a"], [-1], [True], [[]], [[1.5]]])
