@@ -142,8 +142,8 @@ def _check_weight(name: str, weight: Tensor, wanted: Tensor, *, where: object) -
 def _read_tokenizer(directory: Path, spec: ModelSpec) -> Tokenizer:
     tokenizer = read_tokenizer(directory / TOKENIZER)
     if _size(tokenizer) > spec.vocabulary:
-        what, seen = "the tokenizer has more tokens than the model", f"{_size(tokenizer)} tokens"
-        raise DataError(what, where=directory / TOKENIZER, seen=seen, expected=f"{spec.vocabulary} at most")
+        where, seen, expected = directory / TOKENIZER, f"{_size(tokenizer)} tokens", f"{spec.vocabulary} at most"
+        raise DataError("the tokenizer has more tokens than the model", where=where, seen=seen, expected=expected)
     return tokenizer
 
 

@@ -95,8 +95,7 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
     """
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
-        names = reader.fieldnames or []
-        missing = ", ".join(name for name in required if name not in names)
+        missing = ", ".join(name for name in required if name not in (reader.fieldnames or ()))
         if missing:
             what, expected = "not a table of published runs", f"columns {', '.join(required)}, ..."
             fix = "docs/en/published.md lists them all"

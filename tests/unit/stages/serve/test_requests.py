@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from functools import partial
 
@@ -59,6 +60,16 @@ def test_prompts_that_can_never_have_a_place_are_counted_before_each_is_checked(
         assert refused(completion, prompt=prompt).code == "too_many_answers"
     assert looked_at == []
     assert completion(prompt=[1] * 13).prompt == [[1] * 13]
+
+
+@pytest.mark.parametrize("body", [b'{"prompt": []}', b"{"])
+def test_garbage_is_not_collected_while_a_body_is_read(monkeypatch, body):
+    collecting, read = [], requests.from_json
+    monkeypatch.setattr(requests, "from_json", lambda *given, **how: collecting.append(gc.isenabled()) or read(*given))
+    with pytest.raises(ApiError):
+        parse(CompletionRequest, body)
+    assert collecting == [False]
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("prompt", [[], 5, {"a": 1}, [1, "a"], [-1], [True], [[]], [[1.5]]])
