@@ -133,7 +133,7 @@ class ParallelPlan:
     The trainer executes layouts of one device; larger ones can be checked and priced. ``ep`` divides the experts over
     ranks that data parallelism (and tensor parallelism) already has; it takes no devices of its own. ``zero_stage``
     says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0 nothing, 1 the optimizer's state,
-    2 gradients too, 3 weights too (FSDP).
+    2 gradients too, 3 weights too (FSDP). Where nobody shares it is 0, whatever is said.
     """
 
     dp_replicate: int = 1
@@ -146,7 +146,7 @@ class ParallelPlan:
     compile: bool = False
     threads: int | None = None
     deterministic: bool | None = None
-    """Deterministic algorithms alone; None: nobody asked, as on a cluster."""
+    """Deterministic algorithms alone; None: left to whoever trains (``TrainExec.is_deterministic``)."""
     zero_stage: ZeroStage = 3
     sequence_parallel: bool = True
     """Activations between tensor-parallel regions are split over ``tp`` too (Korthikanti et al., 2022)."""
@@ -154,6 +154,11 @@ class ParallelPlan:
     virtual_stages: int = 1
     """Model chunks on each pipeline rank: more than one interleaves (Narayanan et al., 2021)."""
     offload: Offload = "none"
+
+    def __post_init__(self) -> None:
+        # The ranks of a bidirectional pipeline share too: two of them have the same stages.
+        if self.dp_shard * self.cp == 1 and self.schedule != "dualpipe":
+            object.__setattr__(self, "zero_stage", 0)
 
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Every reason why this layout cannot run, with what is nearest and does; empty where there is none."""

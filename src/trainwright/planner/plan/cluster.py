@@ -142,8 +142,8 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
     # A share of the peak, where that is not beaten.
     mfu = utilisation(float(forecast.mfu[0]), 1.0)
     available = forecast.available_bytes
-    has_numbers = scenario.numbers is not None
-    fit: Fit = verdict(forecast) if not has_numbers else "fits" if forecast.fits[0] else "does not fit"
+    ours = scenario.on_this_machine
+    fit: Fit = verdict(forecast) if not ours else "fits" if forecast.fits[0] else "does not fit"
     return Estimate(
         fits=fit != "does not fit",
         fit=fit,
@@ -160,8 +160,8 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         bottleneck=f"{largest.name} ({largest.seconds / step_s:.0%} of a step)",
         shares=shares,
         exposed=exposed(forecast),
-        needs=None if has_numbers else _needs(scenario, choice, run),
-        assumptions=(*scenario.assumptions, *(() if has_numbers else assumed(scenario, workload, choice, run))),
+        needs=None if ours else _needs(scenario, choice, run),
+        assumptions=(*scenario.assumptions, *(() if ours else assumed(scenario, workload, choice, run))),
     )
 
 

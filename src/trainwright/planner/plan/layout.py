@@ -175,7 +175,7 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     if foreign or wanted.get("recompute", "none") != "none":
         seen, expected = ", ".join(foreign) or "recompute", f"parts of {', '.join(CONVNET)}"
         raise RecipeError("this layout is for transformers", field="layout", seen=seen, expected=expected)
-    shapes = [ParallelPlan(dp_replicate=devices, zero_stage=0)]
+    shapes = [ParallelPlan(dp_replicate=devices)]
     shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in ZERO_STAGES[1:] if devices > 1]
     compiled = wanted.get("compile", scenario.run.stack.memory.kernels == "compiled")
     plans = [

@@ -52,6 +52,8 @@ class Scenario:
     """Says how fast a device of the cluster is."""
     numbers: RunNumbers | None = None
     """What a run takes beyond its steps; None: what published runs do on clusters."""
+    on_this_machine: bool = False
+    """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
 
 def scenario_of(question: Question) -> Scenario:
@@ -90,6 +92,7 @@ def scenario_of(question: Question) -> Scenario:
         price=price,
         settings=RunSettings(spot_provider=provider if spot else None) if alone is None else alone.settings,
         numbers=None if alone is None else alone.numbers(question.model.blocks, compiled=compiled),
+        on_this_machine=alone is not None,
         assumptions=tuple(assumptions),
         references=question.references,
         references_from=question.references_from,

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
+from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.workload import OptimizerName
 
@@ -104,6 +105,10 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+
+    def is_deterministic(self, device_kind: DeviceKind) -> bool:
+        """Returns whether training on a device of this kind uses deterministic algorithms alone."""
+        return device_kind == "cpu" if self.deterministic == "auto" else self.deterministic
 
 
 class TrainSection(Section):

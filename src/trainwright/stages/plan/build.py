@@ -83,23 +83,19 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         priors=machine_priors(here.source.spread(run)),
         source=here.source,
         numbers=here.numbers(model.layers, compiled=compiled),
+        on_this_machine=True,
     )
     plan = _fitting(recipe, scenario, micro_batches(recipe, workload), compiled=compiled)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
-    prices = price_list()
-    length = deviation(recipe, facts)
+    prices, length = price_list(), deviation(recipe, facts)
+    deterministic = how.is_deterministic(here.cluster.device.kind)
     return replace(
         plan,
-        parallel=replace(plan.parallel, threads=here.threads, deterministic=_deterministic(recipe, here)),
+        parallel=replace(plan.parallel, threads=here.threads, deterministic=deterministic),
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
-
-
-def _deterministic(recipe: Recipe, here: Here) -> bool:
-    wanted = recipe.train.exec.deterministic
-    return here.cluster.device.kind == "cpu" if wanted == "auto" else wanted
 
 
 def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:

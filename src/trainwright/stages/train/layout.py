@@ -14,6 +14,9 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 EXECUTED = frozenset(("micro_batch_sequences", "compile", "threads", "deterministic"))
 """Fields that the trainer executes whatever they are."""
 
+OF_SEVERAL = frozenset(("zero_stage", "sequence_parallel", "schedule", "virtual_stages"))
+"""Fields that say how several devices share and wait: on one they say nothing, and several are refused already."""
+
 REASONS = {
     "dp_replicate": "one process trains one copy of the model",
     "dp_shard": "weights and optimizer state stay whole on one device",
@@ -21,23 +24,16 @@ REASONS = {
     "pp": "all layers run on one device",
     "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
-    "zero_stage": "there are no ranks to share state with",
-    "sequence_parallel": "there are no tensor-parallel ranks to split activations over",
-    "schedule": "there are no pipeline stages to schedule",
-    "virtual_stages": "there are no pipeline stages to cut",
     "offload": "weights and optimizer state stay on the device",
 }
 
 
 def refusals(parallel: ParallelPlan) -> tuple[str, ...]:
-    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
-
-    A field without a meaning on one device must have its default too: a plan is executed as it is or not at all.
-    """
+    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
     return tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
-        if field.name not in EXECUTED and getattr(parallel, field.name) != field.default
+        if field.name in REASONS and getattr(parallel, field.name) != field.default
     )
 
 

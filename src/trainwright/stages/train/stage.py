@@ -119,10 +119,15 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
         threads=plan.parallel.threads,
-        deterministic=bool(plan.parallel.deterministic),
+        deterministic=_deterministic(recipe, plan),
         device=_device(plan).torch_device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
+
+
+def _deterministic(recipe: Recipe, plan: Plan) -> bool:
+    planned = plan.parallel.deterministic
+    return recipe.train.exec.is_deterministic(plan.cluster.device.kind) if planned is None else planned
 
 
 def _device(plan: Plan) -> Device:

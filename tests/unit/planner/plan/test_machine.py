@@ -51,6 +51,7 @@ def on(run, here, cluster=None, **changes):
         assumptions=(),
         source=here.source,
         numbers=here.numbers(run.transformer.layers, compiled=False),
+        on_this_machine=True,
     )
     return replace(scenario, **changes)
 

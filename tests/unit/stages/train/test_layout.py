@@ -6,24 +6,31 @@ from dataclasses import fields, replace
 
 import pytest
 
-from fixtures.planned_recipe import plan_of
+from fixtures.planned_recipe import plan_of, planned_recipe
+from fixtures.questions import scenario
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.stacks import stack_names
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.layout import parse_layout
+from trainwright.planner.plan.machine import this_machine
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
+from trainwright.stages.train.layout import EXECUTED, OF_SEVERAL, REASONS, refusals
 from trainwright.stages.train.stage import settings_of
-
-OTHER = {"sequence_parallel": False, "zero_stage": 1, "schedule": "gpipe", "offload": "optimizer"}
+from trainwright.testing.machine import fake_machine
 
 
 def test_every_field_is_executed_or_has_a_reason() -> None:
-    assert EXECUTED | REASONS.keys() == {field.name for field in fields(ParallelPlan)}
-    assert not EXECUTED & REASONS.keys()
+    names = [*EXECUTED, *OF_SEVERAL, *REASONS]
+    assert sorted(names) == sorted(field.name for field in fields(ParallelPlan))
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_not_executed_is_refused_by_name(name) -> None:
-    parallel = replace(ParallelPlan(), **{name: OTHER.get(name, 2)})
+    parallel = replace(ParallelPlan(), **{name: "optimizer" if name == "offload" else 2})
     (line,) = refusals(parallel)
     assert line.startswith(f"{name}={getattr(parallel, name)}: ")
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
@@ -37,10 +44,48 @@ def test_the_plan_is_executed_whatever_the_recipe_asked_it_for(make_recipe, inpu
     recipe = make_recipe(
         exec_micro_batch=64, exec_threads=2, exec_compile=True, exec_device="cuda", exec_deterministic=True
     )
-    inputs = inputs_for(recipe, parallel=ParallelPlan(micro_batch_sequences=4, compile=False, threads=1))
+    parallel = ParallelPlan(micro_batch_sequences=4, compile=False, threads=1, deterministic=False)
+    inputs = inputs_for(recipe, parallel=parallel)
     done = train(recipe, inputs, tmp_path / "out").execution
     assert (done["micro_batch"], done["threads"], done["compiled"], done["device"]) == (4, 1, False, "cpu")
     assert done["deterministic"] is False
+
+
+@pytest.mark.parametrize(("wanted", "executed"), [("auto", True), (True, True), (False, False)])
+def test_determinism_that_a_plan_leaves_open_is_the_recipes(make_recipe, dataset, wanted, executed) -> None:
+    recipe = make_recipe(exec_deterministic=wanted)
+    plan = plan_of(recipe)
+    asked = settings_of(recipe, plan, TokenDataset.open(dataset.path))
+    left_open = settings_of(
+        recipe,
+        replace(plan, parallel=replace(plan.parallel, deterministic=None)),
+        TokenDataset.open(dataset.path),
+    )
+    assert asked.deterministic is left_open.deterministic is executed
+
+
+@pytest.mark.parametrize("stack", stack_names())
+@pytest.mark.parametrize("layout", ["auto", "zero_stage=3", "sequence_parallel=false", "schedule=gpipe"])
+def test_a_plan_of_one_device_can_be_executed_whatever_its_stack(stack, layout) -> None:
+    asked = scenario(model=model("gpt2"), on="h100-sxm", stack=stack, layout=parse_layout(layout))
+    planned = plan_run(asked).parallel
+    assert refusals(planned) == ()
+    assert planned.zero_stage == 0
+
+
+def test_both_doors_to_a_plan_of_this_machine_give_a_layout_that_is_executed(tmp_path, make_recipe) -> None:
+    recipe = planned_recipe(tmp_path)
+    stage = plan_of(recipe).parallel
+    question = Question(
+        model=recipe.model_spec(vocabulary=1024),
+        on="here",
+        here=this_machine(fake_machine()),
+        workload=plan_of(recipe).workload,
+        stack="trainwright",
+    )
+    cluster = plan_run(scenario_of(question)).parallel
+    assert refusals(stage) == refusals(cluster) == ()
+    assert cluster.zero_stage == stage.zero_stage == ParallelPlan().zero_stage == 0
 
 
 def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> None:
