@@ -18,7 +18,8 @@ MODEL_FILES = (SHAPE_FILE, WEIGHTS, TOKENIZER)
 INDEX = f"{WEIGHTS}.index.json"
 BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|attn\.(masked_)?bias|position_ids)$")
 """Tables that older versions of transformers stored beside the weights: rotary frequencies, masks, positions."""
-STORED = ("float32", "bfloat16", "float16", "float64")
+STORED = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+"""What weights are stored in, by torch's name: the bytes of an element."""
 
 
 def read_shape(directory: Path) -> ModelSpec:

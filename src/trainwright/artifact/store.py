@@ -191,6 +191,12 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def disk_full(where: object) -> MachineError:
+    """Returns the error to raise where there is no space left for a file."""
+    fix = "free some space and run the same command: finished parts are kept"
+    return MachineError("the disk is full", where=where, fix=fix)
+
+
 @contextmanager
 def writing(where: Path, *, field: str = "workspace") -> Iterator[None]:
     """Turn the operating system's refusals to write into one clear line.
@@ -207,8 +213,7 @@ def writing(where: Path, *, field: str = "workspace") -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            fix = "free some space and run the same command: finished parts are kept"
-            raise MachineError("the disk is full", where=error.filename or where, fix=fix) from error
+            raise disk_full(error.filename or where) from error
         # What is read inside may be missing for other reasons: those errors belong to who reads.
         gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
         if error.errno in _REFUSALS or gone:

@@ -10,11 +10,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.model_folder import BUFFERS, check_stored, weight_files
+from trainwright.artifact.model_folder import BUFFERS, STORED, check_stored, weight_files
 from trainwright.core.errors import DataError
 
-STORED = {"F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2)}
-"""What weights are stored in: torch's name and the bytes of an element."""
+TORCH_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""Of dtypes that weights are stored in, by what a header calls them."""
 LENGTH_BYTES = 8
 """The header's length: unsigned, least significant byte first."""
 MOST_HEADER_BYTES = 100_000_000
@@ -56,11 +56,11 @@ def _dtypes(path: Path) -> dict[str, str]:
     end = 0
     for name, tensor in sorted(tensors.items(), key=lambda item: tuple(item[1]["data_offsets"])):
         begin, after = tensor["data_offsets"]
-        element_bytes = STORED.get(tensor["dtype"], ("", None))[1]
+        element_bytes = STORED.get(TORCH_NAMES.get(tensor["dtype"], ""))
         if begin != end or (element_bytes is not None and after - begin != prod(tensor["shape"]) * element_bytes):
             raise ValueError(f"{name} cannot be at bytes {begin} to {after}")
         end = after
     expected_bytes = LENGTH_BYTES + header_bytes + end
     if size_bytes != expected_bytes:
         raise ValueError(f"{size_bytes} bytes of {expected_bytes}")
-    return {name: STORED.get(tensor["dtype"], (str(tensor["dtype"]).lower(), 0))[0] for name, tensor in tensors.items()}
+    return {name: TORCH_NAMES.get(tensor["dtype"], str(tensor["dtype"]).lower()) for name, tensor in tensors.items()}

@@ -12,8 +12,8 @@ from trainwright.core.errors import RecipeError
 _NUMBER = r"(?P<number>[0-9][0-9_,]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*(?P<unit>[A-Za-z/ ]*?)\s*$")
 
-GIB = 2**30
-"""Bytes in a GiB."""
+MIB, GIB = 2**20, 2**30
+"""Bytes in a MiB and in a GiB."""
 DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "q": 10**15}
 _BYTES = {
     "b": 1,
@@ -25,7 +25,7 @@ _BYTES = {
     "tb": 10**12,
     "pb": 10**15,
     "kib": 2**10,
-    "mib": 2**20,
+    "mib": MIB,
     "gib": GIB,
     "tib": 2**40,
     "pib": 2**50,

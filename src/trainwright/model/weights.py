@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from trainwright.artifact.store import disk_full
 from trainwright.core.errors import DataError, MachineError
 
 _FULL = re.compile(r"(?:os error|Errno) (?:27|28|122)\b")
@@ -34,8 +35,7 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping
         path.chmod(mode)  # the library makes files that their owner alone reads
     except (SafetensorError, OSError) as error:
         if _FULL.search(str(error)):
-            fix = "free some space and run the same command: finished parts are kept"
-            raise MachineError("the disk is full", where=path, fix=fix) from error
+            raise disk_full(path) from error
         fix = "choose another place with `workspace`"
         raise MachineError(
             "cannot write the weights", where=path, field="workspace", seen=str(error), fix=fix

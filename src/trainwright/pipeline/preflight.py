@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.store import Artifact
@@ -15,12 +16,18 @@ from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
 
-Case = tuple[str, Path | None, bool]
-"""What the problems found depend on: the step, the tokenizer that it will work with, whether its dataset is there."""
+
+class CheckedStep(NamedTuple):
+    """What the problems of a step depend on: equal ones are checked once."""
+
+    name: str
+    tokenizer: Path | None
+    """That it will work with, where it is known."""
+    has_dataset: bool
 
 
 def check(
-    ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact], *, passed: set[Case] | None = None
+    ahead: Iterable[Step], line: Iterable[Step], done: Mapping[str, Artifact], *, passed: set[CheckedStep] | None = None
 ) -> None:
     """Refuses what cannot end well.
 
@@ -28,7 +35,7 @@ def check(
         ahead: the steps that are still to run.
         line: all steps.
         done: artefacts by step name; with a dataset's tokenizer prompts can be counted.
-        passed: what was asked before and had no problem, which is not asked again; what is asked now is added.
+        passed: what was checked before and had no problem, which is not checked again; what is checked now is added.
 
     Raises:
         TrainwrightError: the problem, or all of them.
@@ -45,7 +52,7 @@ def problems(
     line: Iterable[Step],
     done: Mapping[str, Artifact],
     *,
-    passed: set[Case] | None = None,
+    passed: set[CheckedStep] | None = None,
     load_torch: bool = True,
 ) -> tuple[TrainwrightError, ...]:
     """Returns each problem once; ``where`` is a key, ``stages.1.train.duration`` where a step's own keys hold it.
@@ -63,13 +70,13 @@ def problems(
         if step.stage.check is None:
             continue
         tokenizer = _tokenizer(step, line, done)
-        case = step.name, tokenizer, step.inputs.get("dataset") in done
-        if case in passed:
+        checked = CheckedStep(step.name, tokenizer, step.inputs.get("dataset") in done)
+        if checked in passed:
             continue
-        found = [step.placed(each) for each in _of_step(step, line, done, tokenizer, load_torch=load_torch)]
-        if not found:
-            passed.add(case)
-        for problem in found:
+        of_step = [step.placed(each) for each in _of_step(step, line, done, tokenizer, load_torch=load_torch)]
+        if not of_step:
+            passed.add(checked)
+        for problem in of_step:
             unique.setdefault((problem.where, problem.what), problem)
     return tuple(unique.values())
 

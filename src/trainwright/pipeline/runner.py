@@ -20,7 +20,7 @@ from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
-from trainwright.pipeline.preflight import Case, check
+from trainwright.pipeline.preflight import CheckedStep, check
 from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.recipe import Recipe
@@ -72,7 +72,7 @@ def run(
     if upto is not None:
         line = upstream(line, upto)
     workspace = Workspace(root, above=above)
-    first, passed = _address(line, 0, {}, root), set[Case]()
+    first, passed = _address(line, 0, {}, root), set[CheckedStep]()
     if workspace.find(first.stage.name, first.fingerprint) is None:
         check(line, line, {}, passed=passed)  # here already: what is refused leaves no workspace behind
     with writing(root):

@@ -80,12 +80,17 @@ def with_step(recipe: Recipe, *, stage: str) -> Recipe:
 
 
 def _usual(recipe: Recipe) -> tuple[Step, ...]:
-    """Each stage that the task has a use for once, under its own name.
+    """Each stage that the task has a use for once, under its own name; none whose input only a list can name.
 
     Inputs that may be left out are those of other lines.
     """
     makes = recipe.task.kind.makes
-    line = {name: stage for name, stage in STAGES.items() if stage.task_makes in (None, makes)}
+    line = {
+        name: stage
+        for name, stage in STAGES.items()
+        if stage.task_makes in (None, makes)
+        and all(role == need.kind or need.optional for role, need in stage.needs.items())
+    }
     return tuple(
         Step(
             name=stage.name,

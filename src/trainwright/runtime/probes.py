@@ -18,6 +18,7 @@ from torch import Tensor
 
 from trainwright.artifact.store import writing
 from trainwright.core.fingerprint import file_digest
+from trainwright.core.units import MIB
 from trainwright.hardware.machine.probes import (
     AttentionProbe,
     BandwidthProbe,
@@ -29,8 +30,6 @@ from trainwright.hardware.machine.probes import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.stopwatch import Stopwatch
-
-MiB = 1 << 20
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Causal attention over (batch, heads, tokens, head size)."""
@@ -133,13 +132,13 @@ def probe_disk(folder: Path, *, size_bytes: int) -> DiskProbe:
         MachineError: the folder cannot be written, or the disk is full.
     """
     path = folder / ".disk-probe"
-    block = os.urandom(MiB)
+    block = os.urandom(MIB)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             begin = time.perf_counter()
             with path.open("wb") as stream:
-                for _ in range(size_bytes // MiB):
+                for _ in range(size_bytes // MIB):
                     stream.write(block)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -148,7 +147,7 @@ def probe_disk(folder: Path, *, size_bytes: int) -> DiskProbe:
                     os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             begin = time.perf_counter()
             with path.open("rb", buffering=0) as source:
-                while source.read(MiB):
+                while source.read(MIB):
                     pass
             read_s = time.perf_counter() - begin
             begin = time.perf_counter()

@@ -267,7 +267,7 @@ def test_what_passed_is_asked_again_once_its_tokenizer_or_its_dataset_is_there(e
     monkeypatch.setattr(preflight, "dataset_problems", problems_of)
     dataset = make_dataset(tmp_path, {"train": ["some words"], "validation": ["some"], "test": ["words"]})
     line, _ = early()
-    passed: set[preflight.Case] = set()
+    passed: set[preflight.CheckedStep] = set()
     measured = make_artifact(tmp_path / "other", "doctor", {})
     for done in ({}, {"doctor": measured}, {"data": dataset}, {"data": dataset}):
         check(line, line, done, passed=passed)
@@ -276,7 +276,7 @@ def test_what_passed_is_asked_again_once_its_tokenizer_or_its_dataset_is_there(e
 
 def test_a_problem_is_named_each_time(early) -> None:
     line, _ = early("train.duration=0 steps")
-    passed: set[preflight.Case] = set()
+    passed: set[preflight.CheckedStep] = set()
     for _ in range(2):
         with pytest.raises(RecipeError, match="shorter than one update"):
             check(line, line, {}, passed=passed)

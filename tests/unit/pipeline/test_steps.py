@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
 from trainwright.core.errors import RecipeError
+from trainwright.pipeline.graph import STAGES, Need
 from trainwright.pipeline.steps import named, steps, with_step
 from trainwright.spec.sections.steps import StepSection
 from trainwright.spec.sections.task import TaskSection
@@ -69,6 +72,16 @@ def test_a_stage_that_the_list_lacks_can_be_put_at_its_end(make) -> None:
         report.inputs["checkpoint"] == "tuned" and set(report.inputs) <= {"machine", "plan", "dataset", "checkpoint"}
     )
     assert with_step(make(), stage="report").stages is None
+
+
+def test_a_stage_with_an_input_that_only_a_list_names_stands_in_lists_alone(make, monkeypatch) -> None:
+    usual = steps(make())
+    compress = replace(STAGES["train"], name="compress", needs={"base": Need(kind="checkpoint")})
+    monkeypatch.setattr("trainwright.pipeline.steps.STAGES", {**STAGES, "compress": compress})
+    assert steps(make()) == usual, "nobody says which checkpoint it compresses"
+    optional = replace(compress, needs={"base": Need(kind="checkpoint", optional=True)})
+    monkeypatch.setattr("trainwright.pipeline.steps.STAGES", {**STAGES, "compress": optional})
+    assert [step.name for step in steps(make())] == [*(step.name for step in usual), "compress"]
 
 
 @pytest.mark.parametrize("task", ["classify", "fixtures.plugged_task:TOPICS"])

@@ -21,7 +21,7 @@ HERE = "here"
 """The name of this machine's device in a cluster."""
 HOST_MEMORY_RATIO = 2
 CPU_CORES_PER_DEVICE = 8
-DISK_BYTES_PER_S = 2e9
+NVME_DISK_BYTES_PER_S = 2e9
 """Of a node whose disk is not known: one NVMe disk."""
 NVME_BYTES = 3_840_000_000_000
 NVME_READ_BYTES_PER_S = 3.2e9
@@ -275,10 +275,10 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         rails=max(1, round(part * kind.rails)),
         host_memory_bytes=None if spec.unified_memory else round(part * host),
         cpu_cores=max(1, round(part * (kind.cpu_cores or CPU_CORES_PER_DEVICE * kind.devices))),
-        disk_bytes_per_s=kind.disk_bytes_per_s or DISK_BYTES_PER_S,
+        disk_bytes_per_s=kind.disk_bytes_per_s or NVME_DISK_BYTES_PER_S,
         nvme_bytes=None if spec.unified_memory or spec.kind == "tpu" else round(part * (kind.nvme_bytes or NVME_BYTES)),
         nvme_read_bytes_per_s=part * (kind.nvme_read_bytes_per_s or drives * NVME_READ_BYTES_PER_S),
-        nvme_write_bytes_per_s=part * (kind.nvme_write_bytes_per_s or drives * DISK_BYTES_PER_S),
+        nvme_write_bytes_per_s=part * (kind.nvme_write_bytes_per_s or drives * NVME_DISK_BYTES_PER_S),
         source=f"{kind.source}; {kind.recorded}",
     )
     return node, origins

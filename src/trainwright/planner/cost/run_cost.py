@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.hardware.catalogue.energy import energy
-from trainwright.hardware.catalogue.nodes import DISK_BYTES_PER_S
+from trainwright.hardware.catalogue.nodes import NVME_DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot
 from trainwright.planner.counts.adapters import count_trained
@@ -96,7 +96,7 @@ def run_cost(
     size_bytes = checkpoint_bytes(run)
     # All nodes of one replica write together.
     writers = np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate)
-    write_bytes_per_s = np.maximum(1.0, writers) * (cluster.node.disk_bytes_per_s or DISK_BYTES_PER_S)
+    write_bytes_per_s = np.maximum(1.0, writers) * (cluster.node.disk_bytes_per_s or NVME_DISK_BYTES_PER_S)
     checkpoint_s = size_bytes / write_bytes_per_s
     parts = _parts(forecast, run, steps=steps, settings=settings, numbers=numbers, checkpoint_s=checkpoint_s)
     seconds = parts.total_s

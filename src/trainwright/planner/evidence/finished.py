@@ -97,7 +97,7 @@ def finished_run(line: Any, *, where: str) -> FinishedRun:
         raise ValueError("rows are no pairs of numbers")
     plain = {name: line.get(name) for name in FinishedRun.__dataclass_fields__ if name not in _MEASURED}
     if "parallel" not in line:
-        plain["parallel"] = _layout_in_three_fields(line)
+        plain["parallel"] = _layout_of_old_line(line)
     plain |= {"step_s": step_s(rows), "peak_bytes": float(rows.get(MEMORY, (0, 0))[1])}
     run = from_json(FinishedRun, plain, where=where)
     if not (0 < run.step_s < 1e9 and 0 < run.peak_bytes < 1e18 and 0 < run.finished_unix_s < 1e11):
@@ -113,15 +113,14 @@ def finished_run(line: Any, *, where: str) -> FinishedRun:
 _MEASURED = ("step_s", "peak_bytes")
 
 
-def _layout_in_three_fields(line: Mapping[str, Any]) -> dict[str, Any]:
+def _layout_of_old_line(line: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the layout of a line that was written before lines kept all of it: replicas on all devices."""
-    fields = {
-        "micro_batch_sequences": "micro_batch",
-        "compile": "compile",
-        "threads": "threads",
-        "dp_replicate": "devices",
+    return {
+        "micro_batch_sequences": line.get("micro_batch"),
+        "compile": line.get("compile"),
+        "threads": line.get("threads"),
+        "dp_replicate": line.get("devices"),
     }
-    return {name: line.get(kept) for name, kept in fields.items()}
 
 
 def _is_pair(value: object) -> bool:

@@ -31,7 +31,7 @@ UNPROBED_ERROR = (0.55, 1.8)
 """The range of the time where nothing was measured, for rates that are known exactly; the bounds of a processor's rates
 widen it."""
 DEFAULT_PROCESS = Process(baseline_bytes=400 << 20, transient=2.0, waste=0.3)
-DISK_BYTES_PER_S = 200e6
+UNPROBED_DISK_BYTES_PER_S = 200e6
 COMPILE_S, COMPILE_PER_LAYER_S = 15.0, 1.5
 COMPILE_WORTH_S = 600.0
 """torch.compile is worth its start-up in runs that are predicted to take longer than this."""
@@ -175,7 +175,7 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
     rates = _rates(device.flops_per_s, device.bytes_per_s, origin, text, "datasheet, or 6 to 25 GB/s a core")
     return Here(
         facts=facts,
-        cluster=_alone(device, facts, disk_bytes_per_s=DISK_BYTES_PER_S),
+        cluster=_alone(device, facts, disk_bytes_per_s=UNPROBED_DISK_BYTES_PER_S),
         source=source,
         threads=facts.cores if device.kind == "cpu" else None,
         rates=tuple(rates),

@@ -1,6 +1,6 @@
-"""What a user asks of a cluster, in the user's words, and the model and the workload that are meant.
+"""What a user asks of a cluster, and the model and the workload that are meant.
 
-``Question`` holds texts and numbers as they were given, so that one of them can be varied (``planner.plan.sweep``).
+``Question`` holds fields as they were read, the rest open, so that one can be varied (``planner.plan.sweep``).
 """
 
 from __future__ import annotations

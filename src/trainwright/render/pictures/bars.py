@@ -91,7 +91,7 @@ def memory_bars(rows: Sequence[MemoryBar], path: Path, *, title: str = "") -> No
         axes.set_xlabel("peak memory of one device (GiB); black: what it has")
 
 
-def step_bars(rows: Sequence[StepBar], path: Path, *, title: str = "") -> None:
+def step_bars(rows: Sequence[StepBar], path: Path) -> None:
     """Stacked bars of the phases of a step.
 
     Raises:
@@ -100,7 +100,7 @@ def step_bars(rows: Sequence[StepBar], path: Path, *, title: str = "") -> None:
     """
     longest = max(sum(row.parts.values()) for row in rows)
     unit, scale = ("s", 1.0) if longest >= 1 else ("ms", 1e-3)
-    with picture(path, title, height=_bars_height(rows)) as figure:
+    with picture(path, height=_bars_height(rows)) as figure:
         axes = figure.add_subplot()
         _stacks(axes, [(row.name, row.parts) for row in rows], PHASE_TONES, scale=scale)
         for place, row in enumerate(rows):

@@ -59,7 +59,7 @@ class ScatterPoint:
     predicted: float
 
 
-def scaling(points: Sequence[ScalingPoint], path: Path, *, stops_at: int | None = None, title: str = "") -> None:
+def scaling(points: Sequence[ScalingPoint], path: Path, *, stops_at: int | None = None) -> None:
     """Throughput and efficiency against devices, beside the ideal that the fewest devices would give.
 
     ``stops_at`` is the number of devices beyond which more of them do not pay.
@@ -70,7 +70,7 @@ def scaling(points: Sequence[ScalingPoint], path: Path, *, stops_at: int | None 
     """
     series = list(dict.fromkeys(point.series for point in points))
     counts = sorted({point.devices for point in points})
-    with picture(path, title, height=4.8) as figure:
+    with picture(path, height=4.8) as figure:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         for place, name in enumerate(series):
             ordered = sorted((point for point in points if point.series == name), key=lambda point: point.devices)

@@ -85,7 +85,7 @@ def drawable(path: Path) -> Path:
 
 
 @contextmanager
-def picture(path: Path, title: str, *, height: float) -> Iterator[Figure]:
+def picture(path: Path, title: str = "", *, height: float) -> Iterator[Figure]:
     """A figure in the project's style, written to ``path`` when it is drawn."""
     drawable(path)
     try:

@@ -177,9 +177,9 @@ def show(report: Report, page: Page) -> None:
         page.table(("refused rows", "because"), [(count, reason) for reason, count in reasons.most_common()])
 
 
-def cut(name: str, *, width: int = 48) -> str:
+def cut(name: str) -> str:
     """A long name's beginning."""
-    return name if len(name) <= width else f"{name[: width - 3].rstrip()}..."
+    return name if len(name) <= 48 else f"{name[:45].rstrip()}..."
 
 
 def cells(errors: Errors) -> tuple[str, ...]:

@@ -142,10 +142,10 @@ class ConfigReader:
             raise self.unsupported(key, value, ", ".join(_ACTIVATIONS))
         return _ACTIVATIONS[value]
 
-    def labels(self, default: int = 2) -> int:
+    def labels(self) -> int:
         """Classes of a classification head."""
         named = self._config.get("id2label")
-        return len(named) if isinstance(named, Mapping) and named else self.integer("num_labels", default)
+        return len(named) if isinstance(named, Mapping) and named else self.integer("num_labels", 2)
 
     def label_names(self) -> tuple[str, ...] | None:
         """What those classes are called, in their order; None where ``id2label`` only numbers them."""

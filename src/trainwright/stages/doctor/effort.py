@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from trainwright.core.units import MIB
 from trainwright.spec.workload import Precision
 
 T = TypeVar("T")
-
-MiB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +123,10 @@ THOROUGH_CPU = Effort(
     attentions=Shapes(
         ((4, 4, 512, 64), (8, 2, 256, 64), (2, 4, 1024, 64), (4, 2, 512, 128), (1, 4, 2048, 64)), in_every=5
     ),
-    working_sets=Shapes((768 << 10, 3 * MiB, 12 * MiB, 48 * MiB, 192 * MiB)),
+    working_sets=Shapes((768 << 10, 3 * MIB, 12 * MIB, 48 * MIB, 192 * MIB)),
     updates=Shapes((1 << 20, 1 << 24)),
     matrices=Shapes(((128, 128), (384, 128), (192, 192), (576, 192), (256, 256), (768, 256), (512, 512), (1536, 512))),
-    disk_bytes=64 * MiB,
+    disk_bytes=64 * MIB,
 )
 
 QUICK_CPU = Effort(
@@ -156,10 +155,10 @@ QUICK_CPU = Effort(
     growth=Shapes(tuple(BlockShape("llama", 256, 768, 2, 512, depth) for depth in (2, 4))),
     losses=Shapes(((512, 256, 4096), (256, 256, 16384)), least=1, budget_s=0.1),
     attentions=Shapes(((4, 4, 512, 64), (8, 2, 256, 64), (2, 4, 1024, 64)), in_every=1, least=2, budget_s=0.2),
-    working_sets=Shapes((3 * MiB, 48 * MiB, 768 << 10), least=2, budget_s=0.1),
+    working_sets=Shapes((3 * MIB, 48 * MIB, 768 << 10), least=2, budget_s=0.1),
     updates=Shapes((1 << 20, 1 << 23), least=1, budget_s=0.05),
     matrices=Shapes(((256, 256), (384, 384), (768, 256), (128, 128)), least=2, budget_s=0.1),
-    disk_bytes=16 * MiB,
+    disk_bytes=16 * MIB,
 )
 
 THOROUGH_CUDA = replace(
@@ -187,7 +186,7 @@ THOROUGH_CUDA = replace(
             for width, depth in ((1024, 2), (1024, 8), (2048, 2), (2048, 6))
         )
     ),
-    working_sets=Shapes((3 * MiB, 48 * MiB, 192 * MiB, 3072 * MiB)),
+    working_sets=Shapes((3 * MIB, 48 * MIB, 192 * MIB, 3072 * MIB)),
 )
 
 QUICK_CUDA = replace(
@@ -200,7 +199,7 @@ QUICK_CUDA = replace(
     losses=replace(THOROUGH_CUDA.losses, least=1, budget_s=0.1),
     attentions=replace(THOROUGH_CUDA.attentions, least=2, budget_s=0.2),
     matrices=replace(THOROUGH_CUDA.matrices, least=2, budget_s=0.2),
-    disk_bytes=16 * MiB,
+    disk_bytes=16 * MIB,
 )
 """The same shapes while the time lasts."""
 

@@ -56,30 +56,20 @@ def run(context: Context) -> StageResult:
             tokenizer=dataset.tokenizer_path,
             events=events,
         )
-        with Events(None, run=recipe.name) as silent:
-            silent.listeners = events.listeners
-            task = load_task(recipe, dataset)
-            trainer = Trainer(
-                task,
-                network,
-                dataset,
-                checkpoints,
-                settings,
-                recipe=recipe,
-                out=out,
-                events=silent,
-                from_step="base" in context.inputs,
-            )
-            log = out / "events.jsonl"
-            interrupted = log.is_file()
-            with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
-                if interrupted:
-                    recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
-                else:
-                    head = [f"a new head for {new_head}"] if new_head else []
-                    for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
-                        recorded.message(note)
-                summary = trainer.run(recorded)
+        task = load_task(recipe, dataset)
+        trainer = Trainer(
+            task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step="base" in context.inputs
+        )
+        log = out / "events.jsonl"
+        interrupted = log.is_file()
+        with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
+            if interrupted:
+                recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
+            else:
+                head = [f"a new head for {new_head}"] if new_head else []
+                for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
+                    recorded.message(note)
+            summary = trainer.run(recorded)
     write_bundle(out, network, dataset.tokenizer_path)
     record = to_json(summary)
     write_atomically(out / "summary.json", json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
@@ -101,7 +91,8 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     split, facts = dataset.splits["train"], described_facts(dataset.path)
-    precision = plan.workload.precision
+    precision, deterministic = plan.workload.precision, plan.parallel.deterministic
+    kind, how = plan.cluster.device.kind, recipe.train.exec
     workload = resolve(recipe, facts, precision=precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload)
@@ -119,15 +110,10 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
         threads=plan.parallel.threads,
-        deterministic=_deterministic(recipe, plan),
+        deterministic=how.is_deterministic(kind) if deterministic is None else deterministic,
         device=_device(plan).torch_device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
-
-
-def _deterministic(recipe: Recipe, plan: Plan) -> bool:
-    planned = plan.parallel.deterministic
-    return recipe.train.exec.is_deterministic(plan.cluster.device.kind) if planned is None else planned
 
 
 def _device(plan: Plan) -> Device:

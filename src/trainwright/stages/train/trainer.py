@@ -44,7 +44,6 @@ class Trainer:
         *,
         recipe: Recipe,
         out: Path,
-        events: Events,
         from_step: bool = False,
     ) -> None:
         """Restore the newest good checkpoint, if there is one, and check that the data is long enough.
@@ -57,7 +56,6 @@ class Trainer:
             settings: what the recipe was resolved to.
             recipe: for what needs no resolving.
             out: where TensorBoard files go.
-            events: for messages while restoring.
             from_step: the weights that it begins with are those of another step of the recipe.
         """
         reset_peak(settings.device)

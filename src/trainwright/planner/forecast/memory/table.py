@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.core.units import GIB, MIB
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.forecast.memory.moments import bucket_bytes, moments_of, pass_bytes
@@ -193,11 +194,11 @@ def library_bytes(model: ModelSpec, device: DeviceSpec) -> float:
     """
     if device.kind != "cuda" or device.compute_capability is None:
         return 0.0
-    one = 32.0 * (1 << 20) if float(device.compute_capability) >= 9 else 8.0 * (1 << 20)
+    one = 32.0 * MIB if float(device.compute_capability) >= 9 else 8.0 * MIB
     return one * (1 if model.experts is None else 5)
 
 
 def usable_bytes(device: DeviceSpec) -> float:
     """Returns the bytes of a device that a process can use: boards are sold in GB and hold as many GiB."""
-    visible = device.visible_bytes or device.memory_bytes / 1e9 * (1 << 30)
+    visible = device.visible_bytes or device.memory_bytes / 1e9 * GIB
     return visible * (USABLE_HOST_SHARE if device.kind == "cpu" else USABLE_SHARE)
