@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.tiny_models import tokenizer
+from trainwright.artifact.dataset_facts import described_facts
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import DataError
 from trainwright.core.records import to_json
@@ -15,7 +16,8 @@ from trainwright.pipeline.graph import STAGES, inputs_of
 from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.runner import address, run
 from trainwright.pipeline.steps import steps
-from trainwright.planner.plan.workload import bytes_per_token, described_facts, estimated_facts, steps_in
+from trainwright.planner.plan.estimated_facts import bytes_per_token, estimated_facts
+from trainwright.planner.plan.workload import steps_in
 from trainwright.spec.recipe import Recipe
 from trainwright.testing.artifacts import make_artifact, manifest_of
 from trainwright.testing.machine import fake_machine

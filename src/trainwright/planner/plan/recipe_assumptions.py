@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trainwright.core.units import parse_duration
-from trainwright.planner.plan.workload import bytes_per_token, validation_tokens
+from trainwright.planner.plan.estimated_facts import bytes_per_token
+from trainwright.planner.plan.workload import validation_tokens
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import OPTIMIZERS

@@ -19,6 +19,7 @@ from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
+from trainwright.planner.plan.estimated_facts import asked_vocabulary
 from trainwright.planner.plan.layout import best, mesh
 from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
@@ -30,7 +31,7 @@ from trainwright.planner.plan.machine import (
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation, stand_ins
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.plan.workload import asked_vocabulary, resolve
+from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental

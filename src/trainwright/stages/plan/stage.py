@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from trainwright.artifact.dataset_facts import counted_facts
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.artifact.summaries import PlanSummary
@@ -13,7 +14,7 @@ from trainwright.core.units import format_bytes
 from trainwright.hardware.machine.record import FILE, read_machine
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
-from trainwright.planner.plan.workload import counted_facts, estimated_facts
+from trainwright.planner.plan.estimated_facts import estimated_facts
 from trainwright.render.plans.local import verdict
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from trainwright.artifact.dataset_facts import described_facts
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset
@@ -21,7 +22,7 @@ from trainwright.model.build import build_network
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
-from trainwright.planner.plan.workload import described_facts, resolve, steps_in
+from trainwright.planner.plan.workload import resolve, steps_in
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from fixtures.planned_recipe import planned_recipe
+from trainwright.artifact.dataset_facts import counted_facts
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import RecipeError
+from trainwright.planner.plan.estimated_facts import bytes_per_token, estimated_facts
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions
-from trainwright.planner.plan.workload import (
-    DEFAULT_VALIDATION_TOKENS,
-    asked_vocabulary,
-    bytes_per_token,
-    counted_facts,
-    estimated_facts,
-    resolve,
-    steps_in,
-    tokens_in,
-)
+from trainwright.planner.plan.workload import DEFAULT_VALIDATION_TOKENS, resolve, steps_in, tokens_in
 from trainwright.spec.workload import DatasetFacts
-from trainwright.testing.artifacts import make_dataset, train_tokenizer
+from trainwright.testing.artifacts import make_dataset
 
 COUNTED = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7, validation_tokens=900, counted=True)
 EPOCH_TOKENS = 10_112
@@ -76,12 +67,6 @@ def test_epochs_of_a_corpus_are_estimated_and_say_so(tmp_path) -> None:
     assert (counted.value, counted.source) == (EPOCH_TOKENS, "the dataset")
 
 
-def test_a_token_stands_for_more_bytes_in_a_larger_vocabulary() -> None:
-    assert bytes_per_token(256) == 1, "the bytes themselves"
-    assert bytes_per_token(50_257) == pytest.approx(4.05, abs=0.01)
-    assert bytes_per_token(1024) < bytes_per_token(4096) < bytes_per_token(32_768)
-
-
 def test_nothing_is_known_without_a_corpus(tmp_path) -> None:
     recipe = planned_recipe(tmp_path, "train.duration=3 epochs")
     with pytest.raises(RecipeError, match="not known yet"):
@@ -102,15 +87,3 @@ def test_a_run_shorter_than_an_update_is_refused(tmp_path) -> None:
     recipe = planned_recipe(tmp_path, "train.duration=0.01 epochs")
     with pytest.raises(RecipeError, match="shorter than one update"):
         resolve(recipe, COUNTED, precision="fp32")
-
-
-def test_a_pretrained_tokenizer_says_its_vocabulary(tmp_path) -> None:
-    tokenizer = train_tokenizer(["some words of text"], vocabulary=270)
-    path = tmp_path / "tokenizer.json"
-    tokenizer.save(str(path))
-    recipe = planned_recipe(tmp_path, f"data.tokenizer={{kind: pretrained, path: {path}}}")
-    assert asked_vocabulary(recipe) == tokenizer.get_vocab_size() != recipe.data.tokenizer.vocabulary
-    assert estimated_facts(recipe, corpus_bytes=None).vocabulary == tokenizer.get_vocab_size()
-    path.write_text(json.dumps({"model": {}}))
-    with pytest.raises(DataError, match="no tokenizer.json with a vocabulary"):
-        asked_vocabulary(recipe)

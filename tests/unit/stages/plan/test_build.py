@@ -8,7 +8,7 @@ from trainwright.core.config.load import load
 from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.plan.workload import estimated_facts
+from trainwright.planner.plan.estimated_facts import estimated_facts
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan import build_plan

@@ -1,0 +1,34 @@
+"""What a dataset says of itself: the facts that lengths rest on, as its shards were counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from trainwright.artifact.shards import DATASET
+from trainwright.artifact.store import Artifact
+from trainwright.spec.workload import DatasetFacts
+
+
+def counted_facts(dataset: Artifact) -> DatasetFacts:
+    """Returns the facts of a dataset that is there.
+
+    Raises:
+        DataError: its description is damaged.
+    """
+    dataset.verify({DATASET})
+    return described_facts(dataset.path)
+
+
+def described_facts(folder: Path) -> DatasetFacts:
+    """Returns the facts of the dataset in a folder as ``dataset.json`` counts them; its digest is not checked."""
+    record = json.loads((folder / DATASET).read_text(encoding="utf-8"))
+    splits = record["splits"]
+    return DatasetFacts(
+        vocabulary=record["vocabulary"],
+        train_tokens=splits["train"]["tokens"],
+        train_documents=splits["train"]["documents"],
+        validation_tokens=splits["validation"]["tokens"] if "validation" in splits else None,
+        counted=True,
+        labels=tuple(record.get("labels", ())),
+    )
