@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import grimp
+from architecture.imported_lines import TRAINING, imported_lines
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
@@ -53,24 +53,8 @@ def test_excuses_are_still_needed(sources):
 
 
 def test_what_training_imports_can_be_read_in_an_afternoon(package):
-    graph = grimp.build_graph("trainwright", cache_dir=None, exclude_type_checking_imports=True)
-    # What a recipe names is loaded by that name, so that no import statement shows it: it counts all the same.
-    folders = ("stages.train", "model.tasks", "model.families", "model.decoder")
-    prefixes = tuple(f"trainwright.{folder}." for folder in folders)
-    roots = {module for module in graph.modules if f"{module}.".startswith(prefixes)}
-    assert "trainwright.stages.train" in roots, "trainwright.stages.train is gone: measure what took its place"
-    reached: set[str] = set()
-    while waiting := roots - reached:
-        module = waiting.pop()
-        reached.add(module)
-        roots |= {*graph.find_modules_directly_imported_by(module), *_parents(module)}
     sizes = {source.module: len(source.text.splitlines()) for source in package}
-    lines = {module: sizes[module] for module in reached}
+    lines = imported_lines(TRAINING, sizes)
+    assert "trainwright.stages.train" in lines, "trainwright.stages.train is gone: measure what took its place"
     longest = sorted(lines.items(), key=lambda item: -item[1])[:10]
     assert sum(lines.values()) <= MAX_TRAIN_LINES, f"{sum(lines.values())} lines in {len(lines)} modules: {longest}"
-
-
-def _parents(module: str) -> list[str]:
-    """``a`` and ``a.b`` for ``a.b.c``: importing a module runs the packages around it."""
-    names = module.split(".")
-    return [".".join(names[:depth]) for depth in range(1, len(names))]
