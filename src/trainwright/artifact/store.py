@@ -79,7 +79,7 @@ def verify_file(root: Path, entry: FileEntry) -> None:
     path = root / entry.path
     fix = _remake(root)
     if not path.is_file():
-        raise DataError("a file of this artefact is missing", where=path, fix=fix)
+        raise missing_file(root, entry.path)
     if path.stat().st_size != entry.size_bytes:
         seen, expected = (counted(size_bytes, "byte") for size_bytes in (path.stat().st_size, entry.size_bytes))
         raise DataError("damaged file: its size changed", where=path, seen=seen, expected=expected, fix=fix)
@@ -88,6 +88,11 @@ def verify_file(root: Path, entry: FileEntry) -> None:
         raise DataError(
             "damaged file: its sha256 does not match the manifest", where=path, seen=seen, expected=expected, fix=fix
         )
+
+
+def missing_file(root: Path, name: str) -> DataError:
+    """The error of a file that an artefact should have."""
+    return DataError("a file of this artefact is missing", where=root / name, fix=_remake(root))
 
 
 def open_artifact(path: Path) -> Artifact:

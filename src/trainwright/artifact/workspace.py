@@ -18,6 +18,7 @@ from trainwright.artifact.store import (
     MANIFEST,
     Artifact,
     manifest_bytes,
+    missing_file,
     open_artifact,
     sync_directory,
     writable,
@@ -50,10 +51,16 @@ class Workspace:
         return self.root / f"{stage}-{fingerprint[:SHORT]}"
 
     def find(self, stage: str, fingerprint: str) -> Artifact | None:
-        """The complete artefact of that fingerprint, or None."""
+        """The complete artefact of that fingerprint, or None.
+
+        Raises:
+            DataError: it is there without a manifest, as an interrupted copy leaves it, or with a damaged one.
+        """
         for root in (self.root, *self.above):
             path = root / self.path(stage, fingerprint).name
-            if (path / MANIFEST).is_file():
+            if path.exists():
+                if not (path / MANIFEST).is_file():
+                    raise missing_file(path, MANIFEST)
                 artifact = open_artifact(path)
                 if artifact.manifest.fingerprint == fingerprint:
                     return artifact
@@ -104,8 +111,6 @@ class Workspace:
         with writing(partial):
             write_atomically(partial / MANIFEST, manifest_bytes(replace(manifest, files=files)))
         final = partial.with_name(partial.name.removesuffix(".partial"))
-        if final.exists():
-            shutil.rmtree(final)
         partial.rename(final)
         sync_directory(final.parent)
         artifact = open_artifact(final)

@@ -60,6 +60,20 @@ def test_it_is_found_by_its_whole_fingerprint_only(artifact, tmp_path) -> None:
     assert workspace.find("data", "cd" * 32) is None
 
 
+def test_a_copy_without_its_manifest_is_named_and_kept(artifact, tmp_path) -> None:
+    (artifact.path / MANIFEST).unlink()
+    for workspace in (Workspace(tmp_path), Workspace(tmp_path / "below", above=(tmp_path,))):
+        with pytest.raises(DataError) as caught:
+            workspace.find("data", FINGERPRINT)
+        assert str(caught.value) == (
+            f"{artifact.path / MANIFEST}: a file of this artefact is missing; "
+            f"delete {artifact.path} and run the same command to make it again"
+        )
+    with pytest.raises(OSError, match="not empty"):
+        Workspace(tmp_path).commit(Workspace(tmp_path).draft("data", FINGERPRINT), FINISHED)
+    assert (artifact.path / "one.bin").read_bytes() == b"one"
+
+
 def test_work_under_way_is_no_artefact(tmp_path) -> None:
     workspace = Workspace(tmp_path)
     partial = workspace.draft("data", FINGERPRINT)

@@ -218,6 +218,15 @@ def test_damage_of_what_is_there_is_no_success(tmp_path) -> None:
         runner.run(recipe(), root=tmp_path)
 
 
+def test_work_whose_manifest_alone_is_lost_is_not_done_again(tmp_path) -> None:
+    made = runner.run(recipe(), root=tmp_path)
+    (made["add"].path / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"manifest\.json: a file of this artefact is missing; delete "):
+        runner.run(recipe(), root=tmp_path)
+    assert RAN == ["double", "add"]
+    assert (made["add"].path / "number.json").is_file()
+
+
 def test_a_finished_run_can_be_looked_at_where_nothing_can_be_written(tmp_path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
