@@ -181,7 +181,8 @@ def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
+        error.filename = str(path)  # a full disk names no file
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)

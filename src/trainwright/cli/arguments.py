@@ -56,8 +56,13 @@ def add_recipe_step(parser: CommandParser) -> None:
 
 def workspace_of(args: argparse.Namespace, *, name: str) -> Path:
     """The directory that keeps the results of the recipe called ``name``."""
+    return chosen_workspace(args) or Path("runs") / name
+
+
+def chosen_workspace(args: argparse.Namespace) -> Path | None:
+    """The directory that the user names for results, by option or environment variable."""
     chosen = vars(args).get("workspace") or os.environ.get("TRAINWRIGHT_WORKSPACE")
-    return local_path(str(chosen)) if chosen else Path("runs") / name
+    return local_path(str(chosen)) if chosen else None
 
 
 def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:

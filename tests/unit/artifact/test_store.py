@@ -101,6 +101,13 @@ def test_the_system_s_refusals_become_one_line(tmp_path, code, line) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such file", "x")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Path, "open", lambda path, mode: open("/dev/full", mode))  # noqa: PTH123, SIM115
+    with pytest.raises(MachineError, match=r"state\.json: the disk is full"), writing(tmp_path):
+        write_atomically(tmp_path / "state.json", b"new")
+
+
 def test_a_folder_that_vanishes_while_it_is_written_is_no_defect_of_ours(tmp_path) -> None:
     line = r"part: cannot write: No such file or directory; choose another place"
     with pytest.raises(MachineError, match=line), writing(tmp_path / "run"):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, workspace_of
+from trainwright.cli.arguments import add_recipe, add_workspace, chosen_workspace, load_recipe, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
@@ -32,7 +31,10 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examine the machine and print the record."""
     output = Output.of(args)
-    machine = _of_workspace(args, output) if args.inputs or args.preset else _of_machine(args, output)
+    if args.inputs or args.preset:
+        machine = _of_workspace(args, output)
+    else:
+        machine = _of_machine(args, output, workspace=chosen_workspace(args))
     # Records need pydantic, which --help must not wait for.
     from trainwright.core.records import to_json
     from trainwright.render.results.machine import show
@@ -58,19 +60,15 @@ def _of_workspace(args: argparse.Namespace, output: Output) -> Machine:
     return read_machine(made["doctor"].file(FILE))
 
 
-def _of_machine(args: argparse.Namespace, output: Output, *, workspace: Path | None = None) -> Machine:
+def _of_machine(args: argparse.Namespace, output: Output, *, workspace: Path | None) -> Machine:
     """The machine's own record, measured where it is absent or asked for, on the disk of the workspace or of here."""
     from trainwright.artifact.events import Events
-    from trainwright.artifact.store import writing
     from trainwright.core.registry import load
 
     examine = load("trainwright.stages.doctor:examine", kind="stage")
-    place = workspace or Path.cwd()
-    with writing(place):
-        place.mkdir(parents=True, exist_ok=True)
-    with output.progress() as progress, tempfile.TemporaryDirectory(dir=place) as folder:
+    with output.progress() as progress:
         machine: Machine = examine(
-            Path(folder),
+            workspace or Path.cwd(),
             Events(None, run="doctor", listeners=(progress,)),
             fallback=workspace,
             fresh=args.fresh,

@@ -49,6 +49,10 @@ class SharedProbes:
         """The file that they are or will be in."""
         return self.folder / FILE
 
+    @property
+    def _lock(self) -> Path:
+        return self.folder / ".lock"
+
     def read(self) -> Probes | None:
         """Returns the measurements, or None where there are none.
 
@@ -60,20 +64,30 @@ class SharedProbes:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            fix = "measure again: trainwright doctor --fresh"
+            fix = "delete it, or measure again: trainwright doctor --fresh"
             raise DataError(
                 "the machine's measurements cannot be read", where=self.path, seen=str(error), fix=fix
             ) from error
         return from_json(Probes, record, where=str(self.path))
 
+    def writable(self) -> bool:
+        """Returns whether the folder, made where it is absent, takes a file."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.touch()
+        except OSError:  # a home that is absent, read-only or full is no home
+            return False
+        return os.access(self.folder, os.W_OK)
+
     def write(self, probes: Probes) -> None:
         """Replaces the measurements; a reader sees the old ones or the new ones."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path, probes_text(probes))
 
     @contextmanager
     def lock(self, *, waiting: Callable[[], None]) -> Iterator[None]:
         """Lets one process at a time measure; calls ``waiting`` where another one does."""
-        with (self.folder / ".lock").open("w") as stream:
+        with self._lock.open("w") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -92,20 +106,36 @@ def shared_probes(*, fallback: Path | None = None) -> SharedProbes | None:
 
     None where neither can be written.
     """
-    for base in (home(), fallback):
-        if base is not None and _writable(folder := _folder(base)):
-            return SharedProbes(folder)
-    return None
+    return next((place for place in _places(fallback) if place.writable()), None)
+
+
+def keep_probes(probes: Probes, *, fallback: Path | None = None) -> tuple[SharedProbes | None, OSError | None]:
+    """Writes this machine's measurements where ``shared_probes`` would.
+
+    A full disk shows only here, after the work, which must not be lost for it.
+
+    Returns:
+        Where they are now, None: nowhere; and the system's first refusal to write them.
+    """
+    refusal = None
+    for place in _places(fallback):
+        try:
+            place.write(probes)
+        except OSError as error:
+            refusal = refusal or error
+        else:
+            return place, refusal
+    return None, refusal
 
 
 def kept_probes(*, fallback: Path | None = None) -> Probes | None:
-    """Returns this machine's measurements, None where there are none; writes nothing.
+    """Returns this machine's newest measurements in the home and ``fallback``, or None; writes nothing.
 
     Raises:
         DataError: a file is damaged.
     """
-    places = (SharedProbes(_folder(base)) for base in (home(), fallback) if base is not None)
-    return next((probes for place in places if (probes := place.read()) is not None), None)
+    found = [probes for place in _places(fallback) if (probes := place.read()) is not None]
+    return max(found, key=lambda probes: probes.measured_unix_s, default=None)
 
 
 def kept_machine(root: Path) -> Machine:
@@ -120,13 +150,6 @@ def kept_machine(root: Path) -> Machine:
     return Machine(facts=gather(root, watch_s=0.0), probes=kept_probes(fallback=root))
 
 
-def _folder(base: Path) -> Path:
-    return base / "machines" / machine_digest()[:_DIGITS]
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home that is absent, read-only or full is no home
-        return False
-    return os.access(folder, os.W_OK)
+def _places(fallback: Path | None) -> Iterator[SharedProbes]:
+    below = Path("machines", machine_digest()[:_DIGITS])
+    return (SharedProbes(base / below) for base in (home(), fallback) if base is not None)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeGuard
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context, StageResult
-from trainwright.artifact.store import write_atomically
+from trainwright.artifact.store import write_atomically, writing
 from trainwright.core.units import format_seconds
 from trainwright.hardware.machine.facts import MachineFacts, gather
 from trainwright.hardware.machine.probes import BUSY, Probes
 from trainwright.hardware.machine.record import FILE, Machine, machine_text
-from trainwright.hardware.machine.shared import SharedProbes, probes_text, shared_probes
+from trainwright.hardware.machine.shared import keep_probes, kept_probes, probes_text, shared_probes
 from trainwright.stages.doctor.findings import findings
 from trainwright.stages.doctor.process import measure
 
@@ -49,7 +52,7 @@ def examine(
     """The facts of this machine and its probes; without torch the facts alone.
 
     Args:
-        folder: where disk speed is measured.
+        folder: whose disk is measured; nothing is left there.
         events: where progress is reported.
         fallback: where probes are kept if the user's home cannot be written; None keeps them nowhere then.
         fresh: measure again, whatever is kept.
@@ -62,29 +65,18 @@ def examine(
     facts = gather(folder)
     probes = None
     if facts.torch is not None:
-        shared = shared_probes(fallback=fallback)
-        if shared is None:
-            events.message("measurements are not kept: no home can be written; TRAINWRIGHT_HOME names one")
-            probes = _measured(facts, folder, events, thorough=thorough)
-        else:
-            probes = _shared(shared, facts, folder, events, fresh=fresh, thorough=thorough)
+
+        def kept() -> Probes | None:
+            probes = None if fresh else kept_probes(fallback=fallback)
+            return _copied(probes, events) if _will_do(probes, facts, thorough=thorough) else None
+
+        probes = kept()
+        if probes is None:
+            shared = shared_probes(fallback=fallback)
+            waiting = partial(events.message, "another process measures this machine: waiting for it")
+            with nullcontext() if shared is None else shared.lock(waiting=waiting):
+                probes = kept() or _measured(facts, folder, events, fallback=fallback, thorough=thorough)
     return Machine(facts=facts, probes=probes, findings=tuple(findings(facts, probes, now_unix_s=time.time())))
-
-
-def _shared(
-    shared: SharedProbes, facts: MachineFacts, folder: Path, events: Events, *, fresh: bool, thorough: bool
-) -> Probes:
-    """The kept probes where they will do; else new ones, which replace them."""
-    probes = None if fresh else shared.read()
-    if _will_do(probes, facts, thorough=thorough):
-        return _copied(probes, events)
-    with shared.lock(waiting=lambda: events.message("another process measures this machine: waiting for it")):
-        probes = None if fresh else shared.read()
-        if _will_do(probes, facts, thorough=thorough):
-            return _copied(probes, events)
-        probes = _measured(facts, folder, events, thorough=thorough)
-        shared.write(probes)
-        return probes
 
 
 def _will_do(probes: Probes | None, facts: MachineFacts, *, thorough: bool) -> TypeGuard[Probes]:
@@ -99,11 +91,22 @@ def _copied(probes: Probes, events: Events) -> Probes:
     return probes
 
 
-def _measured(facts: MachineFacts, folder: Path, events: Events, *, thorough: bool) -> Probes:
-    probes = measure(
-        threads=facts.cores,
-        folder=folder,
-        thorough=thorough,
-        say=lambda name: events.message(f"measuring {name}"),
-    )
-    return replace(probes, cpu_busy=facts.cpu_busy)
+def _measured(facts: MachineFacts, folder: Path, events: Events, *, fallback: Path | None, thorough: bool) -> Probes:
+    """New probes, which replace the kept ones; says where they are not kept in the user's home."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=folder) as scratch:
+            probes = measure(
+                threads=facts.cores,
+                folder=Path(scratch),
+                thorough=thorough,
+                say=lambda name: events.message(f"measuring {name}"),
+            )
+    probes = replace(probes, cpu_busy=facts.cpu_busy)
+    place, refusal = keep_probes(probes, fallback=fallback)
+    if refusal is not None:
+        kept = "not kept" if place is None else f"kept in {place.folder}"
+        events.message(
+            f"measurements are {kept}: {refusal.filename}: {refusal.strerror}; TRAINWRIGHT_HOME names another home"
+        )
+    return probes

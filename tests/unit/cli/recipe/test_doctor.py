@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +52,19 @@ def test_what_is_measured_belongs_to_the_machine(measured, capsys, tmp_path):
     assumptions = json.loads(capsys.readouterr().out)["plan"]["estimate"]["assumptions"]
     assert "probed" in {entry["origin"] for entry in assumptions}
     assert not (tmp_path / "runs" / "third").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_what_is_kept_is_shown_where_nothing_can_be_written(measured, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir("/proc")
+    assert cli.main(["doctor"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: /proc/.doctor-") and line.endswith("; choose another place with --workspace")
+    assert cli.main(["doctor", "--workspace", str(tmp_path / "disk")]) == 0
+    assert len(measured) == 1 and measured[0]["folder"].is_relative_to(tmp_path / "disk")
+    assert cli.main(["doctor"]) == 0
+    assert "Ideal CPU, 4 cores" in capsys.readouterr().out
+    assert len(measured) == 1
 
 
 def test_fresh_measures_again_and_renews_the_workspace(measured, capsys):

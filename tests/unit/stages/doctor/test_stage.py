@@ -1,4 +1,6 @@
+import errno
 import hashlib
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,6 +9,7 @@ import pytest
 from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
+from trainwright.hardware.machine import shared
 from trainwright.hardware.machine.record import read_machine
 from trainwright.hardware.machine.shared import shared_probes
 from trainwright.stages.doctor import examine, run, stage
@@ -91,7 +94,46 @@ def test_without_a_home_the_workspace_keeps_the_record(tmp_path, measured, monke
     assert examine(context.out, context.events, fallback=context.root).probes is not None
     assert measured == ["quick"]
     examine(context.out, context.events)
-    assert "TRAINWRIGHT_HOME" in heard[-2].text
+    assert "measurements are not kept: " in heard[-1].text and "TRAINWRIGHT_HOME" in heard[-1].text
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    """A home on a disk that is full: folders and empty files can be made there, and nothing written."""
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "full"))
+    write = shared.write_atomically
+
+    def refused(path, *chunks):
+        if path.is_relative_to(tmp_path / "full"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        write(path, *chunks)
+
+    monkeypatch.setattr(shared, "write_atomically", refused)
+    return tmp_path / "full"
+
+
+def test_a_full_home_loses_no_measurements(tmp_path, measured, full):
+    heard = []
+    context = context_in(tmp_path / "one", (heard.append,))
+    for _ in range(2):
+        assert examine(context.out, context.events, fallback=context.root).probes is not None
+    assert measured == ["quick"]
+    (line,) = [event.text for event in heard if "kept" in event.text]
+    assert f"measurements are kept in {context.root / 'machines'}" in line
+    assert str(full) in line and "No space left on device; TRAINWRIGHT_HOME names another home" in line
+    assert examine(context.out, context.events).probes is not None
+    assert "measurements are not kept: " in heard[-1].text
+
+
+def test_the_newest_measurements_count_where_the_home_cannot_take_them(tmp_path, measured, monkeypatch, request):
+    shared_probes().write(replace(fake_probes(), measured_unix_s=1.0, threads=3))
+    home = shared_probes().folder
+    request.getfixturevalue("full")
+    shutil.copytree(home.parents[1], tmp_path / "full")
+    with Events(None, run="t") as events:
+        assert examine(tmp_path, events, fallback=tmp_path / "w").probes.threads == 3
+        assert examine(tmp_path, events, fallback=tmp_path / "w", fresh=True).probes.threads != 3
+        assert examine(tmp_path, events, fallback=tmp_path / "w").probes.threads != 3
 
 
 def test_without_torch_there_are_facts_and_a_finding(tmp_path, monkeypatch):
