@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -66,6 +67,8 @@ STOPS = {
     signal.SIGHUP: HungUp("the terminal closed; run the same command to continue"),
 }
 BROKEN_PIPE_EXIT_CODE = 141
+_TORCH_MEMORY = re.compile(r"tried to allocate [\d.]+ \w+|storage size calculation overflowed", re.IGNORECASE)
+"""Of torch's errors where memory does not do: on a processor they are plain ones, and torch is not imported here."""
 
 
 class Defect(TrainwrightError):
@@ -201,8 +204,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _unforeseen(error: BaseException) -> TrainwrightError:
     """Returns what no layer below has put into words: a refusal of the machine by its number, else our mistake."""
-    if isinstance(error, MemoryError):
-        return MachineError("the memory is full", fix="end other programs, or ask for less")
+    of_torch = _TORCH_MEMORY.search(str(error)) if isinstance(error, RuntimeError) else None
+    if of_torch or isinstance(error, MemoryError):
+        seen, fix = of_torch and of_torch.group().lower(), "end other programs, or ask for less"
+        return MachineError("the memory is full", seen=seen, fix=fix)
     if isinstance(error, OSError) and error.errno in MACHINE_ERRNOS:
         return MachineError("the system refuses", where=error.filename, seen=error.strerror)
     return Defect(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from trainwright import __version__
 from trainwright.cli.main import COMMANDS, help_text, main, parser_of
@@ -166,12 +167,21 @@ def test_an_exit_in_the_middle_of_a_command_is_no_success(fake, capsys):
     assert capsys.readouterr().err.startswith("error: a defect in trainwright: SystemExit: 0; ")
 
 
+def of_torch(*shape):
+    """Returns what torch raises where so much memory is asked for."""
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(shape, dtype=torch.float32)
+    return caught.value
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "part.tmp"), "part.tmp: the system refuses (seen No space"),
         (PermissionError(errno.EACCES, "Permission denied", "x"), "x: the system refuses (seen Permission denied)"),
         (MemoryError(), "the memory is full"),
+        (of_torch(10**15), "the memory is full (seen tried to allocate 4000000000000000 bytes)"),
+        (of_torch(10**15, 10**15), "the memory is full (seen storage size calculation overflowed)"),
     ],
 )
 def test_what_the_machine_refuses_is_no_defect(fake, capsys, error, line):

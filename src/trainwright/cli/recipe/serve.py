@@ -125,7 +125,9 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
             raise problem
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
     if exported is None:
-        # Hours of training end in no address that cannot be listened on.
+        # Hours of training end in no cache that memory cannot hold, and no address that cannot be listened on.
+        for problem in load("trainwright.stages.serve.check:memory_problems", kind="server")(recipe):
+            raise problem
         host, port = args.host or recipe.serve.host, recipe.serve.port if args.port is None else args.port
         load("trainwright.stages.serve.server:listen", kind="server")(host, port).close()
         exported = make(args, output, stage="export", loaded=loaded)

@@ -65,7 +65,7 @@ def gather(disk_path: Path, *, watch_s: float = BUSY_INTERVAL_S) -> MachineFacts
         disk_path: where artefacts will be written; it need not exist yet.
         watch_s: how long to watch what others use of the processors; 0 takes the load of the last minute.
     """
-    total, available = _memory()
+    total, available = memory()
     cores, logical = _cores()
     clock_hz, clock_max_hz = cpu_clock_hz()
     existing = next(path for path in (disk_path.absolute(), *disk_path.absolute().parents) if path.exists())
@@ -96,7 +96,7 @@ def gather(disk_path: Path, *, watch_s: float = BUSY_INTERVAL_S) -> MachineFacts
 
 def machine_digest() -> str:
     """Returns a digest that changes when a measurement would: processor, cores, memory, GPUs, driver, torch, Python."""
-    total, _ = _memory()
+    total, _ = memory()
     return digest(
         {
             "system": platform.system(),
@@ -128,7 +128,8 @@ def _cpu_busy(watch_s: float) -> float:
     return min(1.0, psutil.getloadavg()[0] / (psutil.cpu_count() or 1))
 
 
-def _memory() -> tuple[int, int]:
+def memory() -> tuple[int, int]:
+    """Returns the bytes of memory that this process may use, and how many of them can still be taken."""
     host = psutil.virtual_memory()
     limit = cgroup.memory_limit_bytes()
     if limit is None or limit >= host.total:

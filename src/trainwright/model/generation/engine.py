@@ -17,7 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from trainwright.artifact.model_folder import read_shape
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.machine.room import check_cache, check_rotary
 from trainwright.model.bundle import load_bundle
 from trainwright.model.cache import KVCache
 from trainwright.model.generation.sampling import sample
@@ -204,10 +206,15 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
     Raises:
         DataError: a file is missing or damaged.
         RecipeError: the model asks for something that is not supported, or writes no text.
+        MachineError: its tables, or the cache for so many places, are larger than the memory.
     """
-    device = choose().torch_device
+    chosen = choose()
+    device = chosen.torch_device
     # On a CPU a lone sequence decodes faster in fp32 than in bf16 (benchmarks/serve.py).
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    spec = read_shape(directory)
+    check_rotary(spec, where=directory)
+    check_cache(spec, places=places, element_bytes=dtype.itemsize, memory_bytes=chosen.memory_bytes)
     model, _ = load_bundle(directory, device=device, dtype=dtype)
     if not model.spec.makes_logits:
         raise RecipeError(

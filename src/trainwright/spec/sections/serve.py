@@ -31,8 +31,10 @@ def host_alone(host: str) -> str:
     try:
         ip_address(host)
     except ValueError:
-        if not _NAME.fullmatch(host):
+        numbers = host.replace(".", "").isdecimal()
+        if numbers or not _NAME.fullmatch(host):
             wanted, fix = "an IP address or a name alone", "leave out port, scheme and brackets"
+            fix = "an IPv4 address is four numbers from 0 to 255" if numbers else fix
             raise RecipeError("not a host", seen=repr(host), expected=wanted, fix=fix) from None
     return host
 

@@ -10,7 +10,7 @@ from trainwright.artifact.store import write_atomically
 from trainwright.artifact.summaries import PlanSummary
 from trainwright.core.errors import DoesNotFit
 from trainwright.core.records import to_json
-from trainwright.core.units import format_bytes
+from trainwright.core.units import YEAR_S, format_bytes, format_seconds
 from trainwright.hardware.machine.record import FILE, read_machine
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
@@ -18,6 +18,8 @@ from trainwright.planner.plan.estimated_facts import estimated_facts
 from trainwright.render.plans.local import verdict
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan
+
+MOST_YEARS = 1_000
 
 
 def run(context: Context) -> StageResult:
@@ -27,7 +29,8 @@ def run(context: Context) -> StageResult:
 
     Raises:
         DataError: the machine record is damaged.
-        DoesNotFit: the run needs more memory than there is; names the smallest change that fits.
+        DoesNotFit: the run needs more memory than there is; names the smallest change that fits;
+            or more time than anybody has.
     """
     examined, events = context.input("machine"), context.events
     examined.verify()
@@ -43,6 +46,14 @@ def run(context: Context) -> StageResult:
             seen=format_bytes(estimate.memory.total_bytes),
             expected=f"at most {format_bytes(estimate.memory_available_bytes)}",
             fix=f"try: {plan.rejected[-1].reason}",
+        )
+    if estimate.seconds.low > MOST_YEARS * YEAR_S:
+        raise DoesNotFit(
+            "nobody waits that long for a run",
+            where="train.duration",
+            seen=f"{context.recipe.train.duration}, which takes {format_seconds(estimate.seconds.mid)} here",
+            expected=f"{MOST_YEARS:,} years at most",
+            fix="train for less, or see what a cluster takes: trainwright plan RECIPE --on 64x8xh100-sxm",
         )
     events.message(verdict(plan))
     write_atomically(context.out / "plan.json", json.dumps(to_json(plan), indent=1).encode() + b"\n")

@@ -7,8 +7,13 @@ from pathlib import Path
 
 from trainwright.artifact.bundle import served_problems
 from trainwright.artifact.prompts import length_problems, prompt_problem
-from trainwright.core.errors import RecipeError, TrainwrightError
+from trainwright.core.errors import MachineError, RecipeError, TrainwrightError
+from trainwright.hardware.machine.nvidia import gpus
+from trainwright.hardware.machine.room import check_cache
 from trainwright.spec.recipe import Recipe
+
+FP32_BYTES = 4
+"""Processors generate in fp32."""
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
@@ -16,6 +21,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
     yield from served_problems(recipe.export.names)
+    yield from memory_problems(recipe)
     demo = recipe.serve.demo
     if demo is None:
         return
@@ -29,3 +35,16 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
             fix="write another one, or take serve.demo out",
             problem=problem,
         )
+
+
+def memory_problems(recipe: Recipe) -> Iterator[MachineError]:
+    """Yields that a processor's memory cannot hold the cache; a GPU's is known when torch looks."""
+    if recipe.serve.engine.name != "torch" or gpus():
+        return
+    try:
+        spec = recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary)
+        check_cache(spec, places=recipe.serve.max_concurrent, element_bytes=FP32_BYTES)
+    except MachineError as error:
+        yield error
+    except RecipeError:
+        return  # an impossible model, which the training reports

@@ -182,7 +182,9 @@ class Trainer:
         paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
         rates = {name.removeprefix("train/"): peak for name, peak in self.optimizers.peak_rates.items()}
         lower = " ".join(
-            f"train.optimizer.{name}={peak / 3:.2g}" for name, peak in rates.items() if hasattr(section, name)
+            f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
+            for name, peak in rates.items()
+            if hasattr(section, name)
         )
         if self._from_step:
             # Another base in its place would have to leave out the step's own key `from`.

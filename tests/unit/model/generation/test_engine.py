@@ -5,9 +5,13 @@ from typing import ClassVar
 import pytest
 import torch
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import MachineError, RecipeError
+from trainwright.hardware.machine import room
+from trainwright.model.attention import RotaryTable
+from trainwright.model.cache import KVCache
 from trainwright.model.decoder import Decoder
 from trainwright.model.generation.engine import TorchEngine, open_engine
+from trainwright.runtime.memory import LiveBytes
 from trainwright.spec.generation import Failure, GenerationRequest, NewToken, Sampling
 from trainwright.testing.contract_engine import EngineContract
 
@@ -62,6 +66,33 @@ def test_it_opens_a_directory(tiny, tmp_path):
     engine = open_engine(tmp_path, places=3)
     assert (engine.places, engine.context_tokens, engine.vocabulary) == (3, 64, 320)
     assert engine.name == f"torch {torch.__version__}"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the cache is in the GPU's memory")
+def test_a_cache_larger_than_memory_is_refused_before_it_is_made(tiny, tmp_path, monkeypatch):
+    tiny.write_trained(tmp_path, tiny.decoder("gpt2", context_tokens=64), tiny.tokenizer())
+    spec = tiny.decoder("gpt2", context_tokens=64).spec
+    with LiveBytes() as live:
+        cache = KVCache(spec, slots=3, max_tokens=64, dtype=torch.float32, device=torch.device("cpu"))
+    held = live.peak_bytes
+    assert cache.slots == 3
+    monkeypatch.setattr(room, "memory", lambda: (held, 0))
+    assert open_engine(tmp_path, places=3).places == 3
+    with pytest.raises(MachineError, match=r"serve\.max_concurrent: .* 4 requests .*; set serve\.max_concurrent=3$"):
+        open_engine(tmp_path, places=4)
+
+
+def test_tables_larger_than_memory_are_refused_before_they_are_made(tiny, tmp_path, monkeypatch):
+    decoder = tiny.decoder("llama", context_tokens=4096)
+    with LiveBytes() as live:
+        table = RotaryTable(decoder.spec)
+    tiny.write_trained(tmp_path, decoder, tiny.tokenizer())
+    needed = room.ROTARY_BYTES * 4096 * decoder.spec.head_size
+    assert table.cosines.nbytes + table.sines.nbytes < needed
+    assert live.peak_bytes == pytest.approx(needed, rel=1e-3)
+    monkeypatch.setattr(room, "memory", lambda: (needed - 1, 0))
+    with pytest.raises(MachineError, match=r"a context of 4,096 tokens needs more memory than there is"):
+        open_engine(tmp_path, places=1)
 
 
 def test_a_classifier_is_refused(tiny, tmp_path):

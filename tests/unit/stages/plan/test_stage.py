@@ -18,13 +18,13 @@ from trainwright.testing.machine import fake_machine
 
 @pytest.fixture
 def planned(tmp_path):
-    def call(machine, *, damage=lambda path: None):
+    def call(machine, *overrides, damage=lambda path: None):
         doctor = make_artifact(tmp_path, "doctor", {"machine.json": machine_text(machine)})
         damage(doctor.path / "machine.json")
         with Events(None, run="t") as events:
             return run(
                 Context(
-                    recipe=planned_recipe(tmp_path),
+                    recipe=planned_recipe(tmp_path, *overrides),
                     inputs={"machine": doctor},
                     out=tmp_path,
                     root=tmp_path,
@@ -46,6 +46,12 @@ def test_the_plan_is_written_and_reads_back(planned, tmp_path):
 def test_what_does_not_fit_stops_here_with_its_advice(planned, tmp_path):
     with pytest.raises(DoesNotFit, match=r"does not fit in memory \(seen .*expected at most .*\); try: none"):
         planned(fake_machine(memory_bytes=100 << 20))
+    assert not (tmp_path / "plan.json").exists()
+
+
+def test_a_run_that_nobody_can_wait_for_is_not_begun(planned, tmp_path):
+    with pytest.raises(DoesNotFit, match=r"train\.duration: nobody waits .*1e30 tok, which takes \S+ years here"):
+        planned(fake_machine(), "train.duration=1e30 tok")
     assert not (tmp_path / "plan.json").exists()
 
 
