@@ -29,7 +29,11 @@ def opened(monkeypatch):
         seen.update(arguments, directory=directory, section=section)
         return SimpleNamespace(url=f"http://{section.host}:{section.port}", run=interrupted)
 
-    functions = {"open_server": open_server, "listen": lambda host, port: SimpleNamespace(close=lambda: None)}
+    functions = {
+        "open_server": open_server,
+        "listen": lambda host, port: SimpleNamespace(close=lambda: None),
+        "memory_problems": lambda recipe: (),
+    }
     monkeypatch.setattr(serve, "load", lambda reference, kind: functions[reference.partition(":")[2]])
     return seen
 
