@@ -138,7 +138,7 @@ def checkpoint_bytes(run: RunSpec) -> float:
         # The adapters' weights and AdamW's two moments.
         return 3 * run.stack.memory.adapter_bytes * count
     each = counted(run.model).state_bytes(run)
-    return (each.weight + each.optimizer) * count
+    return (each.weight - each.copies + each.optimizer) * count
 
 
 def token_bytes(model: AnyModel, workload: Workload) -> float:

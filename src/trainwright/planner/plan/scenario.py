@@ -75,7 +75,7 @@ def scenario_of(question: Question) -> Scenario:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
     price = price_of(machines.device.name, question.price_kind, usd=question.price, clouds=question.clouds)
-    spot = question.price_kind == "spot" and price is not None
+    spot = question.price_kind == "spot"
     assumptions += _stages(question)
     assumptions += _machine_assumptions(machines, software, price, question.price_kind, here)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)

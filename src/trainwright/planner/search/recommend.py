@@ -310,7 +310,7 @@ def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offe
         usd_high=at(cost.usd_high),
         step_s=float(fastest.step_s[place]),
         mfu=float(fastest.mfu[place]),
-        memory_bytes=float(fastest.memory.needed_bytes[place]),
+        memory_bytes=float(fastest.memory.total_bytes(machines.device)[place]),
         memory_available_bytes=usable_bytes(machines.device),
         kwh=at(cost.kwh),
         interruptions=float(cost.parts.interruptions[place]),

@@ -9,6 +9,7 @@ from trainwright.core.units import format_count
 from trainwright.planner.counts.parameters import active_parameters
 from trainwright.render.page import Page
 from trainwright.spec.convnet import transformer
+from trainwright.spec.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,9 @@ def _row(model: PublishedModel) -> tuple[object, ...]:
 
 
 def _active(model: PublishedModel) -> int:
-    return active_parameters(model.spec)
+    spec = model.spec
+    # As ``parameters`` counts it: without blocks that only training has.
+    return active_parameters(spec.deployed() if isinstance(spec, ModelSpec) else spec)
 
 
 def stack_document(stack: Stack) -> dict[str, Any]:

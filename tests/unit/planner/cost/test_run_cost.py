@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,13 @@ def test_an_adamw_checkpoint_of_fp32_states_has_twelve_bytes_a_parameter():
     )
     # 32 layers, rank 8, 4096 inputs and outputs; weights and two moments in fp32.
     assert checkpoint_bytes(asked(MODEL, small)) == 3 * 4 * 32 * 8 * (4096 + 4096)
+
+
+def test_a_checkpoint_has_no_copies_in_eight_bits():
+    megatron = replace(asked(MODEL, replace(WORK, states="mixed")), stack=read_stack("megatron-core"))
+    in_fp8 = replace(megatron, workload=replace(megatron.workload, precision="fp8"))
+    # 2 bytes of weights, 4 of their master copy, 8 of AdamW's moments.
+    assert checkpoint_bytes(in_fp8) == checkpoint_bytes(megatron) == 14 * total_parameters(MODEL)
 
 
 def test_gpt3_has_the_sizes_and_the_years_that_articles_print():

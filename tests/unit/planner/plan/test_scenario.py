@@ -33,6 +33,7 @@ def test_prices_come_from_the_list_or_from_the_user():
     unknown = scenario(on="8xh800-sxm")
     assert unknown.price is None
     assert assumption(unknown, "price").value == "unknown"
+    assert scenario(on="8xh800-sxm", price_kind="spot").settings.spot_provider == "", "taken back at any price"
 
 
 @pytest.mark.parametrize(

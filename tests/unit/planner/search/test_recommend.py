@@ -13,6 +13,9 @@ from trainwright.hardware.prices.price_list import checked
 from trainwright.planner.cost.run_cost import RunSettings, run_cost
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.question import FixedLayout, Question
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.planner.search.offers import OWN
@@ -83,6 +86,16 @@ def test_an_option_is_the_best_layout_of_its_cluster_at_its_price(everything):
         assert option.seconds == pytest.approx(run.seconds[0])
         assert option.usd == (None if usd is None else pytest.approx(run.usd[0]))
         assert option.devices == cluster.devices
+
+
+def test_memory_is_what_a_plan_of_the_option_prints(everything):
+    for option in everything.options[::7]:
+        question = Question(model=MODEL, workload=WORK, states=WORK.states, stack=STACK.name, on=option.cluster)
+        fields = {field: field for field in FixedLayout.__optional_keys__} | {"micro_batch": "micro_batch_sequences"}
+        fixed = {name: getattr(option.parallel, field) for name, field in fields.items() if name != "recompute"}
+        fixed["recompute"] = option.recompute
+        plan = plan_run(scenario_of(replace(question, layout=fixed)))
+        assert plan.estimate.memory.total_bytes == pytest.approx(option.memory_bytes)
 
 
 def test_the_front_is_what_no_priced_option_betters(everything):

@@ -18,6 +18,12 @@ def test_the_document_counts_a_dense_model_once():
     assert document["parameters"] == document["active_parameters"] == 8_030_261_248
 
 
+def test_parameters_and_active_ones_leave_the_same_blocks_out():
+    document = model_document(published_model("deepseek-v3"))
+    # arXiv 2412.19437: 671B, 37B of them for a token, without multi-token prediction.
+    assert round(document["parameters"] / 1e9) == 671 and 37.5e9 < document["active_parameters"] < 37.6e9
+
+
 def test_a_stack_without_fitted_rows_shows_none():
     page, stack = WrittenPage(), read_stack("megatron-core")
     show_stacks([stack], page)

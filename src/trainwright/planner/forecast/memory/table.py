@@ -91,6 +91,10 @@ class MemoryTable:
         """Returns the least that a device must have: its allocator gives unused blocks back before it gives up."""
         return self.allocated_bytes + self.stuck + np.minimum(self.context, NEEDED_CONTEXT_BYTES)
 
+    def total_bytes(self, device: DeviceSpec) -> Numbers:
+        """Returns the peak as a plan prints it: what is kept unused in it gives way to what is needed."""
+        return np.where(self.device_bytes <= usable_bytes(device), self.device_bytes, self.needed_bytes)
+
     def reported(self, kind: MemoryKind) -> Numbers:
         """Returns the peak by one of the three definitions."""
         return {"allocated": self.allocated_bytes, "reserved": self.reserved_bytes, "device": self.device_bytes}[kind]
