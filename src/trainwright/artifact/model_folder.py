@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from trainwright.core.errors import DataError
-from trainwright.core.records import from_json, read_object
+from trainwright.core.paths import read_object
+from trainwright.core.records import from_json
 from trainwright.spec.families.family import huggingface_form
 from trainwright.spec.model import ModelSpec
 

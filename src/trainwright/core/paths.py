@@ -1,12 +1,14 @@
-"""Local paths as users write them, in a recipe or behind an option."""
+"""Local paths as users write them, in a recipe or behind an option, and files of JSON there."""
 
 from __future__ import annotations
 
 import errno
+import json
 import stat
 from pathlib import Path
+from typing import Any
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError
 
 
 def local_path(text: str) -> Path:
@@ -30,3 +32,20 @@ def regular(path: Path) -> Path:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a directory is refused by whoever reads it
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the JSON object that a file holds.
+
+    Raises:
+        DataError: the file is missing, cannot be read, or holds something else.
+    """
+    try:
+        value = json.loads(regular(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError("no such file", where=path) from error
+    except (OSError, ValueError) as error:
+        raise DataError("cannot read JSON", where=path, seen=getattr(error, "strerror", None) or str(error)) from error
+    if not isinstance(value, dict):
+        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
+    return value

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from trainwright.core.errors import DataError
-from trainwright.core.paths import regular
 
 T = TypeVar("T")
 
@@ -37,23 +34,6 @@ def from_json(cls: type[T], data: Any, *, where: str) -> T:
         raise DataError(
             "not a valid {record}", where=where, seen=f"{path}: {first['msg']}", record=cls.__name__
         ) from error
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Returns the JSON object that a file holds.
-
-    Raises:
-        DataError: the file is missing, cannot be read, or holds something else.
-    """
-    try:
-        value = json.loads(regular(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError("no such file", where=path) from error
-    except (OSError, ValueError) as error:
-        raise DataError("cannot read JSON", where=path, seen=getattr(error, "strerror", None) or str(error)) from error
-    if not isinstance(value, dict):
-        raise DataError("cannot read JSON", where=path, seen=type(value).__name__, expected="an object")
-    return value
 
 
 def _adapter(cls: type[T]) -> TypeAdapter[T]:

@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from trainwright.core.errors import DataError
-from trainwright.core.records import read_object
+from trainwright.core.paths import read_object
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, TOKENIZER, read_shape
 from trainwright.artifact.weight_headers import check_headers
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
-from trainwright.core.paths import local_path
-from trainwright.core.records import read_object
+from trainwright.core.paths import local_path, read_object
 from trainwright.core.registry import is_reference, load
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.spec.model import ModelSpec

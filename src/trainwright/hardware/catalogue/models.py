@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.records import read_object
+from trainwright.core.paths import read_object
 from trainwright.core.spelling import did_you_mean
 from trainwright.core.units import parse_count
 from trainwright.hardware.catalogue import tables

@@ -11,7 +11,8 @@ from typing import Any
 from trainwright.artifact.events import read_events
 from trainwright.artifact.model_folder import SHAPE_FILE
 from trainwright.artifact.store import Artifact
-from trainwright.core.records import from_json, read_object
+from trainwright.core.paths import read_object
+from trainwright.core.records import from_json
 from trainwright.hardware.machine.record import FILE as MACHINE
 from trainwright.hardware.machine.record import Machine, read_machine
 from trainwright.planner.evidence.audit import Audit
