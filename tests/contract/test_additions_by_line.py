@@ -125,7 +125,12 @@ def test_a_task_is_a_file_and_a_line(copy):
 
 @pytest.mark.slow
 def test_an_optimizer_is_a_function_and_a_line(copy):
-    assert document(copy.root / "runs", "plan-*/plan.json")["workload"]["optimizer"] == "adamw"
+    plan = document(copy.root / "runs", "plan-*/plan.json")
+    notes = {each["key"]: (each["value"], each["source"]) for each in plan["estimate"]["assumptions"]}
+    assert plan["workload"]["optimizer"] == "adamw"
+    assert notes["optimizer_unknown"] == ("as adamw", "nobody has measured momentum")
+    (line,) = (copy.root / "runs/ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["unmeasured"] == {"optimizer": "momentum", "task": "informed"}
     (path,) = (copy.root / "runs").glob("train-*/checkpoints/*/optimizer.safetensors")
     assert b"momentum_buffer" in path.read_bytes()[:10_000]
 

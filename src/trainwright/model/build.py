@@ -8,10 +8,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.spec.families.family import FAMILY
+from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import FAMILIES, ModelSpec
-
-DECODER = "trainwright.model.decoder:Decoder"
 
 
 def build_network(

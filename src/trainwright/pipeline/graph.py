@@ -246,7 +246,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=7,
+            version=8,
             aside=("dataset",),
             identity=_plan_identity,
             outside=_estimate,

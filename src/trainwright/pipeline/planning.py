@@ -24,7 +24,6 @@ from trainwright.planner.evidence.finished import Ledger, read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import FixedLayout, Question
-from trainwright.planner.plan.recipe_assumptions import stand_ins
 from trainwright.planner.plan.workload import resolve
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
@@ -133,7 +132,7 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
         "model_name": recipe.name,
         "stack": OURS,
         "precision": None if section.precision == "auto" else section.precision,
-        "stand_ins": () if "optimizer" in options else stand_ins(recipe),
+        "unmeasured": {kind: name for kind, name in recipe.unmeasured.items() if kind not in options},
     }
     if names_here(on):
         local = plan_here(training, root=root, ledger=Ledger())

@@ -10,7 +10,7 @@ from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import OptimizerName, ParallelPlan, Workload
 
 Origin = Literal["catalog", "probed", "ledger", "default", "recipe", "given"]
 Fit = Literal["fits", "uncertain", "does not fit"]
@@ -39,6 +39,21 @@ class Assumption:
     unit: str
     origin: Origin
     source: str = ""
+
+
+def of_unmeasured(names: Mapping[str, str], optimizer: OptimizerName | None) -> tuple[Assumption, ...]:
+    """Returns what stands in for parts of a run that nobody has measured.
+
+    Args:
+        names: ``Recipe.unmeasured``.
+        optimizer: what the run's optimizer is counted as.
+    """
+    known = {"optimizer": f"as {optimizer}", "task": "as one pass", "network": "as the decoder"}
+    titles = {kind: f"memory and time of the {kind}" for kind in names}
+    sources = {kind: f"nobody has measured {name}" for kind, name in names.items()}
+    return tuple(
+        Assumption(titles[kind], known[kind], "", "default", sources[kind], key=f"{kind}_unknown") for kind in names
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,3 +161,5 @@ class Plan:
     estimate: Estimate
     rejected: tuple[Rejected, ...] = ()
     rentals: tuple[Rental, ...] = ()
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """As ``Recipe.unmeasured``: what the run's workload and model say something else for."""

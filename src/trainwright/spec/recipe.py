@@ -12,6 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trainwright.core.config.by_name import ByName
+from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.base import Section
 from trainwright.spec.sections.data import DataSection
@@ -77,6 +78,14 @@ class Recipe(Section):
         spec = self.model.spec(vocabulary=vocabulary)
         labels = self.task.labels
         return replace(spec, classes=len(labels), labels=labels, language_head=False) if labels else spec
+
+    @property
+    def unmeasured(self) -> dict[str, str]:
+        """The names, by what they are, of all that a plan counts as something else: nobody has measured them."""
+        optimizer, network = self.train.optimizer, FAMILY.load(self.model.family).network
+        names = {} if optimizer.name == optimizer.counted_as else {"optimizer": optimizer.name}
+        names |= {} if self.task.kind.measured else {"task": self.task.name}
+        return names if network == DECODER else names | {"network": network}
 
     def epoch_tokens(self, *, tokens: int, documents: int) -> int:
         """Returns the tokens that training computes on in one pass over a split; padding counts.

@@ -116,6 +116,7 @@ def make_plan(
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),
         parallel=parallel or ParallelPlan(micro_batch_sequences=micro_batch, threads=1, deterministic=True),
+        unmeasured=recipe.unmeasured,
         estimate=Estimate(
             fits=True,
             memory=MemoryUse(),

@@ -88,6 +88,7 @@ def ledger_line(
         "host_memory_bytes": plan.cluster.node.host_memory_bytes,
         "parallel": {name: getattr(plan.parallel, name) for name in plan.parallel.__dataclass_fields__},
         "model": {name: getattr(model, name) for name in model.__dataclass_fields__},
+        "unmeasured": dict(plan.unmeasured),
         "workload": {name: getattr(workload, name) for name in workload.__dataclass_fields__},
         "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ class FinishedRun:
     parallel: ParallelPlan
     step_s: float
     peak_bytes: float
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """As ``Plan.unmeasured``; lines of older versions do not say it."""
+
+    def unlike(self, unmeasured: Mapping[str, str]) -> str | None:
+        """Returns the reason why the run was of something else than it is counted as; None where it was not."""
+        others = (each for each in self.unmeasured.items() if each not in unmeasured.items())
+        return next((f"with {kind} {name!r}, which is counted as another" for kind, name in others), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +103,7 @@ def finished_run(line: Any, *, where: str) -> FinishedRun:
     if not isinstance(rows, dict) or not all(_is_pair(pair) for pair in rows.values()):
         raise ValueError("rows are no pairs of numbers")
     plain = {name: line.get(name) for name in FinishedRun.__dataclass_fields__ if name not in _MEASURED}
+    plain["unmeasured"] = line.get("unmeasured", {})
     if "parallel" not in line:
         plain["parallel"] = _layout_of_old_line(line)
     plain |= {"step_s": step_s(rows), "peak_bytes": float(rows.get(MEMORY, (0, 0))[1])}

@@ -73,7 +73,9 @@ def questions(runs: Iterable[Record | FinishedRun]) -> tuple[list[Row], list[Ref
 
 
 def row_of(run: FinishedRun, *, line: int) -> Row:
-    """Returns a finished run of our own as a row; raises as ``placed_run``."""
+    """Returns a finished run of our own as a row; raises as ``placed_run``, ValueError where it counts as another."""
+    if reason := run.unlike({}):
+        raise ValueError(reason)
     placed = placed_run(run)
     stack = placed.run.stack
     seen = Measured(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,27 +58,32 @@ def experienced(question: Question, ledger: Ledger) -> Question:
     here = question.here
     with about("stack"):
         software = stack(question.stack)
-    learnt = references_of(ledger, question.cluster() if here is None else here.cluster, software, here=here)
+    machines = question.cluster() if here is None else here.cluster
+    learnt = references_of(ledger, machines, software, question.unmeasured, here=here)
     if here is None and not learnt.references:
         return question
     return replace(question, references=learnt.references, references_from=learnt.text, left_out=learnt.left_out)
 
 
-def references_of(ledger: Ledger, machines: ClusterSpec, software: Stack, *, here: Here | None = None) -> References:
+def references_of(
+    ledger: Ledger, machines: ClusterSpec, software: Stack, unmeasured: Mapping[str, str], *, here: Here | None = None
+) -> References:
     """Returns the ledger's runs that inform about a plan.
 
     Args:
         ledger: newest runs first.
         machines: what is planned for.
         software: what is planned for; all runs of a ledger are of our own.
+        unmeasured: what of the plan is counted as another; runs with no other such part inform about it.
         here: this machine, whose one device ``machines`` is; None: a cluster of the catalogue.
     """
     reasons: Counter[str] = Counter()
     used: list[FinishedRun] = []
     references: list[Reference] = []
     for run in ledger.runs:
-        reason = None if software.name == OURS else f"with software {OURS!r}"
-        reason = reason or (_other_device(run, machines) if here is None else _foreign(run, here))
+        elsewhere = _other_device(run, machines) if here is None else _foreign(run, here)
+        reason = elsewhere if software.name == OURS else f"with software {OURS!r}"
+        reason = reason or run.unlike(unmeasured)
         if reason is None and len(used) == NEWEST:
             reason = f"older than the newest {NEWEST}"
         if reason is None:

@@ -19,7 +19,7 @@ from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
-RUN_KEYS = frozenset(("optimizer_unknown", "sequence", "length", "batch", "adapters", "image_tokens", "software"))
+RUN_KEYS = frozenset(("sequence", "length", "batch", "adapters", "image_tokens", "software"))
 """Keys of assumptions about the run itself, wherever it is made."""
 
 
@@ -33,7 +33,7 @@ def recommended(scenario: Scenario) -> list[Assumption]:
     unlisted = "whether a cloud has so many devices, on spot above all, no price list says"
     cheapest = "the cheapest checked one of each cloud and kind: trainwright catalog shows their age"
     return [
-        *(each for each in scenario.assumptions if each.key in RUN_KEYS),
+        *(each for each in scenario.assumptions if each.key in RUN_KEYS or each.key.endswith("_unknown")),
         of_failures(),
         *(of_spot_nodes(name, of=f" of {name}", key=f"spot_{name}") for name in (*SPOT_NODE_MTBF_S, "others")),
         Assumption("availability", "not known", "", "default", unlisted, key="availability"),

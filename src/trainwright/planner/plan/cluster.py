@@ -79,6 +79,7 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
         parallel=choice.parallel,
         estimate=estimate,
         rejected=choice.rejected,
+        unmeasured=scenario.unmeasured,
     )
     return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
 

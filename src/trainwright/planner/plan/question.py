@@ -113,8 +113,8 @@ class Question:
     """Where they come from, in words; empty: they were given."""
     left_out: tuple[str, ...] = ()
     """Why other measured runs say nothing here."""
-    stand_ins: tuple[Assumption, ...] = ()
-    """What of a recipe is counted as something else."""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """As ``Recipe.unmeasured``."""
     here: Here | None = None
     """This machine, where ``on`` names it."""
 

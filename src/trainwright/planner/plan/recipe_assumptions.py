@@ -7,14 +7,11 @@ from trainwright.planner.plan.estimated_facts import bytes_per_token
 from trainwright.planner.plan.workload import validation_tokens
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.sections.train import OPTIMIZERS
 from trainwright.spec.workload import DatasetFacts
 
 TOKENS_DEVIATION = 0.27
 """Standard deviation of the logarithm of an epoch's true over its estimated tokens: 0.65 to 1.15 times as many were
 counted in Python, English and Chinese with vocabularies of 512 to 32,768 (docs/lab/log.md)."""
-PLAIN_TEXT = frozenset({"python-stdlib", "files", "text"})
-"""Sources whose bytes are text. In records the other keys count as bytes too."""
 RECORDS_DEVIATION = 0.85
 """The same of records: 0.26 to 1.15 times as many were counted."""
 DOCUMENTS_DEVIATION = 1.8
@@ -27,7 +24,7 @@ def deviation(recipe: Recipe, facts: DatasetFacts) -> float:
         return 0.0
     if recipe.task.kind.reads == "documents":
         return DOCUMENTS_DEVIATION
-    plain = all(source.kind in PLAIN_TEXT for source in recipe.data.sources)
+    plain = all(source.plain_text for source in recipe.data.sources)
     return TOKENS_DEVIATION if plain else RECORDS_DEVIATION
 
 
@@ -41,15 +38,6 @@ def dataset_assumptions(recipe: Recipe, facts: DatasetFacts) -> tuple[Assumption
         origin: Origin = "recipe" if facts.counted else "default"
         entries.append(Assumption("tokens of an epoch", float(tokens), "tokens", origin, _origin(facts), key="epoch"))
     return tuple(entries)
-
-
-def stand_ins(recipe: Recipe) -> tuple[Assumption, ...]:
-    """Returns what stands in for an optimizer from outside."""
-    optimizer = recipe.train.optimizer
-    if optimizer.name in OPTIMIZERS:
-        return ()
-    value, source = f"as {optimizer.counted_as}", f"nobody has measured {optimizer.name}"
-    return (Assumption("memory and time of the optimizer", value, "", "default", source, key="optimizer_unknown"),)
 
 
 def _validation(recipe: Recipe, facts: DatasetFacts) -> Assumption:

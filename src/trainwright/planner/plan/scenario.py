@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError, about
@@ -20,7 +20,7 @@ from trainwright.planner.plan.question import FixedLayout, Question, filled, str
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
-from trainwright.spec.plan import Assumption, Origin
+from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
@@ -46,6 +46,8 @@ class Scenario:
     references_from: str = ""
     left_out: tuple[str, ...] = ()
     """Why other measured runs say nothing here."""
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    """As ``Recipe.unmeasured``."""
     priors: Priors | None = None
     """Of one's own machine, whose runs are learnt from; None: of published runs."""
     source: RateSource = CATALOGUE
@@ -67,7 +69,7 @@ def scenario_of(question: Question) -> Scenario:
     here = question.here if names_here(question.on) else None
     with about("stack"):
         software = stack(question.stack)
-    assumptions = list(question.stand_ins)
+    assumptions = list(of_unmeasured(question.unmeasured, question.optimizer))
     workload = workload_of(question, machines, software, assumptions)
     question = stretched(question, workload.sequence_tokens, assumptions)
     problems = workload.problems(question.model)
@@ -97,6 +99,7 @@ def scenario_of(question: Question) -> Scenario:
         references=question.references,
         references_from=question.references_from,
         left_out=question.left_out,
+        unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
     )
 

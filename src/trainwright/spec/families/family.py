@@ -14,6 +14,9 @@ from trainwright.core.plug_in import InstanceOf
 from trainwright.core.spelling import unknown
 from trainwright.spec.model import FAMILIES, PLANNED_FAMILIES, Activation, ModelSpec, Norm, Positions
 
+DECODER = "trainwright.model.decoder:Decoder"
+"""The network whose parameters, operations and memory plans count."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
@@ -35,7 +38,7 @@ class Family:
     activation: Activation
     tied: bool
     ffn_width: Callable[[int], int]
-    network: str = "trainwright.model.decoder:Decoder"
+    network: str = DECODER
     huggingface: str | None = None
     CODE: ClassVar[tuple[str, ...]] = ("network", "huggingface")
 

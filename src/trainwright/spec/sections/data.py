@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,12 +32,21 @@ SOURCE = Extension("source", SOURCES, Called(arguments=("section",), methods=("r
 class SourceSection(Section):
     """The keys of a source. A plug-in's class of keys derives from it, or from ``PathsSection``."""
 
+    plain_text: ClassVar[bool] = False
+    """Whether all bytes of its files are text; in records the other keys count as bytes too."""
+
     kind: Annotated[str, SOURCE] = Field(description="which kind this is; it decides the other keys")
 
     @property
     def labelled(self) -> bool:
         """Whether every document of the source comes with a label."""
         return False
+
+
+class PythonSource(SourceSection):
+    """The standard library of the Python that runs."""
+
+    plain_text: ClassVar[bool] = True
 
 
 class PathsSection(SourceSection):
@@ -49,11 +58,15 @@ class PathsSection(SourceSection):
 class FilesSource(PathsSection):
     """Whole files, one document each; gz and zst are opened by their name."""
 
+    plain_text: ClassVar[bool] = True
+
     include: tuple[str, ...] = Field(("*",), description="name patterns taken from directories")
 
 
 class TextSource(PathsSection):
     """Text files that hold many documents with a separator between them."""
+
+    plain_text: ClassVar[bool] = True
 
     separator: str = Field("\n\n", min_length=1, description="what stands between two documents")
 
@@ -76,7 +89,13 @@ class ParquetSource(PathsSection):
     text_column: str = Field("text", min_length=1, description="column that holds the text")
 
 
-_SOURCE_KEYS = {"files": FilesSource, "text": TextSource, "jsonl": JsonlSource, "parquet": ParquetSource}
+_SOURCE_KEYS = {
+    "python-stdlib": PythonSource,
+    "files": FilesSource,
+    "text": TextSource,
+    "jsonl": JsonlSource,
+    "parquet": ParquetSource,
+}
 
 
 class FilterSection(NamedSection):

@@ -23,6 +23,7 @@ class TaskKind:
         needs: the kind of its dataset: documents, or documents of which each has a label.
         reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
+        measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
 
@@ -30,17 +31,19 @@ class TaskKind:
     needs: Literal["documents", "documents-with-labels"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "classes"] = "text"
+    measured: bool = False
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
 
 
 TASKS: Mapping[str, TaskKind] = {
-    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token"),
+    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token", measured=True),
     "classify": TaskKind(
         make="trainwright.model.tasks.classify:classify",
         needs="documents-with-labels",
         reads="documents",
         makes="classes",
+        measured=True,
     ),
 }
 TASK = Extension("task", TASKS, InstanceOf(TaskKind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,13 +31,11 @@ Average = Annotated[float, Field(ge=0, lt=1)]
 class OptimizerSection(Section):
     """The keys of every optimizer. A plug-in's class of keys derives from it, or from ``AdamWSection``."""
 
+    counted_as: ClassVar[OptimizerName] = "adamw"
+    """The optimizer whose memory and time a plan assumes; nobody has measured one of another name than this."""
+
     name: _Optimizer = "adamw"
     lr: float = Field(3e-4, gt=0, description="peak learning rate; with muon, that of AdamW")
-
-    @property
-    def counted_as(self) -> OptimizerName:
-        """The optimizer whose memory and time a plan assumes: AdamW's for a plug-in, which nobody has measured."""
-        return "muon" if self.name == "muon" else "adamw"
 
 
 class AdamWSection(OptimizerSection):
@@ -51,6 +49,8 @@ class AdamWSection(OptimizerSection):
 
 class MuonSection(AdamWSection):
     """Muon on the matrices of the blocks and AdamW on the rest."""
+
+    counted_as: ClassVar[OptimizerName] = "muon"
 
     name: _Optimizer = "muon"
     muon_lr: float = Field(0.02, gt=0, description="peak learning rate of Muon")

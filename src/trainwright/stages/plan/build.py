@@ -28,13 +28,13 @@ from trainwright.planner.plan.machine import (
     range_of,
     this_machine,
 )
-from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation, stand_ins
+from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental
+from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
@@ -66,7 +66,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
     compiled = _compiles(recipe, run, here)
-    learnt = references_of(ledger or Ledger(), run.cluster, run.stack, here=here)
+    learnt = references_of(ledger or Ledger(), run.cluster, run.stack, recipe.unmeasured, here=here)
     scenario = Scenario(
         run=run,
         layout={},
@@ -76,11 +76,12 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         assumptions=(
             *here.assumptions(run, compiled=compiled),
             *dataset_assumptions(recipe, facts),
-            *stand_ins(recipe),
+            *of_unmeasured(recipe.unmeasured, workload.optimizer),
         ),
         references=learnt.references,
         references_from=learnt.text,
         left_out=learnt.left_out,
+        unmeasured=recipe.unmeasured,
         priors=machine_priors(here.source.spread(run)),
         source=here.source,
         numbers=here.numbers(model.layers, compiled=compiled),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from trainwright.spec.model import ModelSpec
@@ -37,9 +38,15 @@ def refusals(parallel: ParallelPlan) -> tuple[str, ...]:
     )
 
 
-def plan_differences(plan: Plan, model: ModelSpec, workload: Workload) -> tuple[str, ...]:
-    """Returns each field in which a plan's model or workload is not the one that is trained, with both values."""
-    return tuple(
+def plan_differences(
+    plan: Plan, model: ModelSpec, workload: Workload, unmeasured: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Returns each field in which what a plan is of is not what is trained, with both values.
+
+    ``unmeasured`` is the recipe's: what model and workload say something else for.
+    """
+    other = plan.unmeasured != unmeasured
+    return (f"unmeasured={dict(plan.unmeasured)} for {dict(unmeasured)}",) * other + tuple(
         f"{name}={getattr(planned, name)} for {getattr(trained, name)}"
         for planned, trained in ((plan.model, model), (plan.workload, workload))
         for name in (field.name for field in fields(type(trained)))

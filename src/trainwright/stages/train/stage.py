@@ -96,7 +96,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     kind, how = plan.cluster.device.kind, recipe.train.exec
     workload = resolve(recipe, facts, precision=precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
-    others = plan_differences(plan, model, workload)
+    others = plan_differences(plan, model, workload, recipe.unmeasured)
     if others:
         raise RecipeError("the plan is of another run", where="plan", seen=", ".join(others), fix="plan this recipe")
     return Settings(

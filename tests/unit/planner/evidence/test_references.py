@@ -12,8 +12,11 @@ from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import Ledger, read_ledgers
-from trainwright.planner.evidence.references import references_of
+from trainwright.planner.evidence.published_run import questions
+from trainwright.planner.evidence.references import experienced, references_of
 from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.sweep import varied
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import RUN_NOISE
 from trainwright.spec.plan import INTERVAL
@@ -133,6 +136,33 @@ def test_runs_of_another_machine_or_software_are_left_out_and_named(plan, tmp_pa
     assert learnt.estimate.seconds == plan().estimate.seconds
 
 
+MOMENTUM = "train.optimizer.name=contract.additions.optimizers:momentum"
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        (MOMENTUM, "with optimizer 'contract.additions.optimizers:momentum', which is counted as another"),
+        ("task.name=contract.additions.tasks:TASK", "with task 'contract.additions.tasks:TASK', which"),
+        ("model.family=fixtures.other_network:FAMILY", "with network 'fixtures.other_network:Narrow', which"),
+    ],
+)
+def test_what_is_counted_as_another_corrects_plans_of_its_own_alone(plan, tmp_path, override, reason):
+    line = finished(tmp_path, override, slower=2.0, larger=0.8)
+    other, own = plan(line), plan(line, overrides=[override])
+    assert f"1 left out: {reason}" in noted(other).source
+    assert other.estimate.seconds == plan().estimate.seconds and other.estimate.memory == plan().estimate.memory
+    assert "calibrated by 1 run" in noted(own).source
+    assert own.estimate.memory.total_bytes < plan(overrides=[override]).estimate.memory.total_bytes
+    measured = finished(tmp_path, slower=2.0)
+    assert "calibrated by 1 run" in noted(plan(measured, overrides=[override])).source
+
+
+def test_lines_from_before_optimizers_were_named_still_read(plan, tmp_path):
+    older = {name: value for name, value in json.loads(finished(tmp_path)).items() if name != "unmeasured"}
+    assert "calibrated by 1 run" in noted(plan(json.dumps(older))).source
+
+
 def test_patch_releases_of_torch_are_one(plan, tmp_path):
     assert "calibrated by 1" in noted(plan(finished(tmp_path, changes={"torch": "2.13.7"}))).source
 
@@ -202,7 +232,7 @@ def ledger(tmp_path):
 
 
 def learnt_on(name, runs, stack="trainwright"):
-    return references_of(runs, cluster(name), read_stack(stack))
+    return references_of(runs, cluster(name), read_stack(stack), {})
 
 
 def test_a_cluster_learns_from_runs_of_its_device_and_names_others(ledger, tmp_path):
@@ -236,6 +266,23 @@ def test_a_peak_is_compared_with_what_the_trainer_reports(ledger, tmp_path):
     (reference,) = learnt_on("h100", runs).references
     memory = forecast(reference.placed.run, Layouts.one(reference.placed), CATALOGUE).memory
     assert reference.log_memory == pytest.approx(math.log(runs.runs[0].peak_bytes / float(memory.reserved_bytes[0])))
+
+
+def test_a_cluster_leaves_out_what_is_counted_as_another_as_well(ledger, tmp_path):
+    runs = ledger(finished(tmp_path, MOMENTUM, changes=H100))
+    learnt = learnt_on("h100-sxm", runs)
+    assert learnt.references == () and "1 left out: with optimizer 'contract." in learnt.left_out[0]
+    (row,) = questions(runs.runs)[1]
+    assert row.reason.startswith("with optimizer 'contract.")
+
+
+def test_other_optimizers_in_the_place_of_the_recipes_do_not_learn_from_its_runs(ledger, tmp_path):
+    recipe = planned_recipe(tmp_path, MOMENTUM)
+    model = recipe.model_spec(vocabulary=1024)
+    asked = Question(model=model, on="h100-sxm", stack="trainwright", unmeasured=recipe.unmeasured, tokens=10**6)
+    known = experienced(asked, ledger(finished(tmp_path, MOMENTUM, changes=H100)))
+    assert known.references and not varied(known, "optimizer", "muon").references
+    assert varied(known, "tokens", "2000000").references
 
 
 def test_runs_of_our_stack_say_nothing_of_others(ledger, tmp_path):

@@ -10,7 +10,6 @@ from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.planner.plan.estimated_facts import estimated_facts
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
 from trainwright.planner.plan.workload import DEFAULT_VALIDATION_TOKENS, resolve
-from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import DatasetFacts
 
 COUNTED = DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7, validation_tokens=900, counted=True)
@@ -32,15 +31,41 @@ def test_a_validation_says_where_its_size_is_from(tmp_path) -> None:
         assert resolve(asked, facts, precision="fp32").validation_tokens == tokens
 
 
-def test_an_optimizer_from_outside_is_planned_as_adamw_and_the_plan_says_so(tmp_path) -> None:
-    def stand_ins(name: str) -> list[Assumption]:
-        plan = plan_of(planned_recipe(tmp_path, f"train.optimizer.name={name}"))
-        return [each for each in plan.estimate.assumptions if each.name == "memory and time of the optimizer"]
+NARROW, NETWORK = "contract.additions.families:FAMILY", "fixtures.other_network:FAMILY"
 
-    (entry,) = stand_ins("contract.additions.optimizers:momentum")
-    assert (entry.value, entry.origin) == ("as adamw", "default")
-    assert "contract.additions.optimizers:momentum" in entry.source
-    assert stand_ins("adamw") == stand_ins("muon") == []
+
+@pytest.mark.parametrize(
+    ("key", "name", "kind", "counted", "seen"),
+    [
+        ("train.optimizer.name", "contract.additions.optimizers:momentum", "optimizer", "as adamw", ""),
+        ("train.optimizer.name", "fixtures.other_network:like_muon", "optimizer", "as muon", ""),
+        ("task.name", "contract.additions.tasks:TASK", "task", "as one pass", ""),
+        ("model.family", NETWORK, "network", "as the decoder", "fixtures.other_network:Narrow"),
+    ],
+)
+def test_what_nobody_has_measured_is_counted_as_another_and_the_plan_says_so(
+    tmp_path, key, name, kind, counted, seen
+) -> None:
+    plan = plan_of(planned_recipe(tmp_path, f"{key}={name}"))
+    (entry,) = (each for each in plan.estimate.assumptions if each.key.endswith("_unknown"))
+    assert (entry.key, entry.value, entry.origin) == (f"{kind}_unknown", counted, "default")
+    assert entry.source == f"nobody has measured {seen or name}"
+    assert plan.unmeasured == {kind: seen or name}
+
+
+@pytest.mark.parametrize("key", ["train.optimizer.name=adamw", "train.optimizer.name=muon", f"model.family={NARROW}"])
+def test_what_was_measured_is_not_spoken_of(tmp_path, key) -> None:
+    plan = plan_of(planned_recipe(tmp_path, key))
+    assert plan.unmeasured == {} and not [e for e in plan.estimate.assumptions if e.key.endswith("_unknown")]
+
+
+def test_a_source_says_itself_whether_its_bytes_are_text(tmp_path) -> None:
+    def range_of(kind: str) -> float:
+        source = f"data.sources=[{{kind: '{kind}', paths: [x]}}]"
+        recipe = planned_recipe(tmp_path, "train.duration=3 epochs", source)
+        return deviation(recipe, DatasetFacts(vocabulary=1024, train_tokens=10_240, train_documents=7))
+
+    assert range_of("fixtures.plain_source:Plain") == range_of("text") < range_of("contract.additions.sources:Csv")
 
 
 @pytest.mark.parametrize(

@@ -118,3 +118,10 @@ def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_fo
     with pytest.raises(RecipeError, match=r"cannot execute this plan .*dp_shard=8.*set dp_shard=1; tp=2.*set tp=1"):
         train(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "checkpoints").exists()
+
+
+def test_a_plan_that_counts_on_another_optimizer_than_the_recipes_is_refused(make_recipe, dataset) -> None:
+    name = "contract.additions.optimizers:momentum"
+    recipe, plan = make_recipe(optimizer={"name": name}), plan_of(make_recipe())
+    with pytest.raises(RecipeError, match=rf"of another run \(seen unmeasured={{}} for {{'optimizer': '{name}'}}"):
+        settings_of(recipe, plan, TokenDataset.open(dataset.path))
