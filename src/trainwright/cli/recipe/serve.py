@@ -43,6 +43,9 @@ def configure(parser: CommandParser) -> None:
         help="a name that requests may be addressed to, beside the address and localhost; repeatable, * allows all",
     )
     parser.add_argument(
+        "--max-concurrent", type=int, metavar="N", help="requests generated at once (default: the recipe's, or 8)"
+    )
+    parser.add_argument(
         "--engine", metavar="NAME", help="what generates: torch, or package.module:function (default: the recipe's)"
     )
 
@@ -57,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         "port": args.port,
         "engine": args.engine and _engine(args.engine),
         "allowed_hosts": args.allow_host and tuple(args.allow_host),
+        "max_concurrent": args.max_concurrent,
     }
     section = section.model_copy(update={key: value for key, value in options.items() if value is not None})
     api_key = os.environ.get(API_KEY) or None
@@ -77,6 +81,8 @@ def _check(args: argparse.Namespace) -> None:
     """Refuses what can be known before a recipe's model is made or a bundle is loaded."""
     if args.port is not None and not 0 <= args.port <= 65535:
         raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
+    if args.max_concurrent is not None and args.max_concurrent < 1:
+        raise RecipeError("must be at least 1", where="--max-concurrent", seen=args.max_concurrent)
     # Recipes bring pydantic, which --help must not wait for.
     from trainwright.spec.sections.serve import host_alone, host_or_any
 
@@ -126,8 +132,9 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
     if exported is None:
         # Hours of training end in no cache that memory cannot hold, and no address that cannot be listened on.
-        for problem in load("trainwright.stages.serve.check:memory_problems", kind="server")(recipe):
-            raise problem
+        if args.max_concurrent is None:
+            for problem in load("trainwright.stages.serve.check:memory_problems", kind="server")(recipe):
+                raise problem
         host, port = args.host or recipe.serve.host, recipe.serve.port if args.port is None else args.port
         load("trainwright.stages.serve.server:listen", kind="server")(host, port).close()
         exported = make(args, output, stage="export", loaded=loaded)

@@ -100,13 +100,27 @@ def test_a_port_in_use_is_said_before_anything_is_made(recipe, exported, capsys,
 
 def test_flags_win_over_the_recipe(opened, recipe, exported):
     keys = ["serve.model_name=a", "serve.engine=torch", 'serve.allowed_hosts=["x"]']
-    flags = ["--model-name", "b", "--port", "1", "--engine", ENGINE, "--allow-host", "y", "--allow-host", "z"]
+    flags = [
+        "--model-name",
+        "b",
+        "--port",
+        "1",
+        "--engine",
+        ENGINE,
+        "--max-concurrent",
+        "3",
+        "--allow-host",
+        "y",
+        "--allow-host",
+        "z",
+    ]
     assert cli.main(["serve", recipe, *keys, "--quiet"]) == 0
     assert (opened["model_name"], opened["section"].allowed_hosts) == ("a", ("x",))
     assert cli.main(["serve", recipe, *keys, *flags, "--quiet"]) == 0
     section = opened["section"]
     assert (opened["model_name"], section.port, section.allowed_hosts) == ("b", 1, ("y", "z"))
     assert section.engine.name == ENGINE
+    assert section.max_concurrent == 3
 
 
 def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys, monkeypatch):
@@ -136,6 +150,7 @@ def test_an_open_address_without_a_key_is_warned_about(opened, tmp_path, capsys,
         (["tiny.yaml", "--host", ""], "--host: not a host (seen ''"),
         (["tiny.yaml", "--host", "*"], "--host: not a host (seen '*'"),
         (["tiny.yaml", "--allow-host", "*", "--allow-host", "a:1"], "--allow-host: not a host (seen 'a:1'"),
+        (["--bundle", "x", "--max-concurrent", "0"], "--max-concurrent: must be at least 1 (seen 0)"),
         (["--bundle", "x", "--engine", "tortch"], "--engine: unknown engine (seen 'tortch', expected one of torch"),
         (["tiny.yaml", "--engine", "no.such:engine"], "--engine: cannot import"),
         ([], "no recipe"),
