@@ -1,5 +1,7 @@
 import json
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -24,7 +26,8 @@ def audited(tmp_path):
         summary = to_json(summary_of(plan, slower=1.1)) | {"tokens_per_s": 1.0}
         shape = replace(plan.model, ffn_width=4 * plan.model.ffn_width)
         files = {"summary.json": summary | changes, "model.json": to_json(shape)}
-        trained = make_artifact(tmp_path, "train", {name: json.dumps(file).encode() for name, file in files.items()})
+        shelf = Path(mkdtemp(dir=tmp_path))  # an artefact is never made over another
+        trained = make_artifact(shelf, "train", {name: json.dumps(file).encode() for name, file in files.items()})
         trained = replace(trained, manifest=replace(trained.manifest, fingerprint=fingerprint))
         damage(planned.path / "plan.json", trained.path / "summary.json")
         with Events(None, run="t") as events:
