@@ -120,7 +120,7 @@ def test_a_filter_is_a_function_and_a_line(copy):
 @pytest.mark.slow
 def test_a_task_is_a_file_and_a_line(copy):
     measured = document(copy.root / "runs", "evaluate-*/evaluation.json")["splits"]["test"]
-    assert measured["metrics"]["bits_per_token"] == "bits/token"
+    assert measured["metrics"]["bits_per_token"]["unit"] == "bits/token"
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_an_exporter_gets_its_keys(workspace):
 
 @pytest.mark.slow
 def test_a_task_gets_its_keys(workspace):
-    assert document(workspace, "evaluate-*/evaluation.json")["splits"]["test"]["unseen"] == 5
+    assert document(workspace, "evaluate-*/evaluation.json")["splits"]["test"]["record"]["unseen"] == 5
 
 
 @pytest.mark.slow

@@ -53,11 +53,12 @@ def test_it_learns_what_can_be_told(classified) -> None:
     evaluation = json.loads((classified.artifact("evaluate") / "evaluation.json").read_text())
     test = evaluation["splits"]["test"]
     assert evaluation["task"] == "classify"
-    assert test["accuracy"] > 0.9 > test["commonest_class_accuracy"] + 0.2
-    counts = test["confusion"]
-    assert sum(map(sum, counts)) == test["documents"]
-    assert test["accuracy"] == (counts[0][0] + counts[1][1]) / test["documents"]
-    assert [row["label"] for row in test["by_label"]] == ["negative", "positive"]
+    accuracy = test["metrics"]["accuracy"]["value"]
+    assert accuracy > 0.9 > test["record"]["commonest_class_accuracy"] + 0.2
+    counts = test["details"]["confusion"]["counts"]
+    assert sum(map(sum, counts)) == test["count"]
+    assert accuracy == (counts[0][0] + counts[1][1]) / test["count"]
+    assert [row["label"] for row in test["details"]["by_label"]] == ["negative", "positive"]
 
 
 def test_labels_are_in_the_dataset_and_validated_while_training(classified) -> None:
@@ -88,7 +89,7 @@ def test_a_classifier_is_trained_from_a_base_of_the_same_recipe(classified, proj
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("a new head for 2 labels") == 1
     evaluation = json.loads((project.artifact("evaluate") / "evaluation.json").read_text())
-    assert evaluation["splits"]["test"]["accuracy"] > 0.9
+    assert evaluation["splits"]["test"]["metrics"]["accuracy"]["value"] > 0.9
 
 
 def test_a_source_without_labels_is_refused_before_anything_runs(classified, project_of, tmp_path) -> None:

@@ -42,7 +42,7 @@ def test_a_change_of_the_rate_trains_again_and_prepares_no_data(finished, fork) 
 def test_the_model_learned_more_than_the_alphabet(finished) -> None:
     evaluation = json.loads((finished.artifact("evaluate") / "evaluation.json").read_text())
     for split in ("validation", "test"):
-        loss = evaluation["splits"][split]["loss"]
+        loss = evaluation["splits"][split]["metrics"]["loss"]["value"]
         assert loss < math.log(320) - 2
 
 

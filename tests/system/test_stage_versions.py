@@ -68,7 +68,12 @@ def train(folder: Path) -> Any:
 
 def evaluate(folder: Path) -> Any:
     splits = read(folder / "evaluation.json")["splits"]
-    return {name: {key: split[key] for key in ("loss", "tokens", "text_bytes")} for name, split in splits.items()}
+    measured = ("seconds", "baselines")
+    return {
+        name: {key: split[key] for key in ("metrics", "count", "unit", "record")}
+        | {"names": keys({key: value for key, value in split.items() if key not in measured})}
+        for name, split in splits.items()
+    }
 
 
 def audit(folder: Path) -> Any:

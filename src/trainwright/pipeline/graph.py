@@ -277,7 +277,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "evaluate",
-            version=2,
+            version=3,
             check="trainwright.stages.evaluate.check:problems",
             identity=_evaluate_identity,
             needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],

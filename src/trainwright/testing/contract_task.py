@@ -6,7 +6,6 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
 
 import pytest
 import torch
@@ -34,9 +33,6 @@ class TaskContract(ABC):
             def make_split(self): ...
             def make_network(self): ...
     """
-
-    name: ClassVar[str] = "my_package.tasks:MINE"
-    """What ``task.name`` calls it; it matters for the project's own tasks alone, which have pages of their own."""
 
     @abstractmethod
     def make_task(self) -> Task:
@@ -132,12 +128,11 @@ class TaskContract(ABC):
         one = task.evaluate(network, split, EvaluationOptions(batch_sequences=1, detailed=True))
         many = task.evaluate(network, split, EvaluationOptions(batch_sequences=5))
         assert next(iter(one.metrics)) == "loss"
-        assert one.details
         assert not many.details
         assert one.count == many.count > 0
         for name, metric in one.metrics.items():
             assert many.metrics[name].value == pytest.approx(metric.value, rel=1e-6), name
-            assert one.record[name] == metric.value
+            assert name not in one.record, "a number is said once"
 
     def test_its_evaluation_can_be_shown(self, task: Task, split: TokenSplit) -> None:
         """On the command line and in the report: each metric in a column, and how much it was measured on."""
@@ -145,7 +140,7 @@ class TaskContract(ABC):
             self.make_network().eval(), split, EvaluationOptions(batch_sequences=5, detailed=True)
         )
         measured_split = split_record(evaluation, unit=task.unit, seconds=2.0)
-        record = {"task": self.name, "sequence_tokens": 8, "splits": {"test": measured_split}, "completions": []}
+        record = {"splits": {"test": measured_split}, "completions": []}
         record = json.loads(json.dumps(record, allow_nan=False))
         text = io.StringIO()
         show(record, Output(command="evaluate", stdout=text))

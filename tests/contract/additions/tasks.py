@@ -43,6 +43,4 @@ class Informed(NextToken):
         evaluation = super().evaluate(network, split, options)
         bits = evaluation.metrics["loss"].value / math.log(2)
         metrics = {**evaluation.metrics, "bits_per_token": Metric(value=bits, unit="bits/token")}
-        return replace(
-            evaluation, metrics=metrics, record={**evaluation.record, "bits_per_token": bits, "unseen": self.unseen}
-        )
+        return replace(evaluation, metrics=metrics, record={**evaluation.record, "unseen": self.unseen})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -31,20 +31,25 @@ class WrongWeight(NextToken):
 
 
 class LossAlone(NextToken):
-    """Records no more than every task has to: no documents, no tokens, no bytes."""
+    """Measures no more than every task has to: no documents, no bytes, no tables."""
 
     value = 1.5
 
     def evaluate(self, network, split, options):
-        return Evaluation(
-            count=1234, metrics={"loss": Metric(value=self.value)}, record={"loss": self.value}, details={"rows": [1]}
-        )
+        return Evaluation(count=1234, metrics={"loss": Metric(value=self.value)})
 
 
 class LossOfNothing(LossAlone):
     """Has a loss that no record can hold."""
 
     value = math.nan
+
+
+class SaidTwice(LossAlone):
+    """Records its loss beside the metric."""
+
+    def evaluate(self, network, split, options):
+        return replace(super().evaluate(network, split, options), record={"loss": self.value})
 
 
 class Contract(TaskContract):
@@ -87,3 +92,10 @@ def test_an_evaluation_that_cannot_be_shown_is_noticed(tiny) -> None:
     good.test_its_evaluation_can_be_shown(good.task, None)
     with pytest.raises(ValueError, match="JSON"):
         bad.test_its_evaluation_can_be_shown(bad.task, None)
+
+
+def test_an_evaluation_needs_no_tables_and_says_no_number_twice(tiny) -> None:
+    good, bad = (Contract(tiny, task(sequence_tokens=8)) for task in (LossAlone, SaidTwice))
+    good.test_an_evaluation_is_the_same_for_any_batch_size_and_says_its_loss_first(good.task, None)
+    with pytest.raises(AssertionError, match="said once"):
+        bad.test_an_evaluation_is_the_same_for_any_batch_size_and_says_its_loss_first(bad.task, None)

@@ -6,8 +6,8 @@ What it needs and is not there is made first: the dataset, the plan, the trainin
 from __future__ import annotations
 
 import argparse
-import json
 
+from trainwright.artifact.evaluation import FILE, read_evaluation
 from trainwright.cli.arguments import add_recipe_step
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> int:
     output = Output.of(args)
     artifact = make(args, output, stage="evaluate")
     artifact.verify()
-    evaluation = json.loads(artifact.file("evaluation.json").read_text(encoding="utf-8"))
+    evaluation = read_evaluation(artifact.file(FILE))
     output.result({"artifact": artifact.path, "evaluation": evaluation}, lambda: show(evaluation, output))
     return 0

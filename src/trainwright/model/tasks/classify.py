@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -205,12 +204,7 @@ class Classify:
             "accuracy": Metric(value=confusion.accuracy),
             "macro_f1": Metric(value=confusion.macro_f1),
         }
-        record: dict[str, Any] = {name: metric.value for name, metric in metrics.items()}
-        record |= {
-            "documents": confusion.documents,
-            "cut_documents": cut,
-            "commonest_class_accuracy": confusion.commonest_class_accuracy,
-        }
+        record = {"cut_documents": cut, "commonest_class_accuracy": confusion.commonest_class_accuracy}
         details = {"by_label": confusion.by_label(), "confusion": confusion.to_json()} if detailed else {}
         return Evaluation(count=confusion.documents, metrics=metrics, record=record, details=details)
 

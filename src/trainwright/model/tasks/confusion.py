@@ -64,7 +64,6 @@ class Confusion:
             )
         return rows
 
-    def to_json(self) -> list[list[int]]:
-        """Returns the counts, a row for each true class."""
-        rows: list[list[int]] = self.counts.tolist()
-        return rows
+    def to_json(self) -> dict[str, Any]:
+        """Returns the labels and the counts, a row for each true class."""
+        return {"labels": self.labels, "counts": self.counts.tolist()}

@@ -23,6 +23,14 @@ from trainwright.model.tasks.task import Batch, Evaluation, EvaluationOptions, M
 from trainwright.model.tasks.windows import Windows
 from trainwright.spec.recipe import Recipe
 
+CONTEXT_CURVE = {
+    "title": "What context is worth",
+    "x": "from_tokens",
+    "x_title": "tokens seen before in the window, at least",
+    "y": "loss",
+    "y_title": "nats per token",
+}
+
 
 def next_token(recipe: Recipe, dataset: TokenDataset) -> NextToken:
     """Returns the task as a recipe asks for it."""
@@ -91,26 +99,16 @@ class NextToken:
             done=options.progress,
         )
         result = summarise(split, costs)
-        record: dict[str, Any] = {
-            "loss": result.loss,
-            "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
-            "bits_per_byte": result.bits_per_byte,
-            "tokens": result.tokens,
-            "documents": result.documents,
-            "text_bytes": result.text_bytes,
-        }
-        details = (
-            {
-                "by_document_size": by_document_size(split, costs, documents=result.documents),
-                "by_context": by_context(costs, sequence_tokens=self.sequence_tokens),
-            }
-            if options.detailed
-            else {}
-        )
+        details: dict[str, Any] = {}
+        if options.detailed:
+            rows = by_context(costs, sequence_tokens=self.sequence_tokens)
+            details["by_context"] = CONTEXT_CURVE | {"rows": rows}
+            details["by_document_size"] = by_document_size(split, costs, documents=result.documents)
         metrics = {
             "loss": Metric(value=result.loss, unit="nats/token"),
             "bits_per_byte": Metric(value=result.bits_per_byte, unit="bits/byte"),
         }
-        if record["perplexity"] is not None:
+        if math.isfinite(result.perplexity):
             metrics["perplexity"] = Metric(value=result.perplexity)
+        record = {"documents": result.documents, "text_bytes": result.text_bytes}
         return Evaluation(count=result.tokens, metrics=metrics, record=record, details=details)

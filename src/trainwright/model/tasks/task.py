@@ -50,13 +50,15 @@ class Evaluation:
     Attributes:
         count: how many units the loss is averaged over.
         metrics: headline numbers by name, ``loss`` first.
-        record: the same numbers and their circumstances as JSON values.
-        details: tables that explain them, as JSON values; empty where they were not asked for.
+        record: their circumstances as JSON values; no metric a second time.
+        details: tables that explain them, as JSON values; empty where they were not asked for. Shown are lists of
+            objects (a row each), ``{"labels": [...], "counts": [[...]]}`` (a square), and ``{"title", "x", "y",
+            "x_title", "y_title", "rows"}`` (a curve of two columns of its rows); other values stay in the file.
     """
 
     count: int
     metrics: Mapping[str, Metric]
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -17,13 +17,12 @@ LONGEST_TEXT, MOST_VALUES = 24, 6
 def summary_line(stage: str, summary: Mapping[str, Any]) -> str:
     """Returns what the stage found or made, as phrases separated by commas.
 
-    A stage without phrases (a plug-in's) shows its first short values by name. A value that is absent, as in an
-    artefact of an earlier version, or None, leaves its phrase out.
+    Where no phrase is of these values (a plug-in's stage, or a plug-in's metrics), the first short ones are shown by
+    name. A value that is absent, as in an artefact of an earlier version, or None, leaves its phrase out.
     """
-    phrases = PHRASES.get(stage)
-    if phrases is None:
-        return ", ".join(_plain(summary))
-    return ", ".join(phrase(summary[key]) for key, phrase in phrases if summary.get(key) is not None)
+    phrases = PHRASES.get(stage, ())
+    told = [phrase(summary[key]) for key, phrase in phrases if summary.get(key) is not None]
+    return ", ".join(told or _plain(summary))
 
 
 def _plain(summary: Mapping[str, Any]) -> list[str]:

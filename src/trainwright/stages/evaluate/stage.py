@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from trainwright.artifact.evaluation import FILE, FORMAT
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset, TokenSplit
@@ -26,9 +27,6 @@ from trainwright.runtime.device import DTYPES, choose
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.language import Comparison, compare
-
-FORMAT = 1
-FILE = "evaluation.json"
 
 
 def run(context: Context) -> StageResult:
@@ -75,7 +73,11 @@ def run(context: Context) -> StageResult:
         "overlap_searched_bytes": comparison.searched_bytes,
     }
     write_atomically(out / FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n")
-    headline = {f"{name}_{key}": result[key] for name, result in results.items() for key in result["metrics"]}
+    headline = {
+        f"{name}_{key}": metric["value"]
+        for name, result in results.items()
+        for key, metric in result["metrics"].items()
+    }
     return StageResult(
         summary=headline,
         execution={"device": device.type, "threads": torch.get_num_threads(), "total_s": time.perf_counter() - started},
@@ -128,16 +130,14 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
 
 
 def split_record(evaluation: Evaluation, *, unit: str, seconds: float) -> dict[str, Any]:
-    """Returns what stands in ``splits`` of the file: what any task has, and what this task records."""
+    """Returns what stands in ``splits`` of the file: the names that a task chose are below ours, never beside them."""
     return {
-        **evaluation.record,
-        **evaluation.details,
-        **{name: metric.value for name, metric in evaluation.metrics.items()},
-        "metrics": {name: metric.unit for name, metric in evaluation.metrics.items()},
+        "metrics": {name: {"value": metric.value, "unit": metric.unit} for name, metric in evaluation.metrics.items()},
         "unit": unit,
         "count": evaluation.count,
         "seconds": seconds,
-        f"{unit}s_per_s": evaluation.count / seconds,
+        "record": evaluation.record,
+        "details": evaluation.details,
     }
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trainwright.artifact.evaluation import FILE as EVALUATION
+from trainwright.artifact.evaluation import read_evaluation
 from trainwright.artifact.events import read_events
 from trainwright.artifact.model_folder import SHAPE_FILE
 from trainwright.artifact.store import Artifact
@@ -60,7 +62,8 @@ class RunRecord:
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
         """Returns what was measured on held-out text."""
-        return self.read("evaluate", "evaluation.json")
+        path = self._path("evaluate", EVALUATION)
+        return None if path is None else read_evaluation(path)
 
     @cached_property
     def audit(self) -> Audit | None:

@@ -81,7 +81,8 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
     elif "bits_per_byte" in splits[name]["metrics"]:
         yield _against_baselines(name, splits[name])
     else:
-        yield _worth(name, splits[name])
+        values = {key: metric["value"] for key, metric in splits[name]["metrics"].items()}
+        yield _worth(name, {**splits[name]["record"], **values})
 
 
 def _worth(name: str, measured: Mapping[str, Any]) -> Tile:
@@ -102,7 +103,7 @@ def _worth(name: str, measured: Mapping[str, Any]) -> Tile:
 
 
 def _against_baselines(name: str, split: Mapping[str, Any]) -> Tile:
-    bits = split["bits_per_byte"]
+    bits = split["metrics"]["bits_per_byte"]["value"]
     baselines = {entry["name"]: entry["bits_per_byte"] for entry in split.get("baselines", ())}
     beaten = sum(bits < other for other in baselines.values())
     detail = f"bits per byte, {name} split"

@@ -57,8 +57,6 @@ def made_network(dataset: TokenDataset, family: str = "llama", dtype=torch.float
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 class TestContract(TaskContract):
-    name = "classify"
-
     @pytest.fixture(autouse=True)
     def _parts(self, documents: TokenDataset, family: str) -> None:
         self.dataset, self.family = documents, family
@@ -87,10 +85,10 @@ def test_each_document_is_classified_as_if_it_stood_alone_without_padding(docume
             counts[true, int(logits.argmax())] += 1
     options = EvaluationOptions(batch_sequences=6, detailed=True)
     evaluation = classify(made_recipe(), documents).evaluate(network, split, options)
-    assert evaluation.details["confusion"] == counts.tolist()
+    assert evaluation.details["confusion"] == {"labels": LABELS, "counts": counts.tolist()}
     assert len(np.unique(counts.nonzero()[1])) > 1, "predictions differ"
-    assert evaluation.record["loss"] == pytest.approx(nats / split.documents, rel=1e-6)
-    assert evaluation.record["accuracy"] == counts.trace() / split.documents
+    assert evaluation.metrics["loss"].value == pytest.approx(nats / split.documents, rel=1e-6)
+    assert evaluation.metrics["accuracy"].value == counts.trace() / split.documents
     assert [row["label"] for row in evaluation.details["by_label"]] == list(LABELS)
 
 
@@ -130,8 +128,8 @@ def test_documents_that_are_cut_and_labels_without_a_training_document_are_said(
         "no document of the train split has the label 'spam' (1 of validation, 1 of test)",
         "no document of the train split has the label 'unsure'",
     ]
-    record = task.evaluate(made_network(dataset), dataset.splits["train"], EvaluationOptions(batch_sequences=2)).record
-    assert (record["documents"], record["cut_documents"]) == (4, 2)
+    result = task.evaluate(made_network(dataset), dataset.splits["train"], EvaluationOptions(batch_sequences=2))
+    assert (result.count, result.record["cut_documents"]) == (4, 2)
 
 
 def whole(split: TokenSplit) -> list[list[int]]:

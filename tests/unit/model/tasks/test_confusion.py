@@ -45,4 +45,5 @@ def test_every_number_is_what_its_definition_says(pairs):
         if row["f1"] is not None:
             scores.append(row["f1"])
     assert confusion.macro_f1 == pytest.approx(np.mean(scores))
-    assert confusion.to_json() == [[sum(pair == (t, p) for pair in pairs) for p in range(3)] for t in range(3)]
+    counts = [[sum(pair == (t, p) for pair in pairs) for p in range(3)] for t in range(3)]
+    assert confusion.to_json() == {"labels": confusion.labels, "counts": counts}

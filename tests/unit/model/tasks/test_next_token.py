@@ -33,8 +33,6 @@ def words(tmp_path_factory) -> TokenDataset:
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 @pytest.mark.parametrize("end_of_text", [None, END])
 class TestContract(TaskContract):
-    name = "next-token"
-
     @pytest.fixture(autouse=True)
     def _parts(self, words: TokenDataset, family: str, end_of_text: int | None) -> None:
         self.dataset, self.family, self.end_of_text = words, family, end_of_text
@@ -69,7 +67,7 @@ def test_positions_start_anew_only_where_a_table_holds_them(tiny, family) -> Non
         assert inputs["positions"].tolist() == [[0, 1, 2, 0, 1]]
 
 
-def test_the_record_is_loss_perplexity_and_bits_per_byte(words) -> None:
+def test_it_measures_loss_perplexity_and_bits_per_byte(words) -> None:
     network = build_network(ModelSection(layers=1, width=16, heads=2).spec(vocabulary=words.vocabulary))
     network.initialise(2)
     split = words.splits["train"]
@@ -79,8 +77,10 @@ def test_the_record_is_loss_perplexity_and_bits_per_byte(words) -> None:
         for start in range(0, len(ids) - 1, SEQUENCE):
             window = ids[start : start + SEQUENCE + 1]
             nats += float(F.cross_entropy(network.logits(network(window[None, :-1]))[0], window[1:], reduction="sum"))
-    record = NextToken(sequence_tokens=SEQUENCE).evaluate(network, split, EvaluationOptions(batch_sequences=4)).record
-    assert record["tokens"] == len(ids) - 1
-    assert record["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
-    assert record["perplexity"] == pytest.approx(math.exp(record["loss"]), rel=1e-9)
-    assert record["bits_per_byte"] == pytest.approx(nats / math.log(2) / split.text_bytes, rel=1e-5)
+    evaluation = NextToken(sequence_tokens=SEQUENCE).evaluate(network, split, EvaluationOptions(batch_sequences=4))
+    measured = {name: metric.value for name, metric in evaluation.metrics.items()}
+    assert evaluation.count == len(ids) - 1
+    assert evaluation.record == {"documents": split.documents, "text_bytes": split.text_bytes}
+    assert measured["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
+    assert measured["perplexity"] == pytest.approx(math.exp(measured["loss"]), rel=1e-9)
+    assert measured["bits_per_byte"] == pytest.approx(nats / math.log(2) / split.text_bytes, rel=1e-5)

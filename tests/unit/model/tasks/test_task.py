@@ -11,5 +11,5 @@ def test_a_task_is_known_by_what_it_offers() -> None:
     assert not isinstance(object(), Task)
 
 
-def test_details_are_empty_unless_they_are_made() -> None:
-    assert Evaluation(count=1, metrics={}, record={}).details == {}
+def test_record_and_details_are_empty_unless_they_are_made() -> None:
+    assert (Evaluation(count=1, metrics={}).record, Evaluation(count=1, metrics={}).details) == ({}, {})

@@ -63,3 +63,7 @@ def test_a_stage_of_a_plug_in_shows_its_short_values_by_name():
     summary = {"engine": "cpu", "text": "x" * 25, "lines": "a\nb", "nested": {"a": 1}, "peak_size": 3_000_000}
     assert summary_line("distil", summary) == "engine cpu, peak size 3M"
     assert summary_line("distil", {str(number): number for number in range(9)}).count(",") == 5
+
+
+def test_metrics_that_no_phrase_is_of_are_shown_by_name() -> None:
+    assert summary_line("evaluate", {"test_loss": 0.4, "test_edges": 0.79}) == "test loss 0.4, test edges 0.79"

@@ -15,10 +15,12 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.decoder import Decoder
+from trainwright.model.tasks.task import Evaluation, Metric
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.task import TaskSection
 from trainwright.stages.evaluate import run
 from trainwright.stages.evaluate.ngram import NGram, bits, stream
+from trainwright.stages.evaluate.stage import split_record
 from trainwright.stages.train.checkpoints import write_bundle
 from trainwright.testing.artifacts import make_artifact, make_dataset, make_plan
 
@@ -81,11 +83,23 @@ def test_loss_and_bits_per_byte_equal_brute_force(world, tmp_path):
                 logits = model.logits(model(window[None, :-1]))
                 nats += float(F.cross_entropy(logits[0], window[1:], reduction="sum"))
         found, size = evaluation["splits"][name], sum(len(text.encode()) for text in SPLITS[name])
-        assert found["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
-        assert found["perplexity"] == pytest.approx(math.exp(nats / (len(ids) - 1)), rel=1e-5)
-        assert found["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
-        assert (found["documents"], found["text_bytes"]) == (len(SPLITS[name]), size)
-        assert result.summary[f"{name}_bits_per_byte"] == found["bits_per_byte"]
+        measured = {name: metric["value"] for name, metric in found["metrics"].items()}
+        assert measured["loss"] == pytest.approx(nats / (len(ids) - 1), rel=1e-5)
+        assert measured["perplexity"] == pytest.approx(math.exp(nats / (len(ids) - 1)), rel=1e-5)
+        assert measured["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
+        assert found["record"] == {"documents": len(SPLITS[name]), "text_bytes": size}
+        assert result.summary[f"{name}_bits_per_byte"] == measured["bits_per_byte"]
+
+
+def test_a_metric_may_have_any_name():
+    """Also one that the stage itself writes: each keeps its value."""
+    names = ("loss", "metrics", "unit", "count", "seconds", "record", "details", "baselines", "images_per_s")
+    metrics = {name: Metric(value=-float(number)) for number, name in enumerate(names)}
+    evaluation = Evaluation(count=7, metrics=metrics, record={"seconds": "dusk"}, details={"count": []})
+    found = split_record(evaluation, unit="image", seconds=2.0)
+    assert [metric["value"] for metric in found["metrics"].values()] == [-float(n) for n in range(len(names))]
+    assert (found["count"], found["unit"], found["seconds"]) == (7, "image", 2.0)
+    assert (found["record"], found["details"]) == ({"seconds": "dusk"}, {"count": []})
 
 
 def test_a_model_that_tells_other_labels_is_refused(world, tmp_path):
@@ -126,9 +140,10 @@ def test_completions_come_with_what_of_them_is_training_text(world, tmp_path):
 def test_a_limit_covers_model_and_baselines_alike(world, tmp_path):
     recipe, inputs, _, _ = world(tokens=60)
     evaluation, _, _ = evaluate(recipe, inputs, tmp_path / "out")
-    found = evaluation["splits"]["validation"]
+    split = evaluation["splits"]["validation"]
+    found = split["record"]
     assert 0 < found["documents"] < 6
-    assert {(entry["documents"], entry["text_bytes"]) for entry in found["baselines"]} == {
+    assert {(entry["documents"], entry["text_bytes"]) for entry in split["baselines"]} == {
         (found["documents"], found["text_bytes"])
     }
 

@@ -235,6 +235,17 @@ def write_events(path: Path, *, steps: int = STEPS, every: int = 5) -> None:
                 events.metric("validation/loss", loss + 0.08, step=step, unit="nats/token")
 
 
+CURVE = {"title": "By context", "x": "from_tokens", "x_title": "tokens before", "y": "loss", "y_title": "nats"}
+
+
+def metrics(loss: float, bits: float, perplexity: float) -> dict:
+    return {
+        "loss": {"value": loss, "unit": "nats/token"},
+        "bits_per_byte": {"value": bits, "unit": "bits/byte"},
+        "perplexity": {"value": perplexity, "unit": ""},
+    }
+
+
 def evaluation() -> dict:
     extent = {"documents": 84, "text_bytes": 1_304_466}
     baselines = [
@@ -247,36 +258,33 @@ def evaluation() -> dict:
             ("8-gram", 1.645),
         )
     ]
-    split = extent | {
-        "loss": 2.51,
-        "perplexity": 12.305,
-        "bits_per_byte": 1.713,
-        "tokens": 441_222,
-        "metrics": {"loss": "nats/token", "bits_per_byte": "bits/byte", "perplexity": ""},
+    split = {
+        "metrics": metrics(2.51, 1.713, 12.305),
         "unit": "token",
         "count": 441_222,
         "seconds": 12.5,
-        "tokens_per_s": 35_297.8,
+        "record": extent,
         "baselines": baselines,
-        "by_context": [
-            {"from_tokens": 2**n, "to_tokens": 2 ** (n + 1) - 1, "tokens": 900, "loss": 5.8 * 0.9**n} for n in range(9)
-        ],
-        "by_document_size": [
-            {"from_bytes": 0, "to_bytes": 1024, "documents": 9, "text_bytes": 6000, "bits_per_byte": 2.31},
-            {"from_bytes": 1024, "to_bytes": 65536, "documents": 70, "text_bytes": 900_000, "bits_per_byte": 1.74},
-            {"from_bytes": 65536, "to_bytes": None, "documents": 5, "text_bytes": 398_466, "bits_per_byte": 1.66},
-        ],
+        "details": {
+            "by_context": CURVE
+            | {"rows": [{"from_tokens": 2**n, "tokens": 900, "loss": 5.8 * 0.9**n} for n in range(9)]},
+            "by_document_size": [
+                {"from_bytes": 0, "to_bytes": 1024, "documents": 9, "text_bytes": 6000, "bits_per_byte": 2.31},
+                {"from_bytes": 1024, "to_bytes": 65536, "documents": 70, "text_bytes": 900_000, "bits_per_byte": 1.74},
+                {"from_bytes": 65536, "to_bytes": None, "documents": 5, "text_bytes": 398_466, "bits_per_byte": 1.66},
+            ],
+        },
     }
     text = (
         '    """Return the sum of a and b."""\n    if a is None:\n        return b\n    return a + b\n\n\ndef main():\n'
     )
     return {
-        "format": 1,
+        "format": 2,
         "task": "next-token",
         "precision": "bf16",
         "sequence_tokens": 512,
         "document_masking": False,
-        "splits": {"validation": split, "test": split | {"loss": 2.56, "perplexity": 12.9, "bits_per_byte": 1.737}},
+        "splits": {"validation": split, "test": split | {"metrics": metrics(2.56, 1.737, 12.9)}},
         "completions": [
             {
                 "prompt": "def add(a, b):\n",

@@ -73,9 +73,9 @@ def test_its_numbers_come_from_the_artefacts(page, fake):
     words = Reader(page).words
     measured = fake.evaluation()["splits"]["test"]
     for expected in (
-        f"{measured['bits_per_byte']:.4f}",
-        f"{measured['loss']:.4f}",
-        f"{measured['tokens']:,}",
+        f"{measured['metrics']['bits_per_byte']['value']:.4f}",
+        f"{measured['metrics']['loss']['value']:.4f}",
+        f"{measured['count']:,}",
         "gzip -9 1.783",
         "best n-gram 1.645",
         "4,722,944",
@@ -99,7 +99,7 @@ def test_its_numbers_come_from_the_artefacts(page, fake):
 
 def test_other_artefacts_give_other_numbers(tmp_path, recipe, fake):
     changed = fake.evaluation()
-    changed["splits"]["test"]["bits_per_byte"] = 0.9876
+    changed["splits"]["test"]["metrics"]["bits_per_byte"]["value"] = 0.9876
     record = fake.run(tmp_path, recipe, replace={"evaluate": changed})
     assert "0.988" in render(record)
 
@@ -155,7 +155,7 @@ def test_nothing_at_all(tmp_path, recipe, fake):
 def test_a_run_that_beats_nothing_says_so(tmp_path, recipe, fake):
     changed = fake.evaluation()
     for split in changed["splits"].values():
-        split["bits_per_byte"] = 7.9
+        split["metrics"]["bits_per_byte"]["value"] = 7.9
     page = render(fake.run(tmp_path, recipe, replace={"evaluate": changed}))
     assert re.search(r'<li class="bad"><span class="question">What is it worth', page)
 

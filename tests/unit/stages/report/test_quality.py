@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from trainwright.core.errors import DataError
 from trainwright.stages.report.blocks import Cell, Figure, Missing, Table
 from trainwright.stages.report.page import render
 from trainwright.stages.report.quality import quality
 from trainwright.stages.report.verdict import tiles
 
 CLASSIFIED = {
-    "metrics": {"loss": "nats/document", "accuracy": "", "macro_f1": ""},
+    "metrics": {
+        "loss": {"value": 0.41234, "unit": "nats/document"},
+        "accuracy": {"value": 0.8, "unit": ""},
+        "macro_f1": {"value": 0.7917, "unit": ""},
+    },
     "unit": "document",
     "count": 10,
-    "loss": 0.41234,
-    "accuracy": 0.8,
-    "macro_f1": 0.7917,
-    "documents": 10,
-    "commonest_class_accuracy": 0.6,
     "seconds": 1.0,
-    "documents_per_s": 10.0,
-    "by_label": [
-        {"label": "spam", "documents": 4, "precision": 0.75, "recall": 0.75, "f1": 0.75},
-        {"label": "ham", "documents": 6, "precision": None, "recall": 5 / 6, "f1": 0.8333},
-    ],
-    "confusion": [[3, 1], [1, 5]],
+    "record": {"commonest_class_accuracy": 0.6},
+    "details": {
+        "by_label": [
+            {"label": "spam", "documents": 4, "precision": 0.75, "recall": 0.75, "f1": 0.75},
+            {"label": "ham", "documents": 6, "precision": None, "recall": 5 / 6, "f1": 0.8333},
+        ],
+        "confusion": {"labels": ["spam", "ham"], "counts": [[3, 1], [1, 5]]},
+    },
 }
 
 
 @pytest.fixture
 def classified(tmp_path, fake):
-    evaluation = {"format": 1, "task": "classify", "sequence_tokens": 512, "splits": {"test": CLASSIFIED}}
-    training = fake.summary() | {"validation": {name: CLASSIFIED[name] for name in ("loss", "accuracy", "documents")}}
+    evaluation = {"format": 2, "task": "classify", "sequence_tokens": 512, "splits": {"test": CLASSIFIED}}
+    training = fake.summary() | {"validation": {"loss": 0.41234, "accuracy": 0.8, "documents": 10}}
     return fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation, "train": training})
 
 
@@ -42,32 +44,63 @@ def test_the_model_stands_among_the_baselines_by_rank(record):
 
 def test_document_sizes_are_open_at_the_top(record):
     table = [block for block in quality(record).blocks if isinstance(block, Table)][-1]
-    assert [row[1] for row in table.rows[:3]] == ["0 B to 1 KiB", "1 KiB to 64 KiB", "64 KiB and more"]
+    assert table.columns == ["from", "to", "documents", "text", "bits per byte"]
+    assert [row[:2] for row in table.rows] == [["0 B", "1 KiB"], ["1 KiB", "64 KiB"], ["64 KiB", ""]]
 
 
 def test_a_classifier_is_shown_by_its_metrics_labels_and_confusions(classified):
     blocks = {block.title: block for block in quality(classified).blocks}
-    assert blocks["Measured"].columns == ["split", "loss (nats/document)", "accuracy", "macro F1", "measured on"]
-    assert blocks["Measured"].rows == [["test", "0.4123", "0.8000", "0.7917", "10 documents"]]
+    assert blocks["Measured"].columns[:4] == ["split", "loss (nats/document)", "accuracy", "macro F1"]
+    assert blocks["Measured"].columns[4:] == ["measured on", "commonest class accuracy", "speed"]
+    assert blocks["Measured"].rows == [["test", "0.4123", "0.8000", "0.7917", "10 documents", "0.6", "10 documents/s"]]
     chart = blocks["Accuracy, test split"].views[0][1]
     assert [(label, bars[0].text) for label, bars in chart.groups] == [
         ("this model", "80 %"),
         ("the commonest class", "60 %"),
     ]
-    assert blocks["By label, test split"].rows[1] == ["ham", "6", "", "0.833", "0.833"]
-    confusion = blocks["True and predicted label, test split"]
+    assert blocks["By label, test split"].rows[1] == ["ham", "6", "", "0.8333", "0.8333"]
+    confusion = blocks["Confusion, test split"]
     assert confusion.rows[0] == ["spam", Cell(text="3", tone="good"), Cell(text="1")]
 
 
-@pytest.mark.parametrize("bits", [{}, {"bits_per_byte": 2.5}, {"bits_per_byte": None}])
+def plug_in(**split):
+    """An evaluation of a task that the project does not have."""
+    whole = {"metrics": {"loss": {"value": 0.5, "unit": "nats/image"}}, "unit": "image", "count": 1200, "seconds": 2.0}
+    whole |= {"record": {}, "details": {}} | split
+    return {"format": 2, "task": "my_package:TASK", "sequence_tokens": 512, "splits": {"test": whole}}
+
+
+@pytest.mark.parametrize("bits", [{}, {"bits_per_byte": {"value": 2.5, "unit": "bits/byte"}}])
 def test_a_plug_ins_page_shows_what_every_task_measures(tmp_path, fake, bits):
-    metrics = {"loss": "nats/image"} | {name: "bits/byte" for name, value in bits.items() if value is not None}
-    split = {"metrics": metrics, "loss": 0.5, "unit": "image", "count": 1200} | bits
-    evaluation = {"task": "my_package:TASK", "sequence_tokens": 512, "splits": {"test": split}}
+    evaluation = plug_in(metrics={"loss": {"value": 0.5, "unit": "nats/image"}, **bits})
     record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation})
     (table,) = quality(record).blocks
-    assert table.rows == [["test", "0.5000", *("2.5000" for name in metrics if name in bits), "1,200 images"]]
+    assert table.rows == [["test", "0.5000", *("2.5000" for _ in bits), "1,200 images", "600 images/s"]]
     assert "1,200 images" in render(record)
+
+
+def test_a_plug_ins_tables_and_curves_are_shown_whatever_they_are_called(tmp_path, fake):
+    curve = {"title": "By width", "x": "width", "x_title": "pixels", "y": "loss", "y_title": "nats"}
+    details = {
+        "confusion": [{"edge": "upper", "pixels": 1234, "loss": None}],
+        "by_label": curve | {"rows": [{"width": 8, "loss": 0.7}, {"width": 16, "loss": 0.25}]},
+        "by_context": {"labels": ["cat", "dog"], "counts": [[3, 1], [0, 2]]},
+        "anything": {"else": 1},
+    }
+    record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": plug_in(details=details, record={"crop": "none"})})
+    first, figure, rows, square = quality(record).blocks
+    assert first.columns[-2:] == ["crop", "speed"] and first.rows[0][-2:] == ["none", "600 images/s"]
+    (series,) = figure.views[0][1].series
+    assert (list(series.xs), list(series.ys)) == ([8, 16], [0.7, 0.25])
+    assert (rows.columns, rows.rows) == (["edge", "pixels", "loss"], [["upper", "1,234", ""]])
+    assert square.rows[1] == ["dog", Cell(text="0"), Cell(text="2", tone="good")]
+    assert "By width" in render(record)
+
+
+def test_an_evaluation_of_an_earlier_version_is_refused_by_its_form(tmp_path, fake):
+    record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": plug_in() | {"format": 1}})
+    with pytest.raises(DataError, match=r"evaluation\.json: unknown format of evaluation \(seen 1, expected 2"):
+        quality(record)
 
 
 def test_a_classifiers_page_is_whole(classified):
@@ -78,8 +111,9 @@ def test_a_classifiers_page_is_whole(classified):
 @pytest.mark.parametrize(("commonest", "tone"), [(0.6, "good"), (0.8, "bad")])
 def test_a_classifier_is_worth_something_where_it_beats_the_commonest_class(tmp_path, fake, commonest, tone):
     evaluation = {
+        "format": 2,
         "task": "classify",
-        "splits": {"test": CLASSIFIED | {"commonest_class_accuracy": commonest}},
+        "splits": {"test": CLASSIFIED | {"record": {"commonest_class_accuracy": commonest}}},
         "sequence_tokens": 512,
     }
     record = fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation})

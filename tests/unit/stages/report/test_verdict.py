@@ -26,7 +26,7 @@ def test_answers_every_question(record):
 @pytest.mark.parametrize(("bits", "tone"), [(1.5, "good"), (1.7, "warn"), (1.75, "warn"), (3.0, "bad")])
 def test_worth_is_coloured_by_what_is_beaten(tmp_path, fake, bits, tone):
     changed = fake.evaluation()
-    changed["splits"]["test"]["bits_per_byte"] = bits
+    changed["splits"]["test"]["metrics"]["bits_per_byte"]["value"] = bits
     assert (
         by_question(fake.run(tmp_path, fake.recipe(), replace={"evaluate": changed}))["What is it worth?"].tone == tone
     )
