@@ -40,6 +40,7 @@ from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.tasks.windows import Windows
 from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.runtime import execution
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES
 from trainwright.spec.event import Event
@@ -49,7 +50,6 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train import run as train_stage
-from trainwright.stages.train import settings as train_settings
 from trainwright.testing.artifacts import make_plan, manifest_of
 
 
@@ -293,7 +293,7 @@ def main() -> int:
     if args.allocator == "kept":
         keep_freed_memory()
     else:
-        vars(train_settings)["keep_freed_memory"] = lambda: False
+        vars(execution)["keep_freed_memory"] = lambda: False
     results = []
     with tempfile.TemporaryDirectory() as root:
         for name in args.cases:

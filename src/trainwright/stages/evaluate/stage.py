@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task, load_task
-from trainwright.runtime.device import DTYPES, choose
+from trainwright.runtime.device import DTYPES
+from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.evaluate.language import Comparison, compare
@@ -45,11 +45,12 @@ def run(context: Context) -> StageResult:
     trained.verify(MODEL_FILES)
     dataset = TokenDataset.open(prepared.path)
     splits: dict[str, TokenSplit] = {name: _split(dataset, name) for name in recipe.evaluate.splits}
-    device = choose(recipe.train.exec.device).torch_device
-    with _threads(plan.parallel.threads):
+    here = execution_of(plan, recipe.train.exec)
+    with torch_settings(here):
+        threads = torch.get_num_threads()
         # As in training: weights in fp32, arithmetic in the plan's precision.
         precision = DTYPES[plan.workload.precision]
-        model, tokenizer = load_bundle(trained.path, device=device, compute_dtype=precision)
+        model, tokenizer = load_bundle(trained.path, device=here.device, compute_dtype=precision)
         _check_labels(recipe, model)
         task = load_task(recipe, dataset)
         results = {
@@ -80,7 +81,7 @@ def run(context: Context) -> StageResult:
     }
     return StageResult(
         summary=headline,
-        execution={"device": device.type, "threads": torch.get_num_threads(), "total_s": time.perf_counter() - started},
+        execution={"device": here.device.type, "threads": threads, "total_s": time.perf_counter() - started},
     )
 
 
@@ -149,13 +150,3 @@ def _kept(part: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     result = measure()
     write_atomically(part, json.dumps(result).encode())
     return result
-
-
-@contextmanager
-def _threads(wanted: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(wanted or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

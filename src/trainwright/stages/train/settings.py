@@ -1,21 +1,17 @@
-"""Everything a training run was resolved to, and the torch switches that follow from it."""
+"""Everything a training run was resolved to."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from trainwright.runtime.allocator import keep_freed_memory
+from trainwright.runtime.execution import Execution
 from trainwright.spec.model import ModelSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class Settings(Execution):
     """A run with no ``auto`` left in it; sequences are those of one update, an epoch is one of the train split."""
 
     model: ModelSpec
@@ -28,9 +24,6 @@ class Settings:
     precision: str
     dtype: torch.dtype
     compiled: bool
-    threads: int | None
-    deterministic: bool
-    device: torch.device
     peak_flops_per_s: float | None
 
     @property
@@ -57,31 +50,3 @@ class Settings:
     def batch_tokens(self) -> int:
         """Tokens of one optimizer update."""
         return self.batch_sequences * self.sequence_tokens
-
-
-switches: Any = torch.utils.deterministic
-"""A module that torch builds at run time, so that type checkers cannot see into it."""
-
-
-@contextmanager
-def torch_settings(settings: Settings) -> Iterator[None]:
-    """Deterministic algorithms and the planned threads, which are put back afterwards; a heap that is kept.
-
-    On CUDA, products are deterministic only in a cuBLAS workspace of a fixed size; torch refuses them otherwise.
-    """
-    if settings.device.type == "cpu":
-        keep_freed_memory()
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    torch.use_deterministic_algorithms(settings.deterministic)
-    if settings.deterministic and settings.device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # Filling new memory with NaN is for finding bugs; it would cost a pass over every tensor.
-    fill, switches.fill_uninitialized_memory = switches.fill_uninitialized_memory, False
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic)
-        switches.fill_uninitialized_memory = fill

@@ -23,13 +23,14 @@ from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import load_task
 from trainwright.planner.plan.workload import resolve, steps_in
-from trainwright.runtime.device import DTYPES, Device, choose
+from trainwright.runtime.device import DTYPES
+from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, write_bundle
 from trainwright.stages.train.layout import plan_differences, refusals
-from trainwright.stages.train.settings import Settings, torch_settings
+from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 
 
@@ -92,8 +93,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     split, facts = dataset.splits["train"], described_facts(dataset.path)
-    precision, deterministic = plan.workload.precision, plan.parallel.deterministic
-    kind, how = plan.cluster.device.kind, recipe.train.exec
+    here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision
     workload = resolve(recipe, facts, precision=precision)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload, recipe.unmeasured)
@@ -110,24 +110,11 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         precision=precision,
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
-        threads=plan.parallel.threads,
-        deterministic=how.is_deterministic(kind) if deterministic is None else deterministic,
-        device=_device(plan).torch_device,
+        threads=here.threads,
+        deterministic=here.deterministic,
+        device=here.device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
-
-
-def _device(plan: Plan) -> Device:
-    """Returns the device that the plan is for.
-
-    Raises:
-        RecipeError: the trainer runs on no device of this kind.
-        MachineError: it is a CUDA device, and torch sees none.
-    """
-    kind = plan.cluster.device.kind
-    if kind in ("cpu", "cuda"):
-        return choose(kind)
-    raise RecipeError("the trainer cannot execute this plan", where="plan", seen=kind, expected="cpu or cuda")
 
 
 def _base(context: Context) -> Path | None:

@@ -15,9 +15,11 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.model.decoder import Decoder
+from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Evaluation, Metric
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.task import TaskSection
+from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.evaluate import run
 from trainwright.stages.evaluate.ngram import NGram, bits, stream
 from trainwright.stages.evaluate.stage import split_record
@@ -162,6 +164,24 @@ def test_a_split_that_is_not_there_is_named(world, tmp_path):
     inputs["dataset"] = make_dataset(tmp_path / "other", {"train": SPLITS["train"], "validation": SPLITS["validation"]})
     with pytest.raises(DataError, match="no test split"):
         evaluate(recipe, inputs, tmp_path / "out")
+
+
+def test_it_computes_as_the_plan_says_whatever_the_recipe_asks(world, tmp_path, monkeypatch):
+    recipe, inputs, _, dataset = world()
+    how = recipe.train.exec.model_copy(update={"device": "cuda", "deterministic": False})
+    recipe = recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
+    seen = []
+
+    def evaluated(self, network, split, options):
+        seen.append((network.device.type, torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+        return Evaluation(count=1, metrics={"loss": Metric(value=1.0)})
+
+    monkeypatch.setattr(NextToken, "evaluate", evaluated)
+    parallel = ParallelPlan(threads=2, deterministic=True)
+    inputs["plan"] = make_plan(tmp_path / "other", recipe, vocabulary=dataset.vocabulary, parallel=parallel)
+    _, result, _ = evaluate(recipe, inputs, tmp_path / "out")
+    assert set(seen) == {("cpu", 2, True)}
+    assert (result.execution["device"], result.execution["threads"]) == ("cpu", 2)
 
 
 @pytest.mark.parametrize(("stage", "name"), [("checkpoint", "model.safetensors"), ("plan", "plan.json")])

@@ -31,6 +31,7 @@ from trainwright.stages.report.run_record import RunRecord
 STEPS = 1000
 BATCH_TOKENS = 4096
 MIB = 2.0**20
+CURVE = {"title": "By context", "x": "from_tokens", "x_title": "tokens before", "y": "loss", "y_title": "nats"}
 
 
 def make_recipe(**changes) -> Recipe:
@@ -233,9 +234,6 @@ def write_events(path: Path, *, steps: int = STEPS, every: int = 5) -> None:
             events.metric("train/mfu", 0.42 + noise.gauss(0, 0.006), step=step)
             if step % 100 == 0:
                 events.metric("validation/loss", loss + 0.08, step=step, unit="nats/token")
-
-
-CURVE = {"title": "By context", "x": "from_tokens", "x_title": "tokens before", "y": "loss", "y_title": "nats"}
 
 
 def metrics(loss: float, bits: float, perplexity: float) -> dict:
