@@ -7,10 +7,13 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from trainwright.artifact.store import open_artifact
 
 pytestmark = pytest.mark.slow
 
@@ -130,3 +133,63 @@ def test_sigterm_ends_any_stage_with_one_line_and_no_orphans(finished, tmp_path:
     assert said.splitlines()[-1] == "error: terminated; run the same command to continue"
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+KILLED = """
+import os, signal, sys
+from trainwright.cli.main import main
+name, *arguments = sys.argv[1:]
+fsync = os.fsync
+def killing(handle):
+    if name in os.readlink(f"/proc/self/fd/{handle}"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    fsync(handle)
+os.fsync = killing
+sys.exit(main(arguments))
+"""
+
+
+def kill_while_writing(project, stage: str, name: str) -> None:
+    """Kills a command where the bytes of a file whose path holds ``name`` are written, and the file is not."""
+    _, _, _, *arguments = project.command(stage)
+    done = subprocess.run([sys.executable, "-c", KILLED, name, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert any(name in str(path) for path in project.workspace.rglob("*"))
+
+
+def left_over(project) -> list[Path]:
+    """What no artefact and no later run has a use for."""
+    return [path for path in project.workspace.rglob(".*") if not path.match("*.lock") and path.name != ".checked"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell the name of an open file")
+@pytest.mark.parametrize("name", ["huggingface/.tokenizer.json.", "huggingface/.README.md.", "/.manifest.json."])
+def test_a_kill_while_an_export_is_written_changes_no_byte_of_it(finished, fork, name) -> None:
+    project = fork("killed", (*READY, "train"))
+    for _ in range(2):
+        kill_while_writing(project, "export", name)
+    done = project.call("export")
+    assert done.returncode == 0, done.stderr
+    ours, undisturbed = (open_artifact(each.artifact("export")) for each in (project, finished))
+    assert ours.manifest.files == undisturbed.manifest.files
+    assert ours.path.name == undisturbed.path.name
+    assert left_over(project) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="this system does not tell the name of an open file")
+@pytest.mark.parametrize(
+    ("stage", "name"), [("train", "/.state.json."), ("train", "/.checkpoint.json."), ("data", "/.corpus-digests.json.")]
+)
+def test_a_kill_leaves_no_half_checkpoint_and_nothing_beside_the_artefacts(finished, fork, stage, name) -> None:
+    project = fork("killed", READY[: READY.index("data") + (stage == "train")])
+    for _ in range(2):
+        kill_while_writing(project, stage, name)
+    done = project.call(stage)
+    assert done.returncode == 0, done.stderr
+    assert left_over(project) == []
+    if stage == "train":
+        assert weights(project) == weights(finished)
+        (trained,) = project.workspace.glob("train-*")
+        assert all((step / "checkpoint.json").is_file() for step in (trained / "checkpoints").iterdir())
+    else:
+        assert open_artifact(project.artifact("data")).digest() == open_artifact(finished.artifact("data")).digest()

@@ -42,7 +42,7 @@ class Context:
         recipe: what to make.
         inputs: the input artefacts by role; ``input`` looks one up and checks its kind.
         out: the directory to write into. It may hold parts of an interrupted run of the very same fingerprint. Files
-            whose names start with a dot do not become part of the artefact.
+            and folders whose names start with a dot, at any depth, do not become part of the artefact.
         events: where the stage reports.
         root: the workspace, for what belongs to no artefact, such as the ledger.
         digests: of the inputs by role, and of what comes from outside by name (``corpus``): what the artefact's address

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainwright import __version__
 from trainwright.core.errors import DataError, MachineError
@@ -173,19 +174,35 @@ def writable(path: Path) -> bool:
 
 
 def write_atomically(path: Path, *chunks: bytes | memoryview) -> None:
-    """Write a file so that a kill leaves the old one or the new one, never a half; two processes never share a half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file so that a kill leaves the old one or the new one, never a half; several writers wait for each other.
+
+    What a killed writer leaves has one name, with a dot before it, and the next writer of this file takes it.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("wb") as stream:
+        with _held(temporary) as stream, ExitStack() as unfinished:
+            unfinished.callback(temporary.unlink, missing_ok=True)
+            stream.truncate(0)
             stream.writelines(chunks)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(path)
+            temporary.replace(path)
+            unfinished.pop_all()  # from now on the name may be another writer's
     except OSError as error:
         error.filename = str(path)  # a full disk names no file
-        temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def _held(path: Path) -> BinaryIO:
+    """Opens a file that no other writer holds; a process that ends, however it ends, holds it no more."""
+    while True:
+        stream = path.open("ab")
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                return stream
+        stream.close()  # whoever held it has renamed or deleted it meanwhile
 
 
 def sync_directory(path: Path) -> None:

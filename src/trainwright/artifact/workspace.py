@@ -103,10 +103,11 @@ class Workspace:
     def commit(self, partial: Path, manifest: Manifest) -> Artifact:
         """Turn finished work into an artefact: digest the files, write the manifest, rename.
 
-        Files whose names start with a dot are left out and deleted. ``manifest.files`` is filled here.
+        Files and folders whose names start with a dot, at any depth, are left out and deleted: what a killed process
+        left is among them. ``manifest.files`` is filled here.
         """
-        for hidden in partial.glob(".*"):
-            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+        for hidden in sorted(partial.rglob(".*"), reverse=True):  # what is in a folder comes before it
+            shutil.rmtree(hidden) if hidden.is_dir() and not hidden.is_symlink() else hidden.unlink()
         files = tuple(sorted(_entries(partial), key=lambda entry: entry.path))
         with writing(partial):
             write_atomically(partial / MANIFEST, manifest_bytes(replace(manifest, files=files)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,19 +20,24 @@ _FULL = re.compile(r"(?:os error|Errno) (?:27|28|122)\b")
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file that is whole or absent, with the mode that the umask gives.
+    """Write tensors to a file that is whole or absent, with the mode that the umask gives; one process at a time.
 
     Raises:
         MachineError: the disk is full, or the place cannot be written.
     """
     contiguous = {name: weight.contiguous() for name, weight in weights.items()}
-    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # The library gives its half-written file a random name, which is found after a kill only in a folder of its own.
+    folder = path.with_name(f".{path.name}.tmp")
+    half = folder / path.name
     try:
-        probe.touch()
-        mode = probe.stat().st_mode
-        probe.unlink()
-        save_file(contiguous, path, metadata=None if metadata is None else dict(metadata))
-        path.chmod(mode)  # the library makes files that their owner alone reads
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            save_file(contiguous, half, metadata=None if metadata is None else dict(metadata))
+            half.chmod(folder.stat().st_mode & 0o666)  # the library makes files that their owner alone reads
+            half.replace(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     except (SafetensorError, OSError) as error:
         if _FULL.search(str(error)):
             raise disk_full(path) from error

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,86 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path) -> None:
     assert path.read_bytes() == b"old"
 
 
+WRITER = """
+import os, sys
+from pathlib import Path
+from trainwright.artifact import store
+def fsync(handle):
+    print("writing", flush=True)
+    sys.stdin.read()
+os.fsync = fsync
+store.write_atomically(Path(sys.argv[1]), b"first" * 100000)
+"""
+MANY = """
+import os, sys
+from pathlib import Path
+from trainwright.artifact.store import write_atomically
+os.getpid = lambda: 7  # as the first process of each container has the same
+for _ in range(100):
+    write_atomically(Path(sys.argv[1]), sys.argv[2].encode() * 50000)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A process that has begun to write ``state.json`` and waits; the file holds ``old``."""
+    path = tmp_path / "state.json"
+    write_atomically(path, b"old")
+    command = [sys.executable, "-c", WRITER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "writing\n"
+        yield process
+        process.kill()
+
+
+def test_what_killed_writers_leave_is_one_file_and_the_next_writer_takes_it(tmp_path) -> None:
+    path = tmp_path / "state.json"
+    program = WRITER.replace("sys.stdin.read()", "os.kill(os.getpid(), 9)")
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", program, str(path)], stdout=subprocess.DEVNULL, check=False)
+        assert done.returncode == -9
+    assert len(list(tmp_path.iterdir())) == 1
+    write_atomically(path, b"new")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("state.json", b"new")]
+
+
+def test_a_writer_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def interrupt(handle) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "state.json", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_second_writer_waits_for_the_first_one_and_a_reader_for_none(tmp_path, writer, killed) -> None:
+    path = tmp_path / "state.json"
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(write_atomically, path, b"second")
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        assert path.read_bytes() == b"old"
+        if killed:
+            writer.kill()
+        writer.communicate()
+        second.result()
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("state.json", b"second")]
+
+
+def test_many_writers_of_one_file_never_mix_their_bytes(tmp_path) -> None:
+    path, contents = tmp_path / "state.json", ("a", "bc", "def")
+    whole = {content.encode() * 50000 for content in contents}
+    command = [sys.executable, "-c", MANY, str(path)]
+    writers = [subprocess.Popen([*command, content]) for content in contents]
+    while any(writer.poll() is None for writer in writers):
+        assert not path.exists() or path.read_bytes() in whole
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert path.read_bytes() in whole
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize(
     ("code", "line"),
     [
@@ -101,11 +182,14 @@ def test_the_system_s_refusals_become_one_line(tmp_path, code, line) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such file", "x")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_names_the_file(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(Path, "open", lambda path, mode: open("/dev/full", mode))  # noqa: PTH123, SIM115
+    def refuse(handle) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(MachineError, match=r"state\.json: the disk is full"), writing(tmp_path):
         write_atomically(tmp_path / "state.json", b"new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_vanishes_while_it_is_written_is_no_defect_of_ours(tmp_path) -> None:

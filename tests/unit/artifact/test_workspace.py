@@ -53,6 +53,20 @@ def test_a_commit_lists_every_file_and_drops_scratch(artifact, tmp_path) -> None
     assert artifact.summary == {"tokens": 3}
 
 
+def test_what_a_killed_process_left_in_a_subfolder_does_not_become_part_of_it(tmp_path) -> None:
+    workspace = Workspace(tmp_path / "runs")
+    (tmp_path / "elsewhere").mkdir()
+    partial = workspace.draft("data", FINGERPRINT)
+    for name in ("sub/one.bin", "sub/.one.bin.tmp", "sub/.half/.a/part", "sub/.half/b", ".top/.one"):
+        (partial / name).parent.mkdir(parents=True, exist_ok=True)
+        (partial / name).write_bytes(b"one")
+    (partial / "sub" / ".link").symlink_to(tmp_path / "elsewhere")
+    artifact = workspace.commit(partial, FINISHED)
+    assert [entry.path for entry in artifact.manifest.files] == ["sub/one.bin"]
+    assert {path.name for path in artifact.path.rglob("*")} == {"sub", "one.bin", MANIFEST}
+    assert (tmp_path / "elsewhere").is_dir()
+
+
 def test_it_is_found_by_its_whole_fingerprint_only(artifact, tmp_path) -> None:
     workspace = Workspace(tmp_path)
     assert workspace.find("data", FINGERPRINT).path == artifact.path

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -70,3 +71,14 @@ def test_missing_and_damaged_files(tmp_path):
     (tmp_path / "w").write_bytes(b"\x00" * 20)
     with pytest.raises(DataError, match="w: cannot read the weights"):
         load_weights(tmp_path / "w")
+
+
+def test_a_kill_inside_the_library_leaves_what_the_next_writer_takes(tmp_path):
+    killed = FULL.replace("signal.SIG_IGN", "signal.SIG_DFL")  # the system kills the process at the 4096th byte
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", killed, str(tmp_path / "w")], check=False)
+        assert done.returncode == -signal.SIGXFSZ
+        assert not (tmp_path / "w").exists()
+    save_weights(tmp_path / "w", {"a": torch.ones(2)})
+    assert [path.name for path in tmp_path.iterdir()] == ["w"]
+    assert torch.equal(load_weights(tmp_path / "w")["a"], torch.ones(2))

@@ -86,6 +86,8 @@ class Checkpoints:
         self._tokenizer = tokenizer
         self._events = events
         root.mkdir(parents=True, exist_ok=True)
+        for left_by_a_kill in root.glob(".step-*"):
+            shutil.rmtree(left_by_a_kill)
 
     def paths(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
@@ -99,8 +101,9 @@ class Checkpoints:
         """
         final = self.root / f"step-{state.progress.step:08d}"
         partial = self.root / f".{final.name}"
-        for path in (partial, final):
-            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        if final.exists():
+            _drop(final)
         with writing(partial):
             partial.mkdir()
             write_bundle(partial, state.network, self._tokenizer)
@@ -113,7 +116,7 @@ class Checkpoints:
             write_atomically(partial / INDEX, json.dumps([to_json(entry) for entry in entries], indent=1).encode())
             partial.rename(final)
         for old in self.paths()[: -self._keep]:
-            shutil.rmtree(old)
+            _drop(old)
         return Written(final)
 
     def restore(self, model: Network, optimizers: Optimizers) -> Progress | None:
@@ -141,6 +144,11 @@ class Checkpoints:
                 fix=f"delete {self.root.parent} to train from the start",
             )
         return None
+
+
+def _drop(path: Path) -> None:
+    """Deletes a checkpoint; a kill half-way leaves what the next process deletes, and never takes for a checkpoint."""
+    shutil.rmtree(path.rename(path.with_name(f".{path.name}")))
 
 
 def write_bundle(directory: Path, model: Network, tokenizer: Path) -> None:

@@ -17,6 +17,7 @@ from trainwright.model.decoder import Decoder
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection
+from trainwright.stages.train import checkpoints as module
 from trainwright.stages.train.checkpoints import Checkpoints, Progress, State, verify
 from trainwright.stages.train.optimizer import Optimizers
 
@@ -62,6 +63,29 @@ def test_a_half_written_checkpoint_is_invisible(tmp_path, dataset, parts) -> Non
     assert checkpoints.paths() == [whole]
     restored = checkpoints.restore(*parts)
     assert restored is not None and restored.step == 1
+
+
+def test_what_kills_left_of_checkpoints_is_deleted(tmp_path, dataset, parts, monkeypatch) -> None:
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    def rmtree(path, **options):
+        return killed() if (path / "checkpoint.json").exists() else delete(path, **options)
+
+    delete = shutil.rmtree
+    checkpoints = store(tmp_path, dataset, keep=1)
+    checkpoints.save(at(parts, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_bundle", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(at(parts, 2))
+        patch.undo()
+        patch.setattr(shutil, "rmtree", rmtree)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.save(at(parts, 3))  # while the first one is deleted
+    assert [path.name for path in checkpoints.paths()] == ["step-00000003"]
+    assert len(list(checkpoints.root.iterdir())) == 3
+    assert [path.name for path in store(tmp_path, dataset).root.iterdir()] == ["step-00000003"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "tokenizer.json"])
