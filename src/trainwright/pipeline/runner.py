@@ -13,7 +13,7 @@ from pathlib import Path
 from trainwright import __version__
 from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.stage import Context, StageFunction
-from trainwright.artifact.store import MANIFEST, Artifact, writable, writing
+from trainwright.artifact.store import MANIFEST, Artifact, writable, write_atomically, writing
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.at_fault import blaming_at_fault
 from trainwright.core.errors import DataError, TrainwrightError
@@ -167,7 +167,7 @@ def _carry_out(here: Address, workspace: Workspace, events: Events) -> Artifact:
     started = time.time()
     function: StageFunction = load(here.stage.run, kind="stage")
     written = here.recipe.model_dump(mode="json", by_alias=True)
-    with _timed(out) as elapsed, writing(out), blaming_at_fault(written):
+    with writing(out), _timed(out) as elapsed, blaming_at_fault(written):
         result = function(_context(here, workspace, out, events))
     execution = dict(result.execution) | {
         "started_unix_s": round(started, 3),
@@ -223,7 +223,7 @@ def _timed(out: Path) -> Iterator[Callable[[], float]]:
         yield elapsed
     finally:
         if out.is_dir():
-            (out / ".seconds").write_text(f"{elapsed():.3f}")
+            write_atomically(out / ".seconds", f"{elapsed():.3f}".encode())
 
 
 def _versions() -> dict[str, str]:

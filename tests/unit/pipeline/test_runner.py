@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -163,6 +164,24 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path) -> None:
     BREAK.clear()
     runner.run(recipe(), root=tmp_path)
     assert RAN == ["double", "add", "add"]
+
+
+def test_a_full_disk_does_not_lose_the_time_that_was_spent(tmp_path, monkeypatch) -> None:
+    def refuse(handle) -> None:
+        raise OSError(28, "No space left on device")
+
+    BREAK.add("double")
+    with pytest.raises(DataError, match="no more"):
+        runner.run(recipe(), root=tmp_path)
+    (seconds,) = tmp_path.glob("double-*.partial/.seconds")
+    seconds.write_text("7.500")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(MachineError, match=r"\.seconds: the disk is full"):
+            runner.run(recipe(), root=tmp_path)
+    assert seconds.read_text() == "7.500"
+    BREAK.clear()
+    assert runner.run(recipe(), root=tmp_path)["double"].manifest.execution["seconds"] >= 7.5
 
 
 def test_events_say_what_ran_and_what_was_there(tmp_path) -> None:
