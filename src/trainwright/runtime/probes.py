@@ -7,7 +7,9 @@ does not count.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -17,7 +19,6 @@ import torch
 from torch import Tensor
 
 from trainwright.artifact.store import writing
-from trainwright.core.fingerprint import file_digest
 from trainwright.core.units import MIB
 from trainwright.hardware.machine.probes import (
     AttentionProbe,
@@ -131,28 +132,24 @@ def probe_disk(folder: Path, *, size_bytes: int) -> DiskProbe:
     Raises:
         MachineError: the folder cannot be written, or the disk is full.
     """
-    path = folder / ".disk-probe"
     block = os.urandom(MIB)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        try:
+        with tempfile.TemporaryFile(buffering=0, dir=folder) as stream:  # without a name: a kill leaves nothing
             begin = time.perf_counter()
-            with path.open("wb") as stream:
-                for _ in range(size_bytes // MIB):
-                    stream.write(block)
-                stream.flush()
-                os.fsync(stream.fileno())
-                write_s = time.perf_counter() - begin
-                if hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            for _ in range(size_bytes // MIB):
+                stream.write(block)
+            os.fsync(stream.fileno())
+            write_s = time.perf_counter() - begin
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            stream.seek(0)
             begin = time.perf_counter()
-            with path.open("rb", buffering=0) as source:
-                while source.read(MIB):
-                    pass
+            while stream.read(MIB):
+                pass
             read_s = time.perf_counter() - begin
+            stream.seek(0)
             begin = time.perf_counter()
-            file_digest(path)
+            hashlib.file_digest(stream, "sha256")
             digest_s = time.perf_counter() - begin
-        finally:
-            path.unlink(missing_ok=True)
     return DiskProbe(size_bytes=size_bytes, write_s=write_s, read_s=read_s, digest_s=digest_s)

@@ -1,5 +1,8 @@
 """Probes run on small shapes here; what they time is checked, not how long it takes."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -78,3 +81,13 @@ def test_a_disk_that_cannot_be_written_is_the_machines_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
         probes.probe_disk(tmp_path / "file" / "below", size_bytes=1 << 20)
+
+
+def test_a_kill_while_the_disk_is_measured_leaves_nothing_behind(tmp_path):
+    program = (
+        "import os, sys; from pathlib import Path; from trainwright.runtime import probes\n"
+        "os.fsync = lambda handle: os.kill(os.getpid(), 9)\n"
+        "probes.probe_disk(Path(sys.argv[1]), size_bytes=1 << 20)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == -9
+    assert list(tmp_path.iterdir()) == []

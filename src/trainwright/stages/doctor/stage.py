@@ -95,13 +95,13 @@ def _measured(facts: MachineFacts, folder: Path, events: Events, *, fallback: Pa
     """New probes, which replace the kept ones; says where they are not kept in the user's home."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=folder) as scratch:
-            probes = measure(
-                threads=facts.cores,
-                folder=Path(scratch),
-                thorough=thorough,
-                say=lambda name: events.message(f"measuring {name}"),
-            )
+        tempfile.TemporaryFile(dir=folder).close()  # a refusal is told before anything is measured
+        probes = measure(
+            threads=facts.cores,
+            folder=folder,
+            thorough=thorough,
+            say=lambda name: events.message(f"measuring {name}"),
+        )
     probes = replace(probes, cpu_busy=facts.cpu_busy)
     place, refusal = keep_probes(probes, fallback=fallback)
     if refusal is not None:
