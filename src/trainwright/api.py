@@ -13,7 +13,7 @@ from typing import Any
 from trainwright.artifact import store
 from trainwright.artifact.store import Artifact
 from trainwright.core.config.load import load
-from trainwright.core.errors import RecipeError, about
+from trainwright.core.errors import RecipeError
 from trainwright.core.paths import local_path
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
@@ -24,12 +24,11 @@ from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, te
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
-from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.cluster import planned, with_ways
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, rankable
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.search.offers import read_pool
 from trainwright.planner.search.recommend import Goals, Recommendation
 from trainwright.planner.search.recommend import recommend as search
 from trainwright.spec.convnet import ConvNetSpec
@@ -87,12 +86,10 @@ def plan(
     read_fields({"on": on, "step": step}, {"on": text, "step": text})
     if isinstance(what, Recipe):
         return _plan_recipe(what, root=_root(workspace, what.name), on=on, step=step, fields=fields)
-    if step is not None:
-        raise TypeError("step= names a step of a recipe, and a model has none")
     if on is None:
         raise TypeError("plan() needs on=..., a cluster, for a model")
     root = None if "references" in fields else _root(workspace, "any")
-    return _plan_on_cluster(_question(what, on=on, **fields), root)
+    return _plan_on_cluster(_asked(what, on=on, step=step, workspace=workspace, fields=fields), root)
 
 
 def _plan_recipe(recipe: Recipe, *, root: Path, on: str | None, step: str | None, fields: Mapping[str, Any]) -> Plan:
@@ -109,48 +106,83 @@ def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
     """The plan, corrected by a workspace's finished runs on such a cluster; by none of them where ``root`` is None."""
     if root is not None:
         question = experienced(question, read_ledgers(ledgers_of(root)))
-    return plan_run(scenario_of(question))
+    return with_ways(planned(scenario_of(question)))
 
 
 def recommend(
-    model: ModelSpec | ConvNetSpec | str,
+    model: Recipe | ModelSpec | ConvNetSpec | str,
     *,
     tokens: int | str | None = None,
+    step: str | None = None,
+    workspace: str | Path | None = None,
     budget_usd: float | str | None = None,
     deadline_s: float | str | None = None,
-    have: str = "",
+    have: str | None = None,
+    have_usd_per_device_hour: float | str | None = None,
     clouds: str | Sequence[str] | None = None,
     devices: str | Sequence[str] | None = None,
+    price_kinds: str | Sequence[str] | None = None,
+    most_devices: int | str | None = None,
     **options: Any,
 ) -> Recommendation:
     """Returns the ways to train a model, ranked by time and dollars.
 
     Args:
-        model: a model, or its name, its ``config.json`` or its numbers.
-        tokens: how many to train on (``"1T"``); None: 20 for each parameter.
+        model: a recipe, a model, or a model's name, its ``config.json`` or its numbers.
+        tokens: how many to train on (``"1T"``); None: the recipe's, or 20 for each parameter.
+        step: which training of a recipe with a list of steps; None: the only one.
+        workspace: whose dataset tells how long a recipe's epochs are; None: ``runs/<name of the recipe>``.
         budget_usd: what the run may cost (``"50k$"``).
-        deadline_s: how long it may take (``"30d"``).
+        deadline_s: how long it may take: seconds, or a text with its unit (``"30d"``).
         have: clusters that are there already: ``8xa100-80gb+8xh100-sxm``.
+        have_usd_per_device_hour: what an hour of a device of those costs; None: nothing.
         clouds: only prices of these (``"aws,gcp"``, or a list).
         devices: only these, as ``clouds``.
+        price_kinds: only these of ``on_demand``, ``spot`` and ``reserved``, as ``clouds``.
+        most_devices: of one run; None: 16,384.
         options: further fields of a run (``OF_RUN`` in ``pipeline/question_fields.py``), as ``plan`` takes them.
 
     Raises:
-        RecipeError: an unknown model, device, cloud or option.
+        RecipeError: an unknown model, device, cloud, step or option, several steps that train, or a run that cannot be.
+        RecipeErrors: everything that is wrong with a recipe on any machine.
+        DataError: as ``plan``.
     """
-    bounds = {"budget_usd": budget_usd, "deadline_s": deadline_s, "clouds": clouds, "devices": devices}
-    asked = read_fields(bounds, SEARCH)
-    with about("have"):
-        pool = read_pool(text(have)) if have else ()
-    question = _question(model, on=defaults_on(pool), **read_fields(options | {"tokens": tokens}, OF_RUN))
-    goals = Goals(budget_usd=asked.get("budget_usd"), deadline_s=asked.get("deadline_s"))
-    return search(
-        rankable(question, pool).run,
-        devices=asked.get("devices"),
-        clouds=asked.get("clouds"),
-        have=pool,
-        goals=goals,
+    bounds = read_fields(
+        {
+            "budget_usd": budget_usd,
+            "deadline_s": deadline_s,
+            "have": have,
+            "have_usd_per_device_hour": have_usd_per_device_hour,
+            "clouds": clouds,
+            "devices": devices,
+            "price_kinds": price_kinds,
+            "most_devices": most_devices,
+        },
+        SEARCH,
     )
+    goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
+    fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.get("have", ())
+    read_fields({"step": step}, {"step": text})
+    question = _asked(model, on=defaults_on(pool), step=step, workspace=workspace, fields=fields)
+    return search(rankable(question, pool).run, goals=goals, **bounds)
+
+
+def _asked(
+    what: Recipe | ModelSpec | ConvNetSpec | str,
+    *,
+    on: str,
+    step: str | None,
+    workspace: str | Path | None,
+    fields: Mapping[str, Any],
+) -> Question:
+    """The question about a training of a recipe, or about a model."""
+    if isinstance(what, Recipe):
+        root = _root(workspace, what.name)
+        training, _ = training_of(what, root=root, step=step, option="step=")
+        return question_about(training, on=on, root=root, **fields)
+    if step is not None:
+        raise TypeError("step= names a step of a recipe, and a model has none")
+    return _question(what, on=on, **fields)
 
 
 def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None = None) -> dict[str, Artifact]:

@@ -46,8 +46,13 @@ def add_workspace(parser: CommandParser) -> None:
 
 
 def add_recipe_step(parser: CommandParser) -> None:
-    """A recipe, its workspace and ``--step NAME``: which step of the recipe's list a command is about."""
+    """A recipe, its workspace and ``--step NAME``."""
     add_recipe(parser)
+    add_step(parser)
+
+
+def add_step(parser: CommandParser) -> None:
+    """A workspace and ``--step NAME``: which step of a recipe's list a command is about."""
     add_workspace(parser)
     parser.add_argument(
         "--step", metavar="NAME", help="which step of the recipe's list, where several are of this stage"

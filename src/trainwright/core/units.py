@@ -119,6 +119,13 @@ def parse_count(value: int | float | str) -> int:
     return _whole(number * DECIMAL[unit.lower()], value, expected=expected)
 
 
+def at_least_one(number: int, *, field: str | None = None) -> int:
+    """Returns ``number``; raises RecipeError where it is below one."""
+    if number < 1:
+        raise RecipeError("must be at least 1", field=field, seen=str(number))
+    return number
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duration:
     """How long to train: an amount in exactly one unit, so that tokens are never taken for steps."""

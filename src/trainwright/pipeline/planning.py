@@ -61,19 +61,19 @@ def training_of(
 
 def _left(step: Step, line: Iterable[Step], *, root: Path, roles: Iterable[str] | None = None) -> dict[str, Artifact]:
     """The inputs of a step, or those of these roles, that are there or that earlier runs left."""
-    found: dict[str, Artifact] = {}
+    artifact_by_role: dict[str, Artifact] = {}
     for role, source in step.inputs.items():
         if roles is not None and role not in roles:
             continue
         if isinstance(source, Path):
-            found[role] = open_artifact(source)
+            artifact_by_role[role] = open_artifact(source)
             continue
         maker = upstream(line, source)[-1]
         inputs = _left(maker, line, root=root)
         if inputs.keys() == maker.inputs.keys():
             artifact = left_here(maker.stage, maker.recipe, inputs, root=root)
-            found |= {} if artifact is None else {role: artifact}
-    return found
+            artifact_by_role |= {} if artifact is None else {role: artifact}
+    return artifact_by_role
 
 
 def machine_of(recipe: Recipe, *, root: Path) -> Machine:

@@ -1,20 +1,26 @@
-"""Fields of a question as a user gives them, texts or numbers: read and checked, for Python and the command line."""
+"""Fields of a question as a user writes them, texts or numbers: read and checked, for Python and the command line.
+
+Each is an option of the command too (``cli/options.py`` has its name), so that both ask the same.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from reprlib import repr as shown
 from typing import Any, get_args
 
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.money import parse_usd
 from trainwright.core.spelling import unknown
-from trainwright.core.units import parse_count, parse_seconds
+from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.rates.learnt import Reference
-from trainwright.spec.device import PriceKind
+from trainwright.planner.search.offers import read_pool
+from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
 
@@ -29,10 +35,7 @@ def count(value: Any) -> int:
     Raises:
         RecipeError: no whole number, or below one.
     """
-    number = _integer(value)
-    if number < 1:
-        raise RecipeError("must be at least 1", seen=str(value))
-    return number
+    return at_least_one(_integer(value))
 
 
 def one_of(value: Any, known: tuple[str, ...]) -> str:
@@ -60,17 +63,19 @@ def names(value: Any) -> tuple[str, ...]:
     Raises:
         RecipeError: it has none, or something else in it.
     """
-    given = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else (value,)
-    found = tuple(name for name in (text(each).strip() for each in given) if name)
-    if not found:
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else (value,)
+    stripped = tuple(name for name in (text(each).strip() for each in parts) if name)
+    if not stripped:
         raise RecipeError("no name in this list", seen=shown(value), expected="names, such as a,b")
-    return found
+    return stripped
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise RecipeError("must be a number", seen=shown(value))
-    return float(value)
+    with suppress(TypeError, ValueError):
+        number = math.nan if isinstance(value, bool) else float(value)
+        if not math.isnan(number):
+            return number
+    raise RecipeError("must be a number", seen=shown(value))
 
 
 def _flag(value: Any) -> bool:
@@ -92,16 +97,32 @@ def _above_zero(value: Any, parse: Callable[[Any], float]) -> float:
     return number
 
 
+def _span(value: Any) -> float:
+    """Returns seconds; a text needs its unit, for whoever writes 14 means days."""
+    seconds = _above_zero(value, parse_seconds)
+    if isinstance(value, str) and not split(value, expected="a time")[1]:
+        raise RecipeError("a time needs its unit", seen=repr(value), expected="for example 14d or 36h")
+    return seconds
+
+
+def _price_kinds(value: Any) -> tuple[str, ...]:
+    return tuple(one_of(name, get_args(PriceKind)) for name in names(value))
+
+
+def _pool(value: Any) -> tuple[ClusterSpec, ...]:
+    return read_pool(text(value))
+
+
 Readers = dict[str, Callable[[Any], Any]]
 OF_RUN: Readers = {
-    **dict.fromkeys(("tokens", "batch_tokens", "sequence_tokens"), count),
+    **dict.fromkeys(("tokens", "batch_tokens", "sequence_tokens", "rank"), count),
     "precision": partial(one_of, known=get_args(Precision)),
     "optimizer": partial(one_of, known=get_args(OptimizerName)),
     "states": partial(one_of, known=get_args(States)),
     "moments": partial(one_of, known=get_args(MomentDtype)),
     "method": partial(one_of, known=get_args(Method)),
     "fused_loss": _flag,
-    **dict.fromkeys(("rank", "further_layers"), _integer),
+    "further_layers": _integer,
     "stack": text,
     "expert_imbalance": _number,
 }
@@ -114,27 +135,31 @@ QUESTION: Readers = {
     **dict.fromkeys(("scale_up", "scale_out"), text),
     "clouds": names,
     "price_kind": partial(one_of, known=get_args(PriceKind)),
-    "price": _number,
+    "price": parse_usd,
     "references": _references,
 }
 """With what a user may set of a run on one cluster."""
 SEARCH: Readers = {
     "budget_usd": partial(_above_zero, parse=parse_usd),
-    "deadline_s": partial(_above_zero, parse=parse_seconds),
+    "deadline_s": _span,
     "devices": names,
     "clouds": names,
+    "price_kinds": _price_kinds,
+    "most_devices": count,
+    "have": _pool,
+    "have_usd_per_device_hour": parse_usd,
 }
-"""What bounds a search for a cluster."""
+"""What bounds a search for a cluster, and what is there already."""
 
 
-def read_fields(given: Mapping[str, Any], readers: Readers = QUESTION) -> dict[str, Any]:
+def read_fields(value_by_field: Mapping[str, Any], readers: Readers = QUESTION) -> dict[str, Any]:
     """Returns the values of fields by name; one that is None is left out.
 
     Raises:
         RecipeError: an unknown field, or a value that cannot be read or is unknown.
     """
     fields: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in value_by_field.items():
         if name not in readers:
             raise RecipeError("unknown option", **unknown(name, readers))
         if value is not None:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
 from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
         refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
         return run_sweep(args, question)
-    from trainwright.planner.plan.cluster import planned, ways_to_fit
+    from trainwright.planner.plan.cluster import planned, with_ways
     from trainwright.planner.plan.scenario import scenario_of
     from trainwright.render.pictures import drawable
     from trainwright.render.plans.cluster import draw, show
@@ -39,9 +34,7 @@ def run(args: argparse.Namespace) -> int:
         explained = explain(planned_run, args.explain)
         output.result({"explanation": explained}, lambda: show_explanation(explained, output))
         return 0
-    plan = planned_run.plan
-    if not plan.estimate.fits:
-        plan = replace(plan, rejected=ways_to_fit(planned_run))
+    plan = with_ways(planned_run)
     # Pictures come first: whoever reads the answer may stop early (``| head``).
     drawn = () if args.draw is None else draw(plan, planned_run, Path(args.draw))
     output.result({"plan": plan}, lambda: show(plan, planned_run, question, output))

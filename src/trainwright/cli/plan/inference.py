@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
         raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
     model = transformer(model).deployed()
     machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
-    asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud})
-    price = price_of(machines.device.name, asked["price_kind"], usd=args.price, clouds=asked.get("clouds"))
+    asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "price": args.price})
+    price = price_of(machines.device.name, asked["price_kind"], usd=asked.get("price"), clouds=asked.get("clouds"))
     serving = _serving(args, model, machines)
     software = stack(args.stack or DEFAULT, where="--stack")
     estimate = estimate_inference(model, serving, machines, price=price, stack=software)
@@ -81,9 +81,7 @@ def _serving(args: argparse.Namespace, model: ModelSpec, machines: ClusterSpec) 
     layout = parse_layout(args.layout or "auto")
     if set(layout) - {"tp"}:
         raise RecipeError("serving is laid out by tp alone", where="--layout", seen=args.layout)
-    batch = 1 if args.batch_size is None else args.batch_size
-    if batch < 1:
-        raise RecipeError("must be at least 1", where="--batch-size", seen=str(batch))
+    batch = count(args.batch_size or "1", where="--batch-size")
 
     def of(tp: int) -> Serving:
         return Serving(prompt_tokens=tokens - tokens // 2, new_tokens=tokens // 2, batch=batch, tp=tp, weights=weights)

@@ -41,7 +41,7 @@ def configure(parser: CommandParser) -> None:
     budget.add_argument("--params", metavar="N", help="a model of so many parameters: 7B")
     serving = parser.add_argument_group("serving")
     serving.add_argument("--inference", action="store_true", help="plan generation in place of training")
-    serving.add_argument("--batch-size", type=int, metavar="N", help="sequences at once (default: 1)")
+    serving.add_argument("--batch-size", metavar="N", help="sequences at once (default: 1)")
     serving.add_argument("--context", metavar="N", help="tokens of a finished sequence (default: 2048)")
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwright.cli.arguments import located, read_recipe, workspace_of
+from trainwright.cli.options import OPTIONS
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.core.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
+    from trainwright.pipeline.question_fields import Readers
     from trainwright.planner.evidence.finished import Ledger
     from trainwright.planner.plan.machine import Here
     from trainwright.planner.plan.question import Question
@@ -38,8 +40,6 @@ OF_SERVING = ("batch_size", "context")
 NOTHING = "none"
 """``--calibrate none``: not even from finished runs."""
 SUFFIXES = (".yaml", ".yml")
-FIELDS = {"batch": "batch_tokens", "sequence": "sequence_tokens", "mtp": "further_layers", "cloud": "clouds"}
-"""Fields of a question by the arguments that have other names."""
 
 
 def add_question(parser: CommandParser) -> None:
@@ -55,30 +55,8 @@ def add_question(parser: CommandParser) -> None:
         metavar="CLUSTER",
         help="nodes x devices x name: 64x8xh100-sxm, 8xa100-80gb, rtx-4090; here: this device, 4x1xhere",
     )
-    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
-    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
-    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
-    run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
-    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
-    run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
-    run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
-    run.add_argument("--fused-loss", action="store_true", help="logits are made in chunks and never kept whole")
-    run.add_argument(
-        "--expert-imbalance",
-        type=float,
-        metavar="X",
-        help="load of the fullest rank of experts over the mean (default: what balancing leaves)",
-    )
-    run.add_argument(
-        "--mtp",
-        type=int,
-        metavar="N",
-        help="blocks that predict further tokens (default: as the model's configuration says)",
-    )
+    add_run(run)
     run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
-    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
-    run.add_argument("--rank", type=int, metavar="N", help="of adapters (default: 16)")
-    run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     run.add_argument(
         "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
     )
@@ -90,10 +68,37 @@ def add_question(parser: CommandParser) -> None:
     machine = parser.add_argument_group("links and prices")
     machine.add_argument("--scale-up", metavar="LINK", help="another link inside nodes: pcie4, nvl72, 300GB/s")
     machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
-    machine.add_argument("--rails", type=int, metavar="N", help="network ports of a node")
+    machine.add_argument("--rails", metavar="N", help="network ports of a node")
     machine.add_argument("--cloud", metavar="NAMES", help="prices of these clouds alone: aws,gcp")
     machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
-    machine.add_argument("--price", type=float, metavar="USD", help="dollars for a device and hour")
+    machine.add_argument("--price", metavar="USD", help="dollars for a device and hour")
+
+
+def add_run(run: argparse._ArgumentGroup) -> None:
+    """The options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
+    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
+    run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
+    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
+    run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
+    run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
+    run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
+    run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
+    run.add_argument(
+        "--fused-loss", action="store_true", default=None, help="logits are made in chunks and never kept whole"
+    )
+    run.add_argument(
+        "--expert-imbalance",
+        metavar="X",
+        help="load of the fullest rank of experts over the mean (default: what balancing leaves)",
+    )
+    run.add_argument(
+        "--mtp",
+        metavar="N",
+        help="blocks that predict further tokens (default: as the model's configuration says)",
+    )
+    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
+    run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
+    run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
 
 
 def question_of(args: argparse.Namespace) -> Question:
@@ -112,7 +117,7 @@ def question_of(args: argparse.Namespace) -> Question:
             seen=args.on,
             fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
         )
-    return _experienced(args, asked_about(args, question_fields(vars(args)), on=args.on, inputs=args.inputs))
+    return _experienced(args, asked_about(args, question_fields(args), on=args.on, inputs=args.inputs))
 
 
 def _here(on: str) -> Here | None:
@@ -173,26 +178,37 @@ def _experienced(args: argparse.Namespace, question: Question) -> Question:
     return experienced(question, ledger)
 
 
-def question_fields(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a question that a command's options set; an option that it lacks sets none.
+def read_options(args: argparse.Namespace, readers: Readers) -> dict[str, Any]:
+    """Returns the fields that a command's options set; each of ``readers`` has its option.
+
+    Raises:
+        RecipeError: a value that cannot be read, or is unknown.
+    """
+    from trainwright.pipeline.question_fields import read_fields
+
+    attributes = {field: OPTIONS[field].removeprefix("--").replace("-", "_") for field in readers}
+    return read_fields({field: getattr(args, name) for field, name in attributes.items()}, readers)
+
+
+def question_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of a question about one cluster that a command's options set.
 
     Raises:
         RecipeError: a value that cannot be read, or is unknown.
     """
     from trainwright.hardware.catalogue.nodes import names_here
-    from trainwright.pipeline.question_fields import QUESTION, read_fields
+    from trainwright.pipeline.question_fields import QUESTION
 
-    asked = {name: value for name, value in options.items() if value is not None and value is not False}
-    given = {FIELDS.get(name, name): value for name, value in asked.items()}
-    fields = read_fields({name: value for name, value in given.items() if name in QUESTION})
-    of_this_machine = "on" in asked and names_here(asked["on"], where="--on")
-    if asked.get("calibrate", NOTHING) != NOTHING and not of_this_machine:
+    # ``--calibrate`` names a file of references.
+    fields = read_options(args, {field: read for field, read in QUESTION.items() if field != "references"})
+    of_this_machine = args.on is not None and names_here(args.on, where="--on")
+    if args.calibrate not in (None, NOTHING) and not of_this_machine:
         # Reading ledgers brings pydantic, which a plan without measured runs does not wait for.
         from trainwright.planner.evidence.report import known_runs
 
-        fields["references"] = tuple(known_runs(Path(asked["calibrate"])))
+        fields["references"] = tuple(known_runs(Path(args.calibrate)))
         software = {each.placed.run.stack.name for each in fields["references"]}
-        if "stack" not in asked and len(software) == 1:
+        if "stack" not in fields and len(software) == 1:
             fields["stack"] = software.pop()
     return fields
 
@@ -224,6 +240,7 @@ def asked_about(
         return _about_recipe(args, fields, on=on, inputs=inputs, preset=preset)
     if model is None:
         raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
+    refuse(args, ("step",), what="a step is of a recipe, and a model has none", fix="name a recipe: --model FILE.yaml")
     shape = read_model(model, where="--model")
     return Question(on=on, here=_here(on), model=shape, model_name=model, **fields)
 
@@ -234,10 +251,10 @@ def _about_recipe(
     from trainwright.pipeline.planning import question_about, training_of
 
     loaded = read_recipe(inputs, preset=preset, command=args.command)
-    recipe = loaded.value if "step" in args else loaded.value.model_copy(update={"stages": None})
+    recipe = loaded.value
     root = workspace_of(args, name=recipe.name)
     with located(loaded):
-        training, _ = training_of(recipe, root=root, step=vars(args).get("step"))
+        training, _ = training_of(recipe, root=root, step=args.step)
     return question_about(training, on=on, root=root, **fields)
 
 

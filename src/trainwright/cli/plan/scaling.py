@@ -87,5 +87,5 @@ def _asking(args: argparse.Namespace) -> Asking:
     from trainwright.cli.plan.question import question_fields
     from trainwright.planner.plan.question import Question
 
-    fields = question_fields(vars(args))
+    fields = question_fields(args)
     return lambda model, tokens: Question(**(fields | {"model": model, "on": args.on or DEFAULT_ON, "tokens": tokens}))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from trainwright.core.errors import RecipeError, about
-from trainwright.core.units import format_count
+from trainwright.core.units import at_least_one, format_count
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
@@ -163,7 +163,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     sequence, tokens = _sequence(question, assumptions), _tokens(question, assumptions)
     batch = _batch(question, machines, sequence, tokens, assumptions)
     precision = _precision(question, machines.device, assumptions)
-    _positive("rank", question.rank)
+    at_least_one(question.rank, field="rank")
     adapter = None
     if question.method != "full":
         with about("method"):
@@ -207,7 +207,7 @@ def _sequence(question: Question, assumptions: list[Assumption]) -> int:
             assumptions.append(Assumption(name, tokens, "tokens", "given", "model", key="image_tokens"))
         return model.context_tokens
     if question.sequence_tokens is not None:
-        return _positive("sequence_tokens", question.sequence_tokens)
+        return at_least_one(question.sequence_tokens, field="sequence_tokens")
     tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
     source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
     assumptions.append(Assumption("sequence", float(tokens), "tokens", "default", source, key="sequence"))
@@ -226,7 +226,7 @@ def stretched(question: Question, sequence: int, assumptions: list[Assumption]) 
 
 def _tokens(question: Question, assumptions: list[Assumption]) -> int:
     if question.tokens is not None:
-        return _positive("tokens", question.tokens)
+        return at_least_one(question.tokens, field="tokens")
     if question.method != "full":
         tokens, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
     elif question.model.sees_images:
@@ -243,7 +243,8 @@ def _tokens(question: Question, assumptions: list[Assumption]) -> int:
 
 def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, assumptions: list[Assumption]) -> int:
     if question.batch_tokens is not None:
-        return _rounded(_positive("batch_tokens", question.batch_tokens), sequence, machines.devices, assumptions)
+        asked = at_least_one(question.batch_tokens, field="batch_tokens")
+        return _rounded(asked, sequence, machines.devices, assumptions)
     if question.model.unit == "images":
         images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
         source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
@@ -293,12 +294,6 @@ def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumpt
         source = "bf16 where the device has it, else fp16, else fp32"
         assumptions.append(Assumption("precision", known[0], "", "default", source, key="precision"))
     return known[0]
-
-
-def _positive(field: str, value: int) -> int:
-    if value < 1:
-        raise RecipeError("must be at least 1", field=field, seen=str(value))
-    return value
 
 
 def divisible(sequences: int, *, unit: int = 1) -> int:

@@ -77,15 +77,15 @@ def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
     return Offer(provider=OWN, kind=None, usd_per_device_hour=usd_per_device_hour, devices=machines.devices)
 
 
-def read_pool(text: str, *, where: str | None = None) -> tuple[ClusterSpec, ...]:
+def read_pool(text: str) -> tuple[ClusterSpec, ...]:
     """Returns the clusters of ``8xa100-80gb+8xh100-sxm``, of unlike devices; ``4x8xa100-80gb`` is one.
 
     Raises:
         RecipeError: see ``hardware.catalogue.nodes.cluster``; or one kind of device twice.
     """
-    pool = tuple(cluster(part.strip(), where=where) for part in text.split("+"))
+    pool = tuple(cluster(part.strip()) for part in text.split("+"))
     names = [each.device.name for each in pool]
     if len(set(names)) < len(names):
         expected, fix = "unlike devices joined by +", "add equal devices up: 2x8xh100-sxm"
-        raise RecipeError("one kind of device is named twice", where=where, seen=text, expected=expected, fix=fix)
+        raise RecipeError("one kind of device is named twice", seen=text, expected=expected, fix=fix)
     return pool

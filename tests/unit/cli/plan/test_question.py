@@ -85,7 +85,7 @@ def test_experts_may_be_more_even_and_fewer_tokens_predicted(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "llama3-8b", "--on", "h100-sxm", "--mtp", "-1"], "--mtp: blocks that predict further tokens"),
+        (["--model", "llama3-8b", "--on", "h100-sxm", "--mtp", "-1"], "--mtp: cannot read a quantity"),
         (["--model", "mixtral-8x7b", "--on", "8xh100-sxm", "--expert-imbalance", "0.5"], "at least 1, seen 0.5"),
         (["--model", "llama3-8b", "--on", "h100-sxm", "--inference", "--mtp", "0"], "--mtp: this is about training"),
         (["--model", "gpt2"], "on which machines?"),

@@ -83,9 +83,9 @@ def test_what_one_has_costs_what_one_says():
 
 
 def test_a_pool_names_unlike_clusters():
-    one, other = read_pool("2x8xa100-80gb + 8xh100-sxm", where="--have")
+    one, other = read_pool("2x8xa100-80gb + 8xh100-sxm")
     assert (one.devices, other.devices, other.device.name) == (16, 8, "h100-sxm")
-    with pytest.raises(RecipeError, match=r"--have: one kind of device is named twice.*2x8xh100"):
-        read_pool("8xh100-sxm+8xh100-sxm", where="--have")
+    with pytest.raises(RecipeError, match=r"one kind of device is named twice.*2x8xh100"):
+        read_pool("8xh100-sxm+8xh100-sxm")
     with pytest.raises(RecipeError, match="unknown device"):
         read_pool("8xh100-sxm+8xnothing")
