@@ -205,7 +205,7 @@ def test_a_source_is_a_file_and_its_keys(copy):
     copy.insert("spec/sections/data.py", KEYS, after='text_column: str = Field("text"')
     name = '    "csv": "trainwright.stages.data.sources.csv:Csv",\n'
     copy.insert("spec/sections/data.py", name, after="SOURCES: Mapping")
-    copy.replace("spec/sections/data.py", '{"files": FilesSource', '{"csv": CsvSection, "files": FilesSource')
+    copy.insert("spec/sections/data.py", '    "csv": CsvSection,\n', after="_SOURCE_KEYS = {")
     (copy.root / "corpus.csv").write_text(
         "body\n" + "".join(f"row {number}\n" for number in range(9)), encoding="utf-8"
     )

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import MachineError
 from trainwright.hardware.prices.skypilot import COLUMNS
 
@@ -88,9 +87,11 @@ def write(name: str, rows: Iterable[Mapping[str, str]]) -> Path:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
+    half = path.with_suffix(".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.getvalue().encode())
+        half.write_text(text.getvalue(), encoding="utf-8")
+        half.replace(path)
     except OSError as error:
         raise MachineError(
             "cannot write a price list", where=path, seen=error.strerror, fix="set XDG_DATA_HOME to a writable folder"

@@ -137,8 +137,10 @@ def checkpoint_bytes(run: RunSpec) -> float:
     if run.workload.adapter is not None:
         # The adapters' weights and AdamW's two moments.
         return 3 * run.stack.memory.adapter_bytes * count
-    each = counted(run.model).state_bytes(run)
-    return (each.weight - each.copies + each.optimizer) * count
+    # Copies in 8 bits are made again from what is stored.
+    stored = replace(run.workload, precision="bf16") if run.workload.precision == "fp8" else run.workload
+    each = counted(run.model).state_bytes(replace(run, workload=stored))
+    return (each.weight + each.optimizer) * count
 
 
 def token_bytes(model: AnyModel, workload: Workload) -> float:

@@ -134,11 +134,6 @@ def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
     return tuple(ways)
 
 
-def with_ways(made: Planned) -> Plan:
-    """Returns the plan; of a run that does not fit, ``rejected`` are the changes that make it fit."""
-    return made.plan if made.plan.estimate.fits else replace(made.plan, rejected=ways_to_fit(made))
-
-
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:
     forecast = choice.forecast
     shares = work_shares(forecast)

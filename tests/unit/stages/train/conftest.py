@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -76,6 +77,7 @@ def inputs_for(dataset: Artifact, tmp_path: Path) -> Callable[..., Inputs]:
     def make(recipe: Recipe, **plan: Any) -> Inputs:
         if recipe.train.exec.micro_batch != "auto":
             plan = {"micro_batch": recipe.train.exec.micro_batch} | plan
-        return {"dataset": dataset, "plan": make_plan(tmp_path / "plans", recipe, vocabulary=300, **plan)}
+        shelf = Path(mkdtemp(dir=tmp_path))  # an artefact is never made over another
+        return {"dataset": dataset, "plan": make_plan(shelf, recipe, vocabulary=300, **plan)}
 
     return make

@@ -195,16 +195,12 @@ def has_half_gradients(workload: Workload) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateBytes:
-    """Bytes of one trained parameter: kept weight, gradient, the optimizer's state, and the update's temporary.
-
-    ``copies`` are those of ``weight`` that are made again from the rest, and that no checkpoint has.
-    """
+    """Bytes of one trained parameter: kept weight, gradient, the optimizer's state, and the update's temporary."""
 
     weight: float
     gradient: float
     optimizer: float
     update: float
-    copies: float = 0.0
 
 
 def state_bytes(case: MemoryCase) -> StateBytes:
@@ -217,18 +213,18 @@ def state_bytes(case: MemoryCase) -> StateBytes:
     mixed = workload.states == "mixed" and size < 4
     full = size if workload.states == "pure" else 4.0
     weight = size if mixed else full
-    copies = FP8_COPY_BYTES if workload.precision == "fp8" and memory.kernels == "fused" else 0.0
+    if workload.precision == "fp8" and memory.kernels == "fused":
+        weight += FP8_COPY_BYTES
     reduced = mixed and (memory.reduced_gradients or has_half_gradients(workload))
     gradient, master = (size if reduced else full), (4.0 if mixed else 0.0)
     if mixed and memory.master_gradients:
         gradient, master = (gradient, master + 4.0) if reduced else (gradient + size, master)
     moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
     return StateBytes(
-        weight=weight + copies,
+        weight=weight,
         gradient=gradient,
         optimizer=master + moment * moments_per_parameter(case.model, workload),
         update=full * memory.update_copies,
-        copies=copies,
     )
 
 

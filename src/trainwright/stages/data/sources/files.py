@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from trainwright.spec.sections.data import FilesSource, SourceSection
+from trainwright.spec.sections.data import FilesSource, PythonSource
 from trainwright.stages.data.corpus.entries import FileRange, RawDocument
 from trainwright.stages.data.sources.base import Source, decoded
 
@@ -29,10 +29,10 @@ class Files(Source[FilesSource]):
         yield decoded(stream.read(), "")
 
 
-class PythonStdlib(Source[SourceSection]):
+class PythonStdlib(Source[PythonSource]):
     """The running Python's own library."""
 
-    Section = SourceSection
+    Section = PythonSource
     ignored_folders = frozenset({"site-packages", "dist-packages", "__pycache__", "_bundled"})
 
     @property
