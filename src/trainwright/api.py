@@ -6,7 +6,6 @@ Each function does what the command of its name does and returns the nouns that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
@@ -25,7 +24,7 @@ from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, te
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
-from trainwright.planner.plan.cluster import planned, ways_to_fit
+from trainwright.planner.plan.cluster import planned, with_ways
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, rankable
@@ -107,8 +106,7 @@ def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
     """The plan, corrected by a workspace's finished runs on such a cluster; by none of them where ``root`` is None."""
     if root is not None:
         question = experienced(question, read_ledgers(ledgers_of(root)))
-    made = planned(scenario_of(question))
-    return made.plan if made.plan.estimate.fits else replace(made.plan, rejected=ways_to_fit(made))
+    return with_ways(planned(scenario_of(question))).plan
 
 
 def recommend(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from trainwright.cli.output import Output
@@ -19,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
         refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
         return run_sweep(args, question)
-    from trainwright.planner.plan.cluster import planned, ways_to_fit
+    from trainwright.planner.plan.cluster import planned, with_ways
     from trainwright.planner.plan.scenario import scenario_of
     from trainwright.render.pictures import drawable
     from trainwright.render.plans.cluster import draw, show
@@ -35,9 +34,8 @@ def run(args: argparse.Namespace) -> int:
         explained = explain(planned_run, args.explain)
         output.result({"explanation": explained}, lambda: show_explanation(explained, output))
         return 0
+    planned_run = with_ways(planned_run)
     plan = planned_run.plan
-    if not plan.estimate.fits:
-        plan = replace(plan, rejected=ways_to_fit(planned_run))
     # Pictures come first: whoever reads the answer may stop early (``| head``).
     drawn = () if args.draw is None else draw(plan, planned_run, Path(args.draw))
     output.result({"plan": plan}, lambda: show(plan, planned_run, question, output))

@@ -93,3 +93,15 @@ def muon_flops(rows: int, columns: int) -> float:
     """Returns the operations of Muon's five iterations on one matrix: X X^T, its square, and the product with X."""
     small, large = min(rows, columns), max(rows, columns)
     return 5 * (4.0 * small**2 * large + 2.0 * small**3)
+
+
+def utilisation(flops_per_s: float, peak_flops_per_s: float | None) -> float | None:
+    """Returns the model FLOPs per second as a share of the device's dense peak (Chowdhery et al., 2022, appendix B).
+
+    Returns:
+        None where the peak is unknown, and where it is beaten: a rate that is beaten is no peak, and a share of it
+        means nothing.
+    """
+    if not peak_flops_per_s or flops_per_s > peak_flops_per_s:
+        return None
+    return flops_per_s / peak_flops_per_s

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from trainwright.planner.cost.run_cost import RunCost, run_cost
-from trainwright.planner.counts.flops import count_flops
+from trainwright.planner.counts.flops import count_flops, utilisation
 from trainwright.planner.counts.parameters import parameter_counts
-from trainwright.planner.counts.utilisation import utilisation
 from trainwright.planner.forecast.forecast import Forecast, corrected
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
@@ -120,8 +119,10 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
     return Assumption("measured runs", note, "", "ledger", source, key="measured_runs")
 
 
-def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
-    """Returns changes that make the run fit, another layout before the least slowdown; raises as ``planned``."""
+def with_ways(made: Planned) -> Planned:
+    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the cheapest."""
+    if made.plan.estimate.fits:
+        return made
     scenario = made.scenario
     ways = []
     if scenario.layout or scenario.recompute is not None:
@@ -131,7 +132,7 @@ def ways_to_fit(made: Planned) -> tuple[Rejected, ...]:
     for change in changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source):
         less = "; trains adapters alone" if change.trains_less else ""
         ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
-    return tuple(ways)
+    return replace(made, plan=replace(made.plan, rejected=tuple(ways)))
 
 
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:

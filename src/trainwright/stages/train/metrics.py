@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainwright.artifact.events import Events
-from trainwright.planner.counts.utilisation import utilisation
+from trainwright.planner.counts.flops import utilisation
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.stages.train.step import Update

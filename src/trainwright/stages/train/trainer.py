@@ -12,9 +12,8 @@ from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
-from trainwright.planner.counts.flops import training_flops_per_token
+from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.planner.counts.utilisation import utilisation
 from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.memory import LiveBytes, SavedBytes, measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes

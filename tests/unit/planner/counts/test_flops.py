@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fixtures.planned_models import LLAMA
 from trainwright.model.decoder import Decoder
-from trainwright.planner.counts.flops import count_flops, training_flops_per_token
+from trainwright.planner.counts.flops import count_flops, training_flops_per_token, utilisation
 
 
 def counted(call):
@@ -59,3 +61,22 @@ def test_a_causal_count_leaves_half_of_attention_out(shape):
 def test_per_token_counts_add_up_to_the_batch(shape):
     whole = count_flops(shape, sequences=5, sequence_tokens=96).training
     assert training_flops_per_token(shape, sequence_tokens=96) * 5 * 96 == whole
+
+
+rates = st.floats(min_value=1e6, max_value=1e18)
+
+
+@given(rates, rates)
+def test_a_share_is_never_above_one(flops_per_s, peak_flops_per_s):
+    share = utilisation(flops_per_s, peak_flops_per_s)
+    assert (share is None) == (flops_per_s > peak_flops_per_s)
+    assert share is None or share == pytest.approx(flops_per_s / peak_flops_per_s)
+
+
+def test_without_a_peak_nothing_is_known():
+    assert utilisation(1e12, None) is None
+    assert utilisation(1e12, 0.0) is None
+
+
+def test_a_beaten_peak_is_no_peak():
+    assert utilisation(1.35e11, 1e11) is None

@@ -7,7 +7,7 @@ from trainwright.core.records import from_json, to_json
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.plan.cluster import plan_run, planned, verdict, ways_to_fit
+from trainwright.planner.plan.cluster import plan_run, planned, verdict, with_ways
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
@@ -179,5 +179,5 @@ def test_a_convolutional_network_that_does_not_fit_is_told_what_would():
     asked = Question(model=catalogue_model("resnet-50"), on="rtx-4090", batch_tokens=4096, layout={"micro_batch": 4096})
     made = planned(scenario_of(asked))
     assert not made.plan.estimate.fits
-    names = [each.name for each in ways_to_fit(made)]
+    names = [each.name for each in with_ways(made).plan.rejected]
     assert names[0].startswith("layout auto") and "2 devices" in names

@@ -11,7 +11,7 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.forecast.memory.table import USABLE_HOST_SHARE
-from trainwright.planner.plan.cluster import plan_run, planned, ways_to_fit
+from trainwright.planner.plan.cluster import plan_run, planned, with_ways
 from trainwright.planner.plan.layout import best
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
@@ -217,7 +217,7 @@ def test_what_would_make_it_fit_here_is_measured_here_too():
     )
     made = planned(scenario_of(asked))
     assert not made.plan.estimate.fits
-    names = [each.name for each in ways_to_fit(made)]
+    names = [each.name for each in with_ways(made).plan.rejected]
     assert names and "LoRA" not in names, "no adapter was measured"
     others = plan_run(scenario_of(replace(asked, layout={}, recompute=None)))
     assert others.estimate.fits == names[0].startswith("layout auto")
