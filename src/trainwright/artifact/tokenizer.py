@@ -9,6 +9,9 @@ from typing import Any
 from trainwright.core.errors import DataError, MissingPackage
 from trainwright.core.paths import regular
 
+END_OF_TEXT_ID = 256
+"""The token between documents, in a tokenizer that is trained here: it follows the 256 bytes."""
+
 
 def load_tokenizer(path: Path) -> Any:
     """Returns the ``tokenizers.Tokenizer`` of a tokenizer.json.

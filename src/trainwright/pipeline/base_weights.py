@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from trainwright.artifact.model_folder import HUGGINGFACE, SHAPE_FILE, TOKENIZER, read_shape
+from trainwright.artifact.tokenizer import END_OF_TEXT_ID
 from trainwright.artifact.weight_headers import check_headers
 from trainwright.core.errors import DataError, RecipeError, TrainwrightError
 from trainwright.core.paths import local_path, read_object
@@ -88,10 +89,31 @@ def _differences(recipe: Recipe, shape: ModelSpec) -> Iterator[RecipeError]:
 def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[RecipeError]:
     """A tokenizer that is trained for the recipe and cannot be that of the base."""
     section = recipe.data.tokenizer
-    if section.path is None and section.vocabulary < shape.vocabulary:
+    fix = f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder / TOKENIZER}"
+    if section.path is not None:
+        return
+    if section.vocabulary < shape.vocabulary:
         yield RecipeError(
             "the base has more tokens than the tokenizer that is trained for this recipe",
             where="data.tokenizer",
             seen=f"{shape.vocabulary}, at most {section.vocabulary}",
-            fix=f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder / TOKENIZER}",
+            fix=fix,
         )
+    elif not _like_trained_here(folder / TOKENIZER, section.end_of_text):
+        yield RecipeError(
+            "the base's tokenizer is of another kind than the one that is trained for this recipe",
+            where="data.tokenizer",
+            seen=folder / TOKENIZER,
+            expected=f"byte-level BPE with {section.end_of_text!r} as token {END_OF_TEXT_ID}",
+            fix=fix,
+        )
+
+
+def _like_trained_here(path: Path, end_of_text: str) -> bool:
+    """Returns whether training could give these tokens; so too of a file that cannot be read, which others report."""
+    try:
+        model = read_object(path).get("model")
+    except DataError:
+        return True
+    tokens = model.get("vocab") if isinstance(model, dict) else None
+    return isinstance(tokens, dict) and tokens.get(end_of_text) == END_OF_TEXT_ID

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from trainwright.artifact.model_folder import TOKENIZER
 from trainwright.artifact.store import Artifact
 from trainwright.artifact.tokenizer import load_tokenizer
-from trainwright.core.errors import RecipeErrors, TrainwrightError
+from trainwright.core.errors import MachineError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
 from trainwright.core.registry import load
 from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
+from trainwright.spec.recipe import Recipe
 
 
 class CheckedStep(NamedTuple):
@@ -62,7 +64,7 @@ def problems(
         line: likewise.
         done: likewise.
         passed: likewise.
-        load_torch: whether the weights that a training begins with are held against its network.
+        load_torch: whether torch is asked, too, for the device and for the weights that a training begins with.
     """
     line, passed = tuple(line), set() if passed is None else passed
     unique: dict[tuple[str | None, str], TrainwrightError] = {}
@@ -87,8 +89,20 @@ def _of_step(
     yield from load(str(step.stage.check), kind="check")(step.recipe, tokenizer)
     if step.stage.makes == "checkpoint":
         yield from base_problems(step, line, tokenizer, load_torch=load_torch)
+        if load_torch:
+            yield from _no_device(step.recipe)
     if step.stage.makes in ("plan", "checkpoint"):
         yield from dataset_problems(step, done)
+
+
+def _no_device(recipe: Recipe) -> Iterator[MachineError]:
+    """A device that is asked for by name; torch is loaded for such a recipe alone."""
+    if recipe.train.exec.device != "cuda" or find_spec("torch") is None:
+        return
+    try:
+        load("trainwright.runtime.device:choose", kind="check")("cuda")
+    except MachineError as error:
+        yield error
 
 
 def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Path | None:

@@ -194,6 +194,15 @@ def test_a_tokenizer_that_cannot_be_the_base_s_is_named(tmp_path, base) -> None:
     assert said(tmp_path, folder, asked) == []
 
 
+@pytest.mark.parametrize("vocabulary", [{"<|endoftext|>": 319}, {"</s>": 256}, [["<|endoftext|>", -1.0]]])
+def test_tokens_of_another_trainer_are_named_before_a_tokenizer_is_trained(tmp_path, base, vocabulary) -> None:
+    folder = base(form="config.json")
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": vocabulary}}))
+    problem = said(tmp_path, folder, load_torch=False)[0]
+    assert (problem.where, problem.seen) == ("data.tokenizer", f"{folder}/tokenizer.json")
+    assert problem.fix == f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder}/tokenizer.json"
+
+
 def test_the_tokens_of_the_dataset_are_those_of_the_base(tmp_path, base) -> None:
     folder = base(form="config.json")
     record = json.loads((folder / "tokenizer.json").read_text())

@@ -85,6 +85,15 @@ def test_each_is_named_before_anything_runs(early, override, expected) -> None:
     assert key.split(".")[0] in line
 
 
+def test_a_device_that_torch_does_not_see_is_named_where_the_run_will_be(early, monkeypatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert said(early, "train.exec.device=cpu") == []
+    (problem_line,) = said(early, "train.exec.device=cuda")
+    assert "train.exec.device: no CUDA device here" in problem_line
+    line, _ = early("train.exec.device=cuda")
+    assert problems(line, line, {}, load_torch=False) == (), "who plans for another machine does not run here"
+
+
 def test_a_task_that_cannot_be_made_is_refused_before_anything_runs(early) -> None:
     (line,) = said(early, "task.name=fixtures.plugged_task:BROKEN")
     assert "task.name: this is no task (seen textwrap:dedent" in line and "expected a function of (" in line

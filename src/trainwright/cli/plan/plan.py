@@ -16,9 +16,7 @@ from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from trainwright.pipeline.graph import Step
+    pass
 
 
 def configure(parser: CommandParser) -> None:
@@ -83,36 +81,23 @@ def _as_it_stands(args: argparse.Namespace) -> bool:
 
 
 def _run_recipe(args: argparse.Namespace) -> int:
-    """The recipe on this machine."""
+    """The recipe on this machine; what only this machine lacks for running it is noted, not refused."""
     # The planner brings pydantic, which --help must not wait for.
     from trainwright.cli.plan.question import ledger_of, note_broken
-    from trainwright.pipeline.planning import plan_here
+    from trainwright.pipeline.planning import plan_here, training_of
     from trainwright.planner.evidence.finished import Ledger
     from trainwright.render.plans.local import show
 
-    output = Output.of(args)
-    training, root = _training(args, output)
+    output, loaded = Output.of(args), load_recipe(args)
+    root = workspace_of(args, name=loaded.value.name)
     ledger = ledger_of(args, workspace=root)
-    note_broken(ledger, output)
-    plan = plan_here(training, root=root, ledger=ledger or Ledger())
+    with located(loaded):
+        training, lacking = training_of(loaded.value, root=root, step=args.step)
+        for problem in lacking:
+            output.note(f"here this recipe cannot run: {loaded.located(problem)}")
+        note_broken(ledger, output)
+        plan = plan_here(training, root=root, ledger=ledger or Ledger())
     output.result({"plan": plan}, lambda: show(plan, output))
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
-
-
-def _training(args: argparse.Namespace, output: Output) -> tuple[Step, Path]:
-    """The training that is planned, and its workspace; what only this machine lacks is noted, not refused.
-
-    Raises:
-        RecipeError: what is wrong with it on any machine.
-    """
-    from trainwright.pipeline.planning import training_of
-
-    loaded = load_recipe(args)
-    root = workspace_of(args, name=loaded.value.name)
-    with located(loaded):
-        training, lacking = training_of(loaded.value, root=root, step=args.step)
-    for problem in lacking:
-        output.note(f"here this recipe cannot run: {loaded.located(problem)}")
-    return training, root

@@ -255,7 +255,7 @@ def _about_recipe(
     root = workspace_of(args, name=recipe.name)
     with located(loaded):
         training, _ = training_of(recipe, root=root, step=args.step)
-    return question_about(training, on=on, root=root, **fields)
+        return question_about(training, on=on, root=root, **fields)
 
 
 def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:

@@ -15,7 +15,8 @@ from trainwright.core.errors import DataError, MissingPackage, RecipeError, Trai
 from trainwright.core.paths import local_path
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
-from trainwright.stages.data.corpus.files import path_problem
+from trainwright.stages.data.corpus.entries import SkippedFile
+from trainwright.stages.data.corpus.files import not_skipped, path_problem, source_entries
 from trainwright.stages.data.corpus.head import unusable_source
 from trainwright.stages.data.corpus.remote import check_protocol, is_url
 from trainwright.stages.data.sources import source_of
@@ -24,11 +25,11 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, sources whose first records are no documents, lengths that
-    contradict each other, a missing tokenizer and packages that are not installed. None means that reading can begin;
-    what stands further back in the files is another matter.
+    They are missing paths, patterns that match nothing, sources whose first records are no documents, files that
+    ``strict`` does not let be skipped, lengths that contradict each other, a missing tokenizer and packages that are
+    not installed. None means that reading can begin; what stands further back in the files is another matter.
     """
-    return (*_sources(section), *_lengths(section.clean), *_tokenizer(section))
+    return (*_sources(section), *_skipped(section), *_lengths(section.clean), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -42,6 +43,19 @@ def _sources(section: DataSection) -> Iterator[TrainwrightError]:
         found = tuple(_source(number, settings))
         problem = None if found else unusable_source(number, settings)
         yield from found if problem is None else (problem,)
+
+
+def _skipped(section: DataSection) -> Iterator[TrainwrightError]:
+    """The first file here that cannot be read, where none may be skipped; every name is looked at for that."""
+    here = (pair for pair in enumerate(section.sources) if not any(map(is_url, source_of(pair[1]).paths)))
+    for number, settings in here if section.strict else ():
+        try:
+            skipped = next((each for each in source_entries(number, settings) if isinstance(each, SkippedFile)), None)
+        except TrainwrightError:
+            continue  # reported under its own key
+        if skipped is not None:
+            yield not_skipped(skipped).at("data.strict", seen=skipped.location)
+            return
 
 
 def _source(number: int, settings: SourceSection) -> Iterator[TrainwrightError]:

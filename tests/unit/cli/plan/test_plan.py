@@ -45,6 +45,15 @@ def test_what_does_not_fit_exits_with_1_and_says_how_it_would(recipe, on, capsys
     assert capsys.readouterr().out.startswith("does not fit: needs ")
 
 
+@pytest.mark.parametrize("on_cluster", [(), ("--on", "2x1xhere")])
+def test_a_device_that_is_not_here_is_refused_at_the_line_that_asks_for_it(recipe, on, capsys, tmp_path, on_cluster):
+    on(fake_machine())
+    (tmp_path / recipe).write_text(TEXT.replace("100 steps}", "100 steps,\n  exec: {device: cuda}}"))
+    line = TEXT.count("\n") + 1
+    assert cli.main(["plan", recipe, *on_cluster]) != 0
+    assert f"error: r.yaml:{line}:10: train.exec.device: no CUDA device here" in capsys.readouterr().err
+
+
 def test_json_holds_the_whole_plan(recipe, on, capsys):
     on(fake_machine())
     assert cli.main(["plan", recipe, "train.duration=7 steps", "--json"]) == 0

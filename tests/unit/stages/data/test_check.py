@@ -57,6 +57,17 @@ def test_every_problem_is_found_at_once_and_named_by_its_key(section, folder):
     assert all("\n" not in str(problem) for problem in found)
 
 
+def test_strict_names_a_file_that_cannot_be_read_and_asks_no_network(section, folder):
+    (folder / "pipe").unlink()
+    (folder / "lost.txt").symlink_to(folder / "gone.txt")
+    sources = {"kind": "files", "paths": ["memory://nowhere"]}, {"kind": "files", "paths": [str(folder)]}
+    assert lines(section(*sources)) == []
+    (line,) = lines(section(*sources, strict=True))
+    assert line.startswith(f"data.strict: cannot read this file: dangling link (seen {folder}/lost.txt)")
+    (folder / "lost.txt").unlink()
+    assert lines(section(*sources, strict=True)) == []
+
+
 def test_an_empty_path_is_not_the_current_directory(section, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (line,) = lines(section({"kind": "files", "paths": [".", ""]}))

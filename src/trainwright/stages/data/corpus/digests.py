@@ -28,7 +28,15 @@ from trainwright.core.paths import local_path
 from trainwright.core.source_digest import source_digest
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.corpus.entries import CorpusFile, SkippedFile
-from trainwright.stages.data.corpus.files import Entry, list_files, refusal, special_kind, stat_version, unreadable
+from trainwright.stages.data.corpus.files import (
+    Entry,
+    list_files,
+    not_skipped,
+    refusal,
+    special_kind,
+    stat_version,
+    unreadable,
+)
 from trainwright.stages.data.parts import publish
 from trainwright.stages.data.plug_ins import plug_ins
 
@@ -89,12 +97,7 @@ def read_corpus(section: DataSection, *, cache: Path | None, settle: bool = True
     skipped = tuple(entry for entry in result if isinstance(entry, SkippedFile))
     files = tuple(entry for entry in result if isinstance(entry, CorpusFile))
     if section.strict and skipped:
-        raise DataError(
-            "cannot read this file: {reason}",
-            where=skipped[0].location,
-            fix="mend or remove it, or set data.strict: false to count and skip such files",
-            reason=skipped[0].reason,
-        )
+        raise not_skipped(skipped[0])
     if not any(file.size_bytes for file in files):
         left_out = f", {len(skipped)} skipped: {skipped[0].reason}" if skipped else ""
         raise DataError(

@@ -99,6 +99,16 @@ def unreadable(where: str, error: OSError) -> DataError:
     )
 
 
+def not_skipped(file: SkippedFile) -> DataError:
+    """Returns the error for a file that would be skipped where ``strict`` lets none be."""
+    return DataError(
+        "cannot read this file: {reason}",
+        where=file.location,
+        fix="mend or remove it, or set data.strict: false to count and skip such files",
+        reason=file.reason,
+    )
+
+
 def refusal(error: OSError) -> str | None:
     """Returns the reason to skip one file, or None where the error is not about that file alone."""
     return _REFUSALS.get(error.errno or 0)

@@ -18,7 +18,7 @@ from pathlib import Path
 from pickle import PickleError
 
 from trainwright.artifact.store import write_atomically, writing
-from trainwright.artifact.tokenizer import end_of_text_id, load_tokenizer
+from trainwright.artifact.tokenizer import END_OF_TEXT_ID, end_of_text_id, load_tokenizer
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import TokenizerSection
 from trainwright.stages.data.optional import need
@@ -166,11 +166,11 @@ def tokenizer_json(merges: Sequence[tuple[bytes, bytes]], *, end_of_text: str) -
     def written(token: bytes) -> str:
         return "".join(map(characters.__getitem__, token))
 
-    vocabulary = {written(bytes([byte])): byte for byte in range(256)} | {end_of_text: 256}
+    vocabulary = {written(bytes([byte])): byte for byte in range(256)} | {end_of_text: END_OF_TEXT_ID}
     for left, right in merges:
         vocabulary.setdefault(written(left + right), len(vocabulary))  # two pairs may spell one token
     special = {
-        "id": 256,
+        "id": END_OF_TEXT_ID,
         "content": end_of_text,
         "single_word": False,
         "lstrip": False,
