@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from trainwright.testing.messages import Message, messages
+from trainwright.testing.messages import ErrorSite, messages
 
 # Where a message is put together when the program runs, and why.
 PUT_TOGETHER = {
@@ -24,7 +24,7 @@ PUT_TOGETHER = {
 
 
 @pytest.fixture(scope="module")
-def every(repository) -> list[Message]:
+def every(repository) -> list[ErrorSite]:
     return list(messages(repository / "src" / "trainwright"))
 
 

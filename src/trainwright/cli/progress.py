@@ -20,7 +20,7 @@ RATE_WINDOW_S = 30.0
 
 
 @dataclass(kw_only=True)
-class Task:
+class TaskState:
     """The state of one running task, from its events alone.
 
     ``metrics`` holds the latest values of the metrics ``<task>/<metric>``.
@@ -123,7 +123,7 @@ class Progress:
 
     def __init__(self, output: Screen) -> None:
         self._output = output
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, TaskState] = {}
         self._printed_s: dict[str, float] = {}
         self._stage_started_s: dict[str, float] = {}
         self._bars: Any = None  # rich.progress.Progress, where there is a terminal
@@ -165,7 +165,7 @@ class Progress:
             self._print(event.text)
 
     def _progress(self, event: Event) -> None:
-        task = self._tasks.setdefault(event.name, Task(name=event.name))
+        task = self._tasks.setdefault(event.name, TaskState(name=event.name))
         was_finished = task.finished and event.value >= task.done
         task.update(event)
         if was_finished:
@@ -180,7 +180,7 @@ class Progress:
 
     def _metric(self, event: Event) -> None:
         task_name, _, metric = event.name.partition("/")
-        self._tasks.setdefault(task_name, Task(name=task_name)).metrics[metric] = event.value
+        self._tasks.setdefault(task_name, TaskState(name=task_name)).metrics[metric] = event.value
         if self._bars is not None and task_name in self._bar_ids:
             self._draw(self._tasks[task_name])
         if self._output.verbose:
@@ -199,7 +199,7 @@ class Progress:
             self._erase(name)
         self._print(f"{event.name}: {event.text or 'done'}{took}")
 
-    def _draw(self, task: Task) -> None:
+    def _draw(self, task: TaskState) -> None:
         if task.name not in self._bar_ids:
             self._bar_ids[task.name] = self._bars.add_task(task.name, text="")
         self._bars.update(self._bar_ids[task.name], completed=task.done, total=task.total, text=task.text())

@@ -15,7 +15,7 @@ PARTS = {"where", "field", "seen", "expected", "fix"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class ErrorSite:
     """One place that makes an error.
 
     Attributes:
@@ -35,7 +35,7 @@ class Message:
     named: frozenset[str]
 
 
-def messages(package: Path) -> Iterator[Message]:
+def messages(package: Path) -> Iterator[ErrorSite]:
     """Yields every message below a folder, in the order of files and lines."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(package.rglob("*.py"))}
     names = _error_names(trees.values())
@@ -65,10 +65,10 @@ def _takes_a_template(node: ast.ClassDef, names: set[str]) -> bool:
     return not makes_its_own and any(isinstance(base, ast.Name) and base.id in names for base in node.bases)
 
 
-def _message(path: str, call: ast.Call, error: str) -> Message:
+def _message(path: str, call: ast.Call, error: str) -> ErrorSite:
     keywords = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
     texts = (call.args[0], keywords.get("expected"), keywords.get("fix"))
-    return Message(
+    return ErrorSite(
         path=path,
         line=call.lineno,
         error=error,

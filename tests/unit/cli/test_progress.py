@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.cli.progress import Progress, Task
+from trainwright.cli.progress import Progress, TaskState
 from trainwright.spec.event import Event
 
 
@@ -24,7 +24,7 @@ def lines(output_to, events, **options):
 
 
 def test_the_rate_is_taken_from_the_last_half_minute():
-    task = Task(name="train")
+    task = TaskState(name="train")
     for second in range(101):
         task.update(steps(1000.0 + second, second if second <= 50 else 50 + (second - 50) * 4, total=500.0))
     assert task.per_s == pytest.approx(4.0)
@@ -33,7 +33,7 @@ def test_the_rate_is_taken_from_the_last_half_minute():
 
 
 def test_nothing_is_guessed_from_one_event():
-    task = Task(name="train")
+    task = TaskState(name="train")
     task.update(steps(5.0, 3))
     assert task.per_s is None
     assert task.remaining_s is None
@@ -41,7 +41,7 @@ def test_nothing_is_guessed_from_one_event():
 
 
 def test_a_task_that_begins_again_forgets_its_past():
-    task = Task(name="train")
+    task = TaskState(name="train")
     for t_s, done in ((0, 0), (10, 90), (20, 10), (30, 20)):
         task.update(steps(float(t_s), float(done)))
     assert task.per_s == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def test_a_task_that_begins_again_forgets_its_past():
 
 
 def test_a_line_tells_what_is_known():
-    task = Task(name="train", metrics={"loss": 2.3124, "tokens_per_s": 41_234.0, "mfu": 0.4201})
+    task = TaskState(name="train", metrics={"loss": 2.3124, "tokens_per_s": 41_234.0, "mfu": 0.4201})
     task.update(steps(0.0, 0, 2000.0))
     task.update(steps(10.0, 31, 2000.0))
     assert task.text() == ("31/2,000 steps (2%), 3.1 steps/s, 10 min 35 s left, loss 2.312, 41,200 tokens/s, MFU 42.0%")
@@ -58,7 +58,7 @@ def test_a_line_tells_what_is_known():
 
 
 def test_without_a_total_there_is_no_share():
-    task = Task(name="read", unit="documents")
+    task = TaskState(name="read", unit="documents")
     for t_s, done in ((0.0, 0.0), (2.0, 3_000_000.0)):
         task.update(event(t_s, "progress", "read", done, unit="documents"))
     assert task.text() == "3M documents, 1.5M documents/s"

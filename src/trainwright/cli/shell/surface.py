@@ -15,7 +15,7 @@ from trainwright.cli.parser import CommandParser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
+class Flag:
     """A flag with its spellings; ``metavar`` is None where it takes no value."""
 
     flags: tuple[str, ...]
@@ -30,8 +30,8 @@ class Surface:
 
     words: tuple[str, ...]
     help: str
-    options: tuple[Option, ...]
-    positionals: tuple[Option, ...]
+    options: tuple[Flag, ...]
+    positionals: tuple[Flag, ...]
     subcommands: tuple[str, ...]
 
 
@@ -68,9 +68,9 @@ def _surfaces(words: tuple[str, ...], help_text: str, parser: CommandParser) -> 
         yield from _surfaces((*words, name), inner.description or "", inner)
 
 
-def _option(action: argparse.Action) -> Option:
+def _option(action: argparse.Action) -> Flag:
     metavar = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
-    return Option(
+    return Flag(
         flags=tuple(action.option_strings),
         help=action.help or "",
         metavar=None if action.nargs == 0 else metavar,

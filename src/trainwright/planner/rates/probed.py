@@ -53,7 +53,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shapes:
+class LayoutShapes:
     """One layout of a model: all that the looked-up shapes depend on."""
 
     model: ModelSpec
@@ -106,7 +106,7 @@ class Probed:
         keys = np.stack([getattr(layouts, each) for each in sorted(_LOOKED_UP)])
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         rows = [
-            self._row(Shapes(model=model, workload=run.workload, layouts=layouts.take(first[[each]])), without)
+            self._row(LayoutShapes(model=model, workload=run.workload, layouts=layouts.take(first[[each]])), without)
             for each in range(len(first))
         ]
         columns = {name: np.asarray([row[name] for row in rows])[places.reshape(-1)] for name in rows[0]}
@@ -150,7 +150,7 @@ class Probed:
             what = "adapters" if work.adapter is not None else f"updates of {work.optimizer}"
             raise RecipeError("{what} were not measured", where=device, what=what)
 
-    def _row(self, shapes: Shapes, without: Collection[Kind]) -> dict[str, float]:
+    def _row(self, shapes: LayoutShapes, without: Collection[Kind]) -> dict[str, float]:
         """Returns the fields of ``Kernels`` for one layout."""
         products = dict.fromkeys(DIRECTIONS, 0.0) if "products" in without else self._products(shapes)
         attention = (0.0, 0.0) if "attention" in without else self._attention(shapes)
@@ -169,7 +169,7 @@ class Probed:
             "update": 0.0 if "update" in without else self._update(shapes),
         }
 
-    def _products(self, shapes: Shapes, *, beside: bool = False) -> dict[MatmulPass, float]:
+    def _products(self, shapes: LayoutShapes, *, beside: bool = False) -> dict[MatmulPass, float]:
         """Returns the seconds of linear layers of the rank's blocks, or of those ``beside`` them, by direction."""
         dtype, sums = shapes.workload.precision, dict.fromkeys(DIRECTIONS, 0.0)
         for rows, outputs, inputs, count in shapes.products(beside=beside):
@@ -178,7 +178,7 @@ class Probed:
                 sums[direction] += count * each
         return sums
 
-    def _attention(self, shapes: Shapes) -> tuple[float, float]:
+    def _attention(self, shapes: LayoutShapes) -> tuple[float, float]:
         """Returns the seconds of both passes of all layers; ranks of context parallelism share the pairs."""
         model, work, layouts = shapes.model, shapes.workload, shapes.layouts
         sequences = shapes.layers * float((layouts.micro_batch / layouts.tp / layouts.cp)[0])
@@ -189,7 +189,7 @@ class Probed:
         )
         return forward, backward
 
-    def _between(self, shapes: Shapes) -> tuple[float, float]:
+    def _between(self, shapes: LayoutShapes) -> tuple[float, float]:
         """Returns the seconds of the blocks beside products and attention; weights are cast, their gradients back."""
         moved, casts = moved_bytes(shapes), self._casts_s(shapes)
         compiled = COMPILED_REST if shapes.layouts.compile[0] else 1.0
@@ -201,7 +201,7 @@ class Probed:
         backward = interpolate(place, zip(places, (each.backward for each in rests), strict=True))
         return moved * forward * compiled + casts, 2 * moved * backward * compiled + casts
 
-    def _casts_s(self, shapes: Shapes) -> float:
+    def _casts_s(self, shapes: LayoutShapes) -> float:
         """Returns the seconds that weights take to reduced precision, or gradients to fp32; 0 for sharded ones."""
         size, layouts = DTYPE_BYTES[shapes.workload.precision], shapes.layouts
         if size == 4 or (layouts.zero_stage[0] == 3 and layouts.dp_shard[0] * layouts.cp[0] > 1):
@@ -209,7 +209,7 @@ class Probed:
         elements = sum(outputs * inputs * count for _, outputs, inputs, count in shapes.products())
         return self.stream_s((4 + size) * elements, pieces=_pieces(shapes))
 
-    def _head(self, shapes: Shapes) -> tuple[float, float, float]:
+    def _head(self, shapes: LayoutShapes) -> tuple[float, float, float]:
         """Returns head and loss: forward, where the loss takes its gradient; backward; and without gradients.
 
         The embedding's and the head's gradients are dense.
@@ -221,7 +221,7 @@ class Probed:
         rest = self.loss_rest_s(tokens=shapes.tokens, vocabulary=classes, dtype=dtype)
         return sum(sums.values()) + rest, self.stream_s(3 * 4.0 * elements), sums["forward"] + EVALUATED_LOSS * rest
 
-    def _update(self, shapes: Shapes) -> float:
+    def _update(self, shapes: LayoutShapes) -> float:
         """Returns the seconds of an update with clipping: a pass for the norm (a read), one to scale (read, write)."""
         model, layouts = shapes.model, shapes.layouts
         owned = float(owned_parameters(model, layouts)[0])
@@ -311,21 +311,21 @@ class BlockRest:
     backward: float
 
 
-def shapes_of(probe: BlockProbe) -> Shapes:
+def shapes_of(probe: BlockProbe) -> LayoutShapes:
     """Returns the shapes of a probed block: one device, one micro batch."""
     tokens, batch = probe.sequence_tokens, probe.tokens
     workload = Workload(sequence_tokens=tokens, batch_tokens=batch, steps=1, precision=probe.dtype, optimizer="adamw")
     alone = ParallelPlan(micro_batch_sequences=probe.sequences)
-    return Shapes(model=probe.model, workload=workload, layouts=Layouts.of([alone], ["none"], workload))
+    return LayoutShapes(model=probe.model, workload=workload, layouts=Layouts.of([alone], ["none"], workload))
 
 
-def moved_bytes(shapes: Shapes) -> float:
+def moved_bytes(shapes: LayoutShapes) -> float:
     """Returns the counted traffic between the blocks' products, forward; the backward pass moves twice as much."""
     elements = block_elements(shapes.model, shapes.workload, shapes.layouts)
     return float(DTYPE_BYTES[shapes.workload.precision] * shapes.tokens * shapes.layers * elements[0])
 
 
-def _pieces(shapes: Shapes) -> float:
+def _pieces(shapes: LayoutShapes) -> float:
     """Returns the number of matrices of the rank's blocks."""
     return sum(count for *_, count in shapes.products())
 

@@ -130,7 +130,7 @@ Block = Table | Facts | Figure | Sample | Code | Missing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class PageSection:
     """A part of the page with an anchor; ``lead`` says in a sentence what it shows."""
 
     key: str

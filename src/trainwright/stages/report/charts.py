@@ -91,7 +91,7 @@ class Bars:
     x_title: str
     groups: Sequence[tuple[str, Sequence[Bar]]]
     format: Format = scale.short
-    axis: scale.Unit | None = None
+    axis: scale.AxisUnit | None = None
     legend: Sequence[tuple[str, int, bool]] = ()
     name_segments: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwright.core.units import format_seconds
 from trainwright.stages.report import say, scale
-from trainwright.stages.report.blocks import Block, Figure, Missing, Sample, Section
+from trainwright.stages.report.blocks import Block, Figure, Missing, PageSection, Sample
 from trainwright.stages.report.charts import Lines, Series
 from trainwright.stages.report.run_record import RunRecord
 from trainwright.stages.report.series import Curve, smooth, thin
@@ -26,14 +26,14 @@ RATES = {
 """Learning rates by metric; training logs those that its optimizer has."""
 
 
-def learning(run: RunRecord) -> Section:
+def learning(run: RunRecord) -> PageSection:
     """Curves over the tokens seen."""
     lead = "Loss, smoothed, with every reported value behind it; validation in its own colour."
     if not run.curves:
-        return Section(
+        return PageSection(
             key="learning", title="Learning", lead="", blocks=(_missing("Nothing was trained yet.", "train"),)
         )
-    return Section(key="learning", title="Learning", lead=lead, blocks=tuple(_curves(run)))
+    return PageSection(key="learning", title="Learning", lead=lead, blocks=tuple(_curves(run)))
 
 
 def _curves(run: RunRecord) -> Iterator[Block]:
@@ -98,7 +98,7 @@ def _curves(run: RunRecord) -> Iterator[Block]:
             yield Figure(views=[("", chart)])
 
 
-def samples(run: RunRecord) -> Section:
+def samples(run: RunRecord) -> PageSection:
     """Completions, and what the served model answered."""
     blocks: list[Block] = []
     for entry in (run.evaluation or {}).get("completions", ()):
@@ -117,7 +117,7 @@ def samples(run: RunRecord) -> Section:
     if not blocks:
         lead = ""
         blocks = [_missing("No text was generated yet: give the recipe evaluate.prompts or serve.demo.", "evaluate")]
-    return Section(key="samples", title="Samples", lead=lead, blocks=blocks)
+    return PageSection(key="samples", title="Samples", lead=lead, blocks=blocks)
 
 
 def _answer(answer: Mapping[str, Any] | None) -> Iterator[Sample]:

@@ -14,7 +14,7 @@ from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.record import Machine
 from trainwright.spec.manifest import KINDS
 from trainwright.stages.report import say, scale
-from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, Section, Table
+from trainwright.stages.report.blocks import Block, Cell, Code, Facts, Figure, Missing, PageSection, Table
 from trainwright.stages.report.charts import Bar, Bars, Segment
 from trainwright.stages.report.model_facts import model_facts
 from trainwright.stages.report.run_record import RunRecord
@@ -25,14 +25,14 @@ SHORT = 12
 KEPT, LOST, READ = 2, 1, 0
 
 
-def data(run: RunRecord) -> Section:
+def data(run: RunRecord) -> PageSection:
     """Returns the section of the data: what went in, what was dropped, what came out."""
     if run.data is None:
         missing = Missing(text="No data was prepared yet.", command="trainwright data RECIPE")
-        return Section(key="data", title="Data", lead="", blocks=(missing,))
+        return PageSection(key="data", title="Data", lead="", blocks=(missing,))
     total = run.data["total"]
     lead = f"{total['read']['documents']:,} documents were read and {total['kept']['documents']:,} kept."
-    return Section(key="data", title="Data", lead=lead, blocks=tuple(_data(run.data)))
+    return PageSection(key="data", title="Data", lead=lead, blocks=tuple(_data(run.data)))
 
 
 def _data(report: Mapping[str, Any]) -> Iterator[Block]:
@@ -77,12 +77,12 @@ def _data(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Code(title="Examples of what was not kept", text=lines)
 
 
-def machine(run: RunRecord) -> Section:
+def machine(run: RunRecord) -> PageSection:
     """Returns the section of the machine: its facts, and how fast it is."""
     if run.machine is None:
         missing = Missing(text="This machine was not looked at yet.", command="trainwright doctor")
-        return Section(key="machine", title="Machine", lead="", blocks=(missing,))
-    return Section(
+        return PageSection(key="machine", title="Machine", lead="", blocks=(missing,))
+    return PageSection(
         key="machine",
         title="Machine",
         lead="Facts from the operating system, and speeds measured here.",
@@ -136,7 +136,7 @@ def _findings(record: Machine) -> Table:
     return Table(title="Findings", columns=["what will hurt", "what mends it"], rows=rows, wide=True)
 
 
-def provenance(run: RunRecord) -> Section:
+def provenance(run: RunRecord) -> PageSection:
     """Every artefact by its fingerprint, how long it took, and the recipe."""
     blocks: list[Block] = []
     timed = [(name, seconds) for name in STAGES if (seconds := run.seconds(name)) is not None]
@@ -158,7 +158,7 @@ def provenance(run: RunRecord) -> Section:
     recipe = json.dumps(run.recipe.model_dump(mode="json"), indent=2, ensure_ascii=False)
     blocks.append(Code(title="Recipe with every default, as JSON (a recipe file may be JSON)", text=recipe))
     lead = "Equal recipe, equal inputs: equal fingerprints. What was there already was not made again."
-    return Section(key="provenance", title="Provenance", lead=lead, blocks=blocks)
+    return PageSection(key="provenance", title="Provenance", lead=lead, blocks=blocks)
 
 
 def _artifact_row(run: RunRecord, name: str) -> list[Cell | str]:

@@ -11,7 +11,7 @@ from trainwright.render.pictures.bars import PHASE_TONES
 from trainwright.render.results.audit import AuditLine, groups, verdict
 from trainwright.spec.plan import Assumption, Plan, Rental
 from trainwright.stages.report import say, scale
-from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Section, Table, Tone
+from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, PageSection, Table, Tone
 from trainwright.stages.report.charts import Bar, Bars, Segment
 from trainwright.stages.report.run_record import RunRecord
 from trainwright.stages.report.say import title
@@ -29,11 +29,11 @@ LEAST_SHOWN = 0.003
 """Share of a bar that is about a pixel wide."""
 
 
-def prediction(run: RunRecord) -> Section:
+def prediction(run: RunRecord) -> PageSection:
     """Plan against measurement."""
     if run.plan is None:
         missing = Missing(text="Nothing was planned yet.", command="trainwright plan RECIPE")
-        return Section(key="prediction", title="Predicted and measured", lead="", blocks=(missing,))
+        return PageSection(key="prediction", title="Predicted and measured", lead="", blocks=(missing,))
     lead = "The plan was made before training from this machine's probes; hollow bars are its predictions."
     if run.training is None:
         lead += " Nothing was trained yet, so there is nothing to hold it against."
@@ -41,7 +41,7 @@ def prediction(run: RunRecord) -> Section:
     if run.audit is None:
         blocks.append(Missing(text="The prediction was not audited yet.", command="trainwright audit RECIPE"))
     blocks.append(_assumptions(run.plan))
-    return Section(key="prediction", title="Predicted and measured", lead=lead, blocks=blocks)
+    return PageSection(key="prediction", title="Predicted and measured", lead=lead, blocks=blocks)
 
 
 def _phases(plan: Plan, training: Mapping[str, Any] | None) -> Iterator[Figure]:
@@ -169,19 +169,19 @@ def _with_unit(value: float, unit: str) -> str:
     return f"{say.count(value)} {unit}".strip()
 
 
-def elsewhere(run: RunRecord) -> Section:
+def elsewhere(run: RunRecord) -> PageSection:
     """The same run on rented devices."""
     rentals: Sequence[Rental] = () if run.plan is None else run.plan.rentals
     if not rentals:
         missing = Missing(
             text="No rented device was priced: name some in plan.rent_on.", command="trainwright plan RECIPE"
         )
-        return Section(key="elsewhere", title="Elsewhere", lead="", blocks=(missing,))
+        return PageSection(key="elsewhere", title="Elsewhere", lead="", blocks=(missing,))
     lead = "The same run on one rented device, estimated from data sheets and published prices."
     rows = [_rental_row(rental) for rental in sorted(rentals, key=_by_price)]
     columns = ["device", "fits", "time", "range", "price per hour", "cost", "offer", "price list"]
     table = Table(title="Rented devices", columns=columns, rows=rows, right=(2, 3, 4, 5), wide=True)
-    return Section(key="elsewhere", title="Elsewhere", lead=lead, blocks=(table,))
+    return PageSection(key="elsewhere", title="Elsewhere", lead=lead, blocks=(table,))
 
 
 def _by_price(rental: Rental) -> tuple[bool, float, str]:

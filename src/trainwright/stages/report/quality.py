@@ -14,7 +14,7 @@ from trainwright.render.results.evaluation import (
     row_columns,
 )
 from trainwright.stages.report import say
-from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, Section, Table
+from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, PageSection, Table
 from trainwright.stages.report.charts import Bar, Bars, Lines, Segment, Series
 from trainwright.stages.report.run_record import RunRecord
 
@@ -28,15 +28,15 @@ COMPARED = (
 EMPTY = "A cell is empty where there is no such number."
 
 
-def quality(run: RunRecord) -> Section:
+def quality(run: RunRecord) -> PageSection:
     """Returns what the task measured: bits per byte beside what needs no network, or a task's metrics."""
     if run.evaluation is None:
         missing = Missing(text="Nothing was measured yet.", command="trainwright evaluate RECIPE")
-        return Section(key="quality", title="Quality", lead="", blocks=(missing,))
+        return PageSection(key="quality", title="Quality", lead="", blocks=(missing,))
     return measured(run.evaluation)
 
 
-def measured(evaluation: Mapping[str, Any]) -> Section:
+def measured(evaluation: Mapping[str, Any]) -> PageSection:
     """Returns the section of an evaluation: what any task measured, and the tables and curves that it made."""
     splits: Mapping[str, Any] = evaluation["splits"]
     lead, blocks = "What the task measured.", [*_metrics(splits)]
@@ -46,7 +46,7 @@ def measured(evaluation: Mapping[str, Any]) -> Section:
         if "accuracy" in split["metrics"] and "commonest_class_accuracy" in split["record"]:
             blocks.append(Figure(views=[("", _against_the_commonest_class(name, split))]))
     blocks += [*_curves(splits), *_tables(splits)]
-    return Section(key="quality", title="Quality", lead=lead, blocks=blocks)
+    return PageSection(key="quality", title="Quality", lead=lead, blocks=blocks)
 
 
 def _metrics(splits: Mapping[str, Any]) -> Iterator[Block]:

@@ -82,7 +82,7 @@ def short(value: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
+class AxisUnit:
     """The unit of a whole axis; called with a value, it writes it."""
 
     name: str
@@ -97,16 +97,16 @@ _BYTES = (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
 _SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
-def bytes_unit(largest: float) -> Unit:
+def bytes_unit(largest: float) -> AxisUnit:
     """Returns the binary unit in which ``largest`` bytes reads best."""
     return _best(_BYTES, largest)
 
 
-def seconds_unit(largest: float) -> Unit:
+def seconds_unit(largest: float) -> AxisUnit:
     """Returns the unit of time in which ``largest`` seconds reads best."""
     return _best(_SECONDS, largest / 2)
 
 
-def _best(units: Sequence[tuple[str, float]], largest: float) -> Unit:
+def _best(units: Sequence[tuple[str, float]], largest: float) -> AxisUnit:
     name, size = next((unit for unit in units if largest >= unit[1]), units[-1])
-    return Unit(name=name, size=size)
+    return AxisUnit(name=name, size=size)

@@ -19,11 +19,11 @@ from trainwright.model.generation.texts import Piece
 from trainwright.stages.serve.answers import DONE, Answer, AnswerKind, Usage, sse
 from trainwright.stages.serve.callers import AllowedHosts, Authenticated, Guarded
 from trainwright.stages.serve.intake import Intake
-from trainwright.stages.serve.metrics import CONTENT_TYPE, Metrics
+from trainwright.stages.serve.metrics import CONTENT_TYPE, ServerMetrics
 from trainwright.stages.serve.problems import ApiError
 from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, R, parse, short
 from trainwright.stages.serve.service import Order, Service
-from trainwright.stages.serve.worker import Busy, Deliver, GenerationJob, Lost, Stopped
+from trainwright.stages.serve.worker import Busy, Deliver, GenerationJob, Lost, WorkerStopped
 
 SMALL_BODY_BYTES = 64 << 10
 """Up to here a body is parsed in less time than a change of threads costs others."""
@@ -144,7 +144,7 @@ async def _answer(service: Service, order: Order, request: Request, kind: Answer
     except Busy as error:
         message = "too many requests are waiting; try again later"
         raise ApiError(429, message, code="rate_limit_exceeded", kind="rate_limit_error") from error
-    except Stopped as error:
+    except WorkerStopped as error:
         raise ApiError(503, str(error), code="server_unavailable", kind="server_error") from error
     answer = Answer(kind=kind, model=service.model_name)
     if asked.stream:
@@ -215,7 +215,7 @@ def build_app(service: Service, hosts: AllowedHosts) -> Starlette:
     )
     app.add_middleware(Authenticated, api_key=service.api_key)
     app.add_middleware(Guarded, hosts=hosts)
-    app.add_middleware(Counted, metrics=service.metrics, routes=frozenset(route.path for route in routes))
+    app.add_middleware(RequestCounter, metrics=service.metrics, routes=frozenset(route.path for route in routes))
     return app
 
 
@@ -256,10 +256,10 @@ async def _defect(request: Request, error: Exception) -> Response:
     return ApiError(500, "a defect in the server; its log says more", code="defect", kind="server_error").response()
 
 
-class Counted:
+class RequestCounter:
     """Counts answers by route and status; unknown paths are one route, so that nobody can make the list grow."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, routes: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics, routes: frozenset[str]) -> None:
         self._app, self._metrics, self._routes = app, metrics, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

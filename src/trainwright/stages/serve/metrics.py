@@ -88,7 +88,7 @@ class Histogram:
 Metric = Counter | Gauge | Histogram
 
 
-class Metrics:
+class ServerMetrics:
     """All numbers of the server; ``add`` takes further ones."""
 
     def __init__(self) -> None:

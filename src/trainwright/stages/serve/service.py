@@ -20,7 +20,7 @@ from trainwright.spec.generation import Sampling
 from trainwright.spec.sections.serve import EngineSection
 from trainwright.stages.serve import chat
 from trainwright.stages.serve.engines import open_engine
-from trainwright.stages.serve.metrics import Gauge, Metrics
+from trainwright.stages.serve.metrics import Gauge, ServerMetrics
 from trainwright.stages.serve.problems import ApiError
 from trainwright.stages.serve.requests import ChatRequest, CompletionRequest, check_places, short
 from trainwright.stages.serve.worker import Worker
@@ -58,7 +58,7 @@ class Service:
     render: chat.Render
     stops: tuple[str, ...]
     worker: Worker
-    metrics: Metrics
+    metrics: ServerMetrics
     api_key: str | None
     long_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """One long text is encoded at a time: each needs over a hundred times its size in memory."""
@@ -182,7 +182,7 @@ def load_service(
     tokenizer = read_tokenizer(directory / TOKENIZER)
     conventions = read_conventions(directory, tokenizer)
     token_bytes = TokenBytes(tokenizer)
-    metrics = Metrics()
+    metrics = ServerMetrics()
     _add_gauges(metrics, model=model_name, engine=generator.name)
     texts = TextGenerator(generator, token_bytes, end_ids=conventions.end_ids)
     render: chat.Render = chat.plain
@@ -205,7 +205,7 @@ def load_service(
     )
 
 
-def _add_gauges(metrics: Metrics, *, model: str, engine: str) -> None:
+def _add_gauges(metrics: ServerMetrics, *, model: str, engine: str) -> None:
     process = psutil.Process()
     metrics.add("resident_memory_bytes", "memory of this process", Gauge(lambda: process.memory_info().rss))
     labels = {"version": __version__, "engine": engine, "model": model}

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from trainwright.core.errors import RecipeError
 from trainwright.model.generation.texts import Piece, TextGenerator
 from trainwright.spec.generation import Failure, Sampling
-from trainwright.stages.serve.metrics import Gauge, Metrics
+from trainwright.stages.serve.metrics import Gauge, ServerMetrics
 
 
 class Busy(Exception):
     """No place is free and the line is full."""
 
 
-class Stopped(Exception):
+class WorkerStopped(Exception):
     """The worker takes no more requests."""
 
 
@@ -56,7 +56,7 @@ class Worker:
         metrics: where tokens and latencies are counted.
     """
 
-    def __init__(self, generator: TextGenerator, *, places: int, max_waiting: int, metrics: Metrics) -> None:
+    def __init__(self, generator: TextGenerator, *, places: int, max_waiting: int, metrics: ServerMetrics) -> None:
         self._generator, self._places = generator, places
         self.capacity = places + max_waiting
         """Requests under way and in line at most."""
@@ -94,7 +94,7 @@ class Worker:
 
         Raises:
             Busy: the line has no room for all of them.
-            Stopped: the worker is closed or broken.
+            WorkerStopped: the worker is closed or broken.
         """
         now = time.perf_counter()
         jobs = [
@@ -103,7 +103,7 @@ class Worker:
         ]
         with self._lock:
             if self._closed:
-                raise Stopped(self.failure or "the server is stopping")
+                raise WorkerStopped(self.failure or "the server is stopping")
             if self._unfinished + len(jobs) > self.capacity:
                 raise Busy
             self._unfinished += len(jobs)

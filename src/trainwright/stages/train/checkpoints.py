@@ -32,7 +32,7 @@ INDEX = "checkpoint.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
+class TrainingProgress:
     """Where a run stands: the step decides data, learning rate and all; the rest is a record of what it cost."""
 
     step: int = 0
@@ -41,7 +41,7 @@ class Progress:
     recent: tuple[tuple[float, int], ...] = ()
     """Summed loss and targets of the last updates, for the summary."""
 
-    def spent(self, times: PhaseTimes) -> Progress:
+    def spent(self, times: PhaseTimes) -> TrainingProgress:
         """The same place with more time spent on getting there."""
         return replace(self, phases={name: self.phases.get(name, 0.0) + part for name, part in times.as_dict().items()})
 
@@ -52,7 +52,7 @@ class State:
 
     network: Network
     optimizers: Optimizers
-    progress: Progress
+    progress: TrainingProgress
 
 
 class Pending(Protocol):
@@ -119,7 +119,7 @@ class Checkpoints:
             _drop(old)
         return Written(final)
 
-    def restore(self, model: Network, optimizers: Optimizers) -> Progress | None:
+    def restore(self, model: Network, optimizers: Optimizers) -> TrainingProgress | None:
         """Load the newest undamaged checkpoint, or None where there is none.
 
         A damaged one is named in a message and passed over: it is never trained on.
@@ -173,11 +173,11 @@ def verify(path: Path) -> None:
         verify_file(path, from_json(FileEntry, entry, where=str(path / INDEX)))
 
 
-def load(path: Path, model: Network, optimizers: Optimizers) -> Progress:
+def load(path: Path, model: Network, optimizers: Optimizers) -> TrainingProgress:
     """Take over weights, optimizer state and progress of a verified checkpoint."""
     load_weights(model, load_file(path / WEIGHTS))
     optimizers.load(load_file(path / "optimizer.safetensors"))
-    return from_json(Progress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
+    return from_json(TrainingProgress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
 
 
 def load_weights(model: Network, weights: Mapping[str, torch.Tensor]) -> None:

@@ -34,7 +34,7 @@ class Board(Protocol):
         """Write out what is buffered."""
 
 
-class Metrics:
+class TrainingMetrics:
     """Gathers updates and reports their mean every so many steps."""
 
     def __init__(

@@ -19,10 +19,10 @@ from trainwright.runtime.memory import LiveBytes, SavedBytes, measured_use, rese
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainExecution, TrainSummary
-from trainwright.stages.train.checkpoints import Checkpoints, Progress, State
+from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
-from trainwright.stages.train.metrics import Metrics, mean_loss, open_board
+from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
@@ -67,7 +67,7 @@ class Trainer:
         self.optimizers = Optimizers(network, recipe.train.optimizer)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
-        self.progress = Progress() if restored is None else replace(restored, resumes=restored.resumes + 1)
+        self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self.resumed_from = None if restored is None else restored.step
         self.clock = PhaseClock(settings.device)
         self.step = TrainingStep(
@@ -95,7 +95,7 @@ class Trainer:
             events=events,
         )
         flops_per_token = training_flops_per_token(settings.model, sequence_tokens=settings.sequence_tokens)
-        metrics = Metrics(
+        metrics = TrainingMetrics(
             events,
             board,
             unit=self.task.unit,
@@ -118,7 +118,7 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: Metrics, stop: StopRequest, events: Events) -> Evaluation | None:
+    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> Evaluation | None:
         settings, train = self.settings, self.recipe.train
         section = train.schedule
         schedule, validation = load_schedule(section), None
@@ -164,7 +164,7 @@ class Trainer:
     def _state(self) -> State:
         return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
 
-    def _validate(self, metrics: Metrics, done: int) -> Evaluation | None:
+    def _validate(self, metrics: TrainingMetrics, done: int) -> Evaluation | None:
         split = self.dataset.splits.get("validation")
         if split is None:
             return None

@@ -8,13 +8,13 @@ import subprocess
 import pytest
 
 from trainwright.cli.shell.complete import RECIPE_INPUTS, bash, fish, recipe_words, zsh
-from trainwright.cli.shell.surface import Option, Surface
+from trainwright.cli.shell.surface import Flag, Surface
 
 WORDS = ["train.lr=", "train.compile=", "train.compile=true", "train.compile=false", "name="]
 
 
 def option(*flags, metavar=None, choices=()):
-    return Option(flags=flags, help="it's help", metavar=metavar, choices=choices)
+    return Flag(flags=flags, help="it's help", metavar=metavar, choices=choices)
 
 
 def surface(*words, positionals=(), subcommands=()):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from trainwright.stages.serve.metrics import Counter, Gauge, Histogram, Metrics
+from trainwright.stages.serve.metrics import Counter, Gauge, Histogram, ServerMetrics
 
 LINE = re.compile(
     r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-zA-Z_]\w*="(\\.|[^"\\\n])*"(,[a-zA-Z_]\w*="(\\.|[^"\\\n])*")*\})? [0-9.e+-]+(inf)?'
@@ -31,7 +31,7 @@ def test_histogram_buckets_are_cumulative():
 
 
 def test_every_line_is_in_the_format():
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.add("odd", "a label with everything", Gauge(lambda: 1e-7, label='quo"te\\back\nline'))
     metrics.requests.add(route="/v1/models", status="200")
     metrics.time_per_token.observe(0.004)

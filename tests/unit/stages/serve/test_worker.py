@@ -7,7 +7,7 @@ import time
 import pytest
 
 from trainwright.spec.generation import Sampling
-from trainwright.stages.serve.worker import Busy, Lost, Stopped
+from trainwright.stages.serve.worker import Busy, Lost, WorkerStopped
 
 
 @pytest.fixture
@@ -86,5 +86,5 @@ def test_stopping_tells_those_who_wait_and_takes_no_more(worker):
     worker.stop()
     assert isinstance(collect(running)[-1], Lost)
     worker.join()
-    with pytest.raises(Stopped, match="the server is stopping"):
+    with pytest.raises(WorkerStopped, match="the server is stopping"):
         submit(worker)

@@ -18,7 +18,7 @@ from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train import checkpoints as module
-from trainwright.stages.train.checkpoints import Checkpoints, Progress, State, verify
+from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress, verify
 from trainwright.stages.train.optimizer import Optimizers
 
 
@@ -36,7 +36,7 @@ def parts(dataset):
 
 def at(parts, step: int) -> State:
     network, optimizers = parts
-    return State(network=network, optimizers=optimizers, progress=Progress(step=step))
+    return State(network=network, optimizers=optimizers, progress=TrainingProgress(step=step))
 
 
 def store(tmp_path, dataset, *, keep: int = 2) -> Checkpoints:
@@ -119,6 +119,6 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, dataset, parts) -> Non
 
 
 def test_progress_adds_up_what_was_spent() -> None:
-    spent = Progress(step=1).spent(PhaseTimes(forward=1.0)).spent(PhaseTimes(forward=0.5, update=2.0))
+    spent = TrainingProgress(step=1).spent(PhaseTimes(forward=1.0)).spent(PhaseTimes(forward=0.5, update=2.0))
     assert spent.phases["forward"] == 1.5
     assert sum(spent.phases.values()) == 3.5

@@ -10,12 +10,12 @@ import torch
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.spec.measures import PhaseTimes
-from trainwright.stages.train.metrics import Metrics, open_board
+from trainwright.stages.train.metrics import TrainingMetrics, open_board
 from trainwright.stages.train.step import Update
 
 
-def make_metrics(events: Events, board, **rates) -> Metrics:
-    return Metrics(events, board, unit="token", **rates)
+def make_metrics(events: Events, board, **rates) -> TrainingMetrics:
+    return TrainingMetrics(events, board, unit="token", **rates)
 
 
 def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
@@ -24,7 +24,7 @@ def update(loss_sum: float, targets: int, norm: float = 1.0) -> Update:
 
 def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
     with Events(tmp_path / "e.jsonl", run="r") as events:
-        metrics = Metrics(
+        metrics = TrainingMetrics(
             events, None, unit="token", steps=10, batch_tokens=100, flops_per_token=3.0, peak_flops_per_s=600.0
         )
         metrics.add(update(10.0, 10))
@@ -42,7 +42,7 @@ def test_the_mean_is_over_targets_not_over_updates(tmp_path) -> None:
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (1.0, math.inf), (1.0, math.nan)])
 def test_what_is_not_finite_is_returned(tmp_path, loss, norm) -> None:
     with Events(None, run="r") as events:
-        metrics = Metrics(
+        metrics = TrainingMetrics(
             events, None, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.add(update(loss, 1, norm))
@@ -54,7 +54,7 @@ def test_tensorboard_files_hold_the_metrics(tmp_path) -> None:
 
     with Events(None, run="r") as events:
         board = open_board(tmp_path / "board", wanted=True, first_step=0, events=events)
-        metrics = Metrics(
+        metrics = TrainingMetrics(
             events, board, unit="token", steps=1, batch_tokens=1, flops_per_token=1.0, peak_flops_per_s=None
         )
         metrics.metric("train/loss", 1.25, step=3)
