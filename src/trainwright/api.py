@@ -164,7 +164,7 @@ def recommend(
     fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.get("have", ())
     read_fields({"step": step}, {"step": text})
     question = _asked(model, on=defaults_on(pool), step=step, workspace=workspace, fields=fields)
-    return search(rankable(question, pool).run, goals=goals, **bounds)
+    return search(rankable(question, pool).run, precision=question.precision, goals=goals, **bounds)
 
 
 def _asked(

@@ -98,7 +98,7 @@ OPTIONS = [
     ({"optimiser": "adamw"}, "unknown option .*did you mean 'optimizer'"),
     ({"optimizer": "foo"}, "^optimizer: unknown value .seen 'foo', expected one of adamw"),
     ({"precision": 16}, "^precision: unknown value .seen '16'"),
-    ({"layout": {"dp": 4}}, "^layout: unknown part of a layout .seen 'dp=4'"),
+    ({"layout": {"dp": 4}}, "^layout: unknown part of a layout .seen 'dp', expected one of dp_replicate"),
     ({"layout": {"tp": 0}}, "^layout: not a number of ranks .seen tp=0"),
     ({"layout": {"tp": True}}, "^layout: not a number of ranks .seen tp=true"),
     ({"layout": {"zero_stage": 9}}, "^layout: no stage of ZeRO .seen zero_stage=9"),
@@ -132,7 +132,10 @@ def test_a_bad_option_of_a_plan_ends_in_one_line(packaged_only, option, message)
         ({"layout": {"tp": "8", "compile": True}}, {"layout": "tp=8,compile=true"}),
         ({"sequence_tokens": "4k", "batch_tokens": "4M"}, {"sequence_tokens": 4000, "batch_tokens": 4_000_000}),
         ({"clouds": "aws,gcp"}, {"clouds": ["aws", "gcp"]}),
-        ({"price": "$2.5", "rank": "8", "rails": "4"}, {"price": 2.5, "rank": 8, "rails": 4}),
+        (
+            {"price": "$2.5", "method": "lora", "rank": "8", "rails": "4"},
+            {"price": 2.5, "method": "lora", "rank": 8, "rails": 4},
+        ),
         ({"optimizer": None, "layout": None}, {}),
     ],
 )

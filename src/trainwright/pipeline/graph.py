@@ -112,8 +112,7 @@ def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
         DataError: a path is missing, and the length of the run is in epochs.
     """
     needed = parse_duration(recipe.train.duration).unit == "epochs"
-    validates = recipe.train.validation.tokens is None and recipe.data.split.validation > 0
-    if not (needed or validates):
+    if not needed and recipe.data.split.validation == 0:
         return None
     name = "corpus_bytes" if needed and remote else "corpus_bytes_here"
     size_bytes: int | None = load(f"trainwright.stages.data.corpus.size:{name}", kind="function")(recipe.data)

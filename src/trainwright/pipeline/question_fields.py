@@ -17,6 +17,8 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.money import parse_usd
 from trainwright.core.spelling import unknown
 from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
+from trainwright.hardware.catalogue.devices import device
+from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.rates.learnt import Reference
 from trainwright.planner.search.offers import read_pool
@@ -109,6 +111,14 @@ def _price_kinds(value: Any) -> tuple[str, ...]:
     return tuple(one_of(name, get_args(PriceKind)) for name in names(value))
 
 
+def _devices(value: Any) -> tuple[str, ...]:
+    return tuple(device(name).name for name in names(value))
+
+
+def _clouds(value: Any) -> tuple[str, ...]:
+    return tuple(cloud(name).slug for name in names(value))
+
+
 def _pool(value: Any) -> tuple[ClusterSpec, ...]:
     return read_pool(text(value))
 
@@ -142,8 +152,8 @@ QUESTION: Readers = {
 SEARCH: Readers = {
     "budget_usd": partial(_above_zero, parse=parse_usd),
     "deadline_s": _span,
-    "devices": names,
-    "clouds": names,
+    "devices": _devices,
+    "clouds": _clouds,
     "price_kinds": _price_kinds,
     "most_devices": count,
     "have": _pool,
@@ -156,7 +166,7 @@ def read_fields(value_by_field: Mapping[str, Any], readers: Readers = QUESTION) 
     """Returns the values of fields by name; one that is None is left out.
 
     Raises:
-        RecipeError: an unknown field, or a value that cannot be read or is unknown.
+        RecipeError: an unknown field, a value that cannot be read or is unknown, or two values that contradict.
     """
     fields: dict[str, Any] = {}
     for name, value in value_by_field.items():
@@ -165,4 +175,21 @@ def read_fields(value_by_field: Mapping[str, Any], readers: Readers = QUESTION) 
         if value is not None:
             with about(name):
                 fields[name] = readers[name](value)
+    _refuse_contradictions(fields)
     return fields
+
+
+def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
+    layout = fields.get("layout", {})
+    recompute = fields.get("recompute", layout.get("recompute"))
+    if layout.get("recompute", recompute) != recompute:
+        seen = f"{recompute}, and {layout['recompute']} in the layout"
+        raise RecipeError("two answers to one question", field="recompute", seen=seen, expected="one of them")
+    if "rank" in fields and fields.get("method", "full") == "full":
+        raise RecipeError("all weights are trained, and no adapters", field="rank", fix="set `method` to lora or qlora")
+    if "have_usd_per_device_hour" in fields and "have" not in fields:
+        raise RecipeError("a price of devices that are not named", field="have_usd_per_device_hour", fix="set `have`")
+    tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)
+    if batch_tokens > tokens:
+        expected = f"at most the run's {tokens:,} tokens"
+        raise RecipeError("a batch is longer than the run", field="batch_tokens", seen=batch_tokens, expected=expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.spelling import unknown
 from trainwright.pipeline.graph import STAGES, InputFrom, Step, maker, upstream
 from trainwright.pipeline.wiring import wire
 from trainwright.spec.recipe import Recipe
@@ -35,6 +36,9 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
     line = steps(recipe)
     of_stage = [each for each in line if each.stage.name == stage]
     if step is not None:
+        if step not in {each.name for each in line}:
+            known = [each.name for each in of_stage]
+            raise RecipeError("no such step", where=option.strip(" ="), **unknown(step, known))
         chosen = upstream(line, step)[-1]
         if chosen.stage.name == stage:
             return chosen

@@ -112,6 +112,8 @@ class Workload:
             )
         if self.expert_imbalance is not None and not 1 <= self.expert_imbalance < math.inf:
             problems.append(f"expert_imbalance must be at least 1, seen {self.expert_imbalance}")
+        if self.expert_imbalance is not None and getattr(model, "experts", None) is None:
+            problems.append("expert_imbalance is about experts, and this model has none")
         return tuple(problems)
 
 

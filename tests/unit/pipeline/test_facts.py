@@ -17,8 +17,9 @@ from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.runner import address, run
 from trainwright.pipeline.steps import steps
 from trainwright.planner.plan.estimated_facts import bytes_per_token, estimated_facts
-from trainwright.planner.plan.workload import steps_in
+from trainwright.planner.plan.workload import resolve, steps_in
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.train import ValidationSection
 from trainwright.testing.artifacts import make_artifact, manifest_of
 from trainwright.testing.machine import fake_machine
 
@@ -126,7 +127,11 @@ def test_a_corpus_that_is_not_here_stops_no_plan_but_one_in_epochs(tmp_path):
 def test_the_corpus_says_the_size_of_a_whole_validation_split(tmp_path):
     (tmp_path / "corpus.txt").write_text("word " * 5000)
     asked = recipe(tmp_path / "corpus.txt", "5 steps")
-    assert facts(asked, tmp_path).validation_tokens == round(0.15 * 25000 / bytes_per_token(32768))
+    size = round(0.15 * 25000 / bytes_per_token(32768))
+    assert facts(asked, tmp_path).validation_tokens == size
+    validated = asked.train.model_copy(update={"validation": ValidationSection(tokens=10**7)})
+    more = asked.model_copy(update={"train": validated})
+    assert resolve(more, facts(more, tmp_path), precision="bf16").validation_tokens == size, "no more than there are"
 
 
 def test_a_dataset_that_is_here_and_damaged_is_no_estimate(tmp_path):

@@ -11,17 +11,41 @@ from trainwright.planner.plan.question import Question
 def test_texts_and_numbers_come_to_the_same_fields():
     written = {
         "tokens": "1.5T",
+        "method": "lora",
         "rank": "8",
         "layout": "tp=8,compile=true",
         "clouds": "aws, gcp",
         "price_kind": "on-demand",
     }
     typed = {"tokens": 1.5e12, "rank": np.int64(8), "layout": {"tp": 8, "compile": True}, "clouds": ["aws", "gcp"]}
-    assert read_fields(written) == read_fields(typed | {"price_kind": "on_demand"})
+    assert read_fields(written) == read_fields(typed | {"method": "lora", "price_kind": "on_demand"})
     assert read_fields({"budget_usd": "$50k", "deadline_s": "2d"}, SEARCH) == {
         "budget_usd": 50e3,
         "deadline_s": 172_800,
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"recompute": "none", "layout": "recompute=full"}, "recompute"),
+        ({"rank": 8}, "rank"),
+        ({"rank": 8, "method": "full"}, "rank"),
+        ({"tokens": "1M", "batch_tokens": "4M"}, "batch_tokens"),
+        ({"have_usd_per_device_hour": 2}, "have_usd_per_device_hour"),
+        ({"devices": "h100-sxm,h1000"}, "devices"),
+        ({"clouds": "cloudy"}, "clouds"),
+    ],
+)
+def test_what_contradicts_or_is_unknown_is_refused_under_its_field(fields, field):
+    with pytest.raises(RecipeError) as refusal:
+        read_fields(fields, QUESTION | SEARCH)
+    assert refusal.value.field == field
+
+
+def test_what_agrees_is_taken():
+    fields = {"recompute": "full", "layout": "recompute=full", "tokens": "4M", "batch_tokens": "4M"}
+    assert read_fields(fields)["recompute"] == "full"
 
 
 def test_what_is_none_is_left_open():

@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if not model.is_divisible:
         raise RecipeError("generation is for decoders", where="--model", seen=repr(args.model))
     model = transformer(model).deployed()
-    machines = cluster(args.on, scale_up=args.scale_up, scale_out=args.scale_out, rails=args.rails, where="--on")
+    links = read_fields({"scale_up": args.scale_up, "scale_out": args.scale_out, "rails": args.rails})
+    with about("on"):
+        machines = cluster(args.on, **links)
     asked = read_fields({"price_kind": args.price_kind or "on_demand", "clouds": args.cloud, "price": args.price})
     price = price_of(machines.device.name, asked["price_kind"], usd=asked.get("price"), clouds=asked.get("clouds"))
     serving = _serving(args, model, machines)

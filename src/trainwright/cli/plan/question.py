@@ -120,7 +120,7 @@ def question_of(args: argparse.Namespace) -> Question:
     return _experienced(args, asked_about(args, question_fields(args), on=args.on, inputs=args.inputs))
 
 
-def _here(on: str) -> Here | None:
+def here_of(on: str) -> Here | None:
     """Returns this machine where the cluster is of such machines; its facts are not gathered for another."""
     from trainwright.hardware.catalogue.nodes import names_here
 
@@ -242,7 +242,7 @@ def asked_about(
         raise RecipeError("which model?", where="--model", fix="for example: --model llama3-70b, or give a recipe")
     refuse(args, ("step",), what="a step is of a recipe, and a model has none", fix="name a recipe: --model FILE.yaml")
     shape = read_model(model, where="--model")
-    return Question(on=on, here=_here(on), model=shape, model_name=model, **fields)
+    return Question(on=on, here=here_of(on), model=shape, model_name=model, **fields)
 
 
 def _about_recipe(

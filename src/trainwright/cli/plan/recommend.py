@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
     pool: Sequence[ClusterSpec] = bounds.get("have", ())
     # The run is read and completed as ``plan`` does it, with a batch that divides over many ranks.
-    scenario = rankable(asked_about(args, read_options(args, OF_RUN), on=defaults_on(pool)), pool)
-    recommendation = recommend(scenario.run, goals=goals, **bounds)
+    question = asked_about(args, read_options(args, OF_RUN), on=defaults_on(pool))
+    scenario = rankable(question, pool)
+    recommendation = recommend(scenario.run, precision=question.precision, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(bounds, recommendation)
     mended = {cluster_name(each): changes(replace(scenario.run, cluster=each)) for each in tight}

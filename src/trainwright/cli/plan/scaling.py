@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import OF_PLANS, OF_SERVING, count, refuse
-from trainwright.core.errors import RecipeError
+from trainwright.cli.plan.question import OF_CLUSTERS, OF_PLANS, OF_SERVING, OF_TRAINING, count, refuse
+from trainwright.core.errors import RecipeError, about
 from trainwright.core.money import format_usd, parse_usd
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ def run(args: argparse.Namespace) -> int:
     refuse(
         args, (*OF_PLANS, *OF_SERVING, "inference"), what="a budget has no use for this", fix="plan the model itself"
     )
+    if args.params is None:
+        refuse(args, ("tokens",), what="a budget chooses the length", fix="leave it out, or give --params")
+    if args.on is None and args.budget is None:
+        of_run = [name for name in (*OF_TRAINING, *OF_CLUSTERS) if name != "tokens"]
+        refuse(args, of_run, what="this is about a cluster", fix="say which: --on 8xh100-sxm")
     if len(asked) > 1:
         raise RecipeError("one budget at a time", seen=" and ".join(f"--{name}" for name in asked))
     if args.model is not None or args.inputs:
         raise RecipeError("a budget chooses the model", where=f"--{asked[0]}", fix="leave the model out")
-    output, scaling = Output.of(args), _scaling(args)
+    with about(asked[0]):
+        output, scaling = Output.of(args), _scaling(args)
     output.result({"scaling": scaling_document(scaling)}, lambda: show(scaling, output))
     return 0
 
@@ -84,8 +90,9 @@ def _planned(args: argparse.Namespace, parameters: float, tokens: float) -> Plan
 
 def _asking(args: argparse.Namespace) -> Asking:
     """Returns what asks about a model on so many tokens, with all else that the arguments say of the run."""
-    from trainwright.cli.plan.question import question_fields
+    from trainwright.cli.plan.question import here_of, question_fields
     from trainwright.planner.plan.question import Question
 
-    fields = question_fields(args)
-    return lambda model, tokens: Question(**(fields | {"model": model, "on": args.on or DEFAULT_ON, "tokens": tokens}))
+    on = args.on or DEFAULT_ON
+    fields = question_fields(args) | {"on": on, "here": here_of(on)}
+    return lambda model, tokens: Question(**(fields | {"model": model, "tokens": tokens}))

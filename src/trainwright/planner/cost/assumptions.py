@@ -33,6 +33,6 @@ def of_failures(device_mtbf_s: float = DEVICE_MTBF_S) -> Assumption:
 
 def of_spot_nodes(provider: str, *, of: str = "", key: str = "spot") -> Assumption:
     """Returns the mean time until a provider takes a spot node back; ``of`` names it where there are several."""
-    hours = round(SPOT_NODE_MTBF_S.get(provider, SPOT_OTHER_MTBF_S) / HOUR_S)
+    hours = 1.0 * round(SPOT_NODE_MTBF_S.get(provider, SPOT_OTHER_MTBF_S) / HOUR_S)
     name, source = f"a spot node{of} until it is taken back", "what AWS, Azure and GCP publish; a guess for others"
     return Assumption(name, hours, "hours", "default", source, key=key)

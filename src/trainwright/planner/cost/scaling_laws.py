@@ -203,16 +203,10 @@ def optimal_for(parameters: Values, *, law: str = DEFAULT_LAW) -> Optimum:
     return compute_optimal(np.asarray(flops), law=law)
 
 
-def over_training(parameters: Values, tokens: Values, *, law: str = DEFAULT_LAW) -> OverTraining:
-    """Returns the cost of training a model away from the frontier.
-
-    Raises:
-        RecipeError: the law has no loss.
-    """
-    chosen = find_law(law)
-    if not isinstance(chosen, LossLaw):
-        losses = ", ".join(name for name, known in LAWS.items() if isinstance(known, LossLaw))
-        raise RecipeError("this scaling law has no loss", seen=repr(law), expected=f"one of {losses}")
+def over_training(parameters: Values, tokens: Values) -> OverTraining:
+    """Returns the cost of training a model away from the frontier."""
+    chosen = LAWS[DEFAULT_LAW]
+    assert isinstance(chosen, LossLaw)
     flops = training_flops(parameters, tokens)
     best = chosen.flops_for(chosen.loss(parameters, tokens))
     best_parameters = chosen.parameters(best)

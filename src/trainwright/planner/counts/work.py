@@ -60,6 +60,18 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
 """Rates that a precision can use, best first: software runs the next where a device has no unit for one."""
 
 
+def usable_precision(device: DeviceSpec, asked: Precision | None) -> Precision:
+    """Returns the precision asked for, else the first of three with a rate; raises RecipeError where none is known."""
+    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if asked is None else (asked,)
+    known = [precision for precision in order if device.flops_per_s.get(FALLBACK[precision][0])]
+    if not known:
+        rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
+        expected = f"one of {rates}" if rates else "a device with published rates"
+        what, names = "no {order} rate is known", " or ".join(order)
+        raise RecipeError(what, field="precision", seen=device.name, expected=expected, order=names)
+    return known[0]
+
+
 def peak_flops_per_s(device: DeviceSpec, precision: Precision) -> float:
     """Returns the dense peak of the fastest unit that ``precision`` runs on; 0 where the datasheet has none."""
     return next((device.flops_per_s[name] for name in FALLBACK[precision] if device.flops_per_s.get(name)), 0.0)

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.spelling import did_you_mean, unknown
+from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
 from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
@@ -65,9 +65,7 @@ def parse_layout(given: str | Mapping[str, object], *, field: str = "layout") ->
             what, expected = "a part of a layout needs its value", f"{name}=VALUE"
             raise RecipeError(what, field=field, seen=repr(pair), expected=expected)
         if name not in known:
-            expected = f"auto, or NAME=VALUE of {', '.join(known)}"
-            fix = did_you_mean(name, known)
-            raise RecipeError("unknown part of a layout", field=field, seen=repr(pair), expected=expected, fix=fix)
+            raise RecipeError("unknown part of a layout", field=field, **unknown(name, known))
         if name in parts:
             raise RecipeError("{name} is given twice", field=field, seen=given, name=name)
         parts[name] = _word(name, value, field) if name in WORDS else _degree(name, value, field)

@@ -17,9 +17,10 @@ from trainwright.hardware.catalogue.stacks import DEFAULT
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
-from trainwright.spec.device import ClusterSpec, DeviceSpec, PriceKind
+from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
@@ -40,8 +41,6 @@ if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of anot
     from trainwright.planner.plan.machine import Here
 
 DEFAULT_SEQUENCE_TOKENS = 8192
-RATE_NAMES: Mapping[str, str] = {"nvfp4": "fp4"}
-"""Precisions whose rate stands under another name in a device's file."""
 TOKENS_PER_PARAMETER, ADAPTER_TOKENS = 20, 10_000_000
 LARGE_PARAMETERS = 1e11
 BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
@@ -162,7 +161,10 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     """
     sequence, tokens = _sequence(question, assumptions), _tokens(question, assumptions)
     batch = _batch(question, machines, sequence, tokens, assumptions)
-    precision = _precision(question, machines.device, assumptions)
+    precision = usable_precision(machines.device, question.precision)
+    if question.precision is None:
+        source = "bf16 where the device has it, else fp16, else fp32"
+        assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
     at_least_one(question.rank, field="rank")
     adapter = None
     if question.method != "full":
@@ -202,6 +204,9 @@ def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
 def _sequence(question: Question, assumptions: list[Assumption]) -> int:
     model = question.model
     if model.sees_images:
+        if question.sequence_tokens not in (None, model.context_tokens):
+            what, expected = "an image has as many as the model says", str(model.context_tokens)
+            raise RecipeError(what, field="sequence_tokens", seen=str(question.sequence_tokens), expected=expected)
         if model.unit == "tokens":
             name, tokens = "tokens of an image", float(model.context_tokens)
             assumptions.append(Assumption(name, tokens, "tokens", "given", "model", key="image_tokens"))
@@ -279,21 +284,6 @@ def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumpti
     source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
     assumptions.append(Assumption("batch", float(rounded), "tokens", "given", source, key="batch"))
     return rounded
-
-
-def _precision(question: Question, device: DeviceSpec, assumptions: list[Assumption]) -> Precision:
-    """Returns the precision asked for, which the device must have a rate for; else the first of three that it has."""
-    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if question.precision is None else (question.precision,)
-    known = [dtype for dtype in order if device.flops_per_s.get(RATE_NAMES.get(dtype, dtype))]
-    if not known:
-        rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)
-        expected = f"one of {rates}" if rates else "a device with published rates"
-        what, asked = "no {order} rate of {name} is known", " or ".join(order)
-        raise RecipeError(what, field="precision", expected=expected, order=asked, name=device.name)
-    if question.precision is None:
-        source = "bf16 where the device has it, else fp16, else fp32"
-        assumptions.append(Assumption("precision", known[0], "", "default", source, key="precision"))
-    return known[0]
 
 
 def divisible(sequences: int, *, unit: int = 1) -> int:

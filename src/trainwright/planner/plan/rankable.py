@@ -17,7 +17,11 @@ ANY_CLUSTER = "32x8xh100-sxm"
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     """Returns the run with all defaults, its batch rounded to what divides over many ranks and over ``pool``."""
-    scenario = scenario_of(question)
+    scenario = scenario_of(replace(question, precision=None))
+    if question.precision is not None:  # whatever has it: ``recommend`` asks each device
+        kept = tuple(each for each in scenario.assumptions if each.key != "precision")
+        workload = replace(scenario.run.workload, precision=question.precision)
+        scenario = replace(scenario, run=replace(scenario.run, workload=workload), assumptions=kept)
     workload = scenario.run.workload
     sequences = divisible(workload.batch_sequences, unit=math.lcm(*(each.devices for each in pool)))
     if sequences == workload.batch_sequences:

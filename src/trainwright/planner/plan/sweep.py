@@ -160,7 +160,8 @@ def varied(question: Question, axis: str, value: str) -> Question:
         raise RecipeError("unknown {axis}", field="sweep", axis=title, **unknown(value, CHOICES[axis]))
     changed: dict[str, Any] = {FIELDS[axis]: _count(value) if axis in COUNTS else value}
     if axis in question.unmeasured:  # what the recipe's optimizer measured says nothing of those in its place
-        changed |= {"unmeasured": {}, "references": ()}
+        others = {kind: name for kind, name in question.unmeasured.items() if kind != axis}
+        changed |= {"unmeasured": others, "references": ()}
     return replace(question, **changed)
 
 

@@ -22,7 +22,7 @@ from trainwright.spec.device import DeviceSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute
 
-Memo = dict[tuple[float, ...], tuple[Candidates, Numbers, MemoryTable]]
+Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
@@ -122,7 +122,8 @@ def _compared(
 ) -> Compared:
     # What layouts there are, and what each needs, follows from these alone.
     cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
-    key = (float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), *devices)
+    kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), run.workload.precision
+    key = (*kind, *devices)
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()

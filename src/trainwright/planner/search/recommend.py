@@ -20,6 +20,7 @@ from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
+from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
@@ -29,11 +30,11 @@ from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import OWN, PRICE_KINDS, Offer, offers, owned
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Recompute
+from trainwright.spec.workload import ParallelPlan, Precision, Recompute
 
 MOST_DEVICES = 16_384
 ENDLESS = 10.0
-"""Wall-clock over the steps' own time beyond which a run is no way to train."""
+"""Wall-clock over the own time of steps and validations beyond which a run is no way to train."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,7 @@ class Option:
     nodes: int
     parallel: ParallelPlan
     recompute: Recompute
+    precision: Precision
     provider: str
     price_kind: PriceKind | None
     price: Price | None
@@ -94,7 +96,7 @@ class Option:
 class Refusal:
     """A class of devices, layouts or ways to buy that was left out, how many of them, and why."""
 
-    kind: Literal["device", "layout", "price", "goal"]
+    kind: Literal["device", "precision", "layout", "price", "goal"]
     name: str
     reason: str
     count: int = 1
@@ -143,28 +145,22 @@ class Recommendation:
         options = [option for option in (*self.options, *self.closest) if option.front]
         return tuple(sorted(options, key=lambda option: option.seconds))
 
-    def distinct(self, count: int) -> tuple[Option, ...]:
-        """Returns the best ``count`` of ``options``, one for each device and kind of price."""
-        best: dict[tuple[str, str, bool, bool], Option] = {}
-        for option in self.options or self.closest:
-            kind = (option.device, option.price_kind or "", option.provider == OWN, bool(option.doubt))
-            best.setdefault(kind, option)
-        return tuple(best.values())[:count]
-
 
 @dataclass(slots=True)
 class _Search:
     """What is asked, and what was found on the way."""
 
     run: RunSpec
+    precision: Precision | None
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
     memo: Memo = field(default_factory=dict)
 
     def on(self, machines: ClusterSpec) -> RunSpec:
-        """Returns the run on one cluster."""
-        return replace(self.run, cluster=machines)
+        """Returns the run on one cluster, in the precision asked for, else in the one that its device takes."""
+        precision = usable_precision(machines.device, self.precision)
+        return replace(self.run, cluster=machines, workload=replace(self.run.workload, precision=precision))
 
     def count(self, pruned: Iterable[Pruned]) -> None:
         """Adds one device's classes of layouts to those of the others."""
@@ -183,6 +179,7 @@ class _Search:
 def recommend(
     run: RunSpec,
     *,
+    precision: Precision | None = None,
     devices: Sequence[str] | None = None,
     clouds: Sequence[str] | None = None,
     have: Sequence[ClusterSpec] = (),
@@ -197,6 +194,7 @@ def recommend(
     Args:
         run: what is trained, with which software; every cluster that is looked at takes the place of its own. Layouts
             must divide its batches.
+        precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
         devices: names of the catalogue; None: all of it.
         clouds: only prices of these.
         have: clusters that are there already, beside what can be rented.
@@ -210,7 +208,7 @@ def recommend(
         RecipeError: an unknown device or cloud.
     """
     goals, prices = goals or Goals(), prices or price_list()
-    search = _Search(run)
+    search = _Search(run, precision)
     for machines in have:
         _survey(search, machines, [owned(machines, have_usd_per_device_hour)], goals, most_devices=machines.devices)
     for machines in _largest(search, devices, most_devices):
@@ -227,8 +225,9 @@ def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int) 
     """Returns the largest cluster of each device, sorted by what their layouts need alike."""
     names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
     clusters = [cluster(f"{-(-most_devices // node_size(name))}x{node_size(name)}x{name}") for name in names]
-    libraries = counted(search.run.model).library_bytes
-    return sorted(clusters, key=lambda each: (each.scale_up_devices, each.node.devices, libraries(search.on(each))))
+    runs, libraries = [replace(search.run, cluster=each) for each in clusters], counted(search.run.model).library_bytes
+    runs.sort(key=lambda run: (run.cluster.scale_up_devices, run.cluster.node.devices, libraries(run)))
+    return [run.cluster for run in runs]
 
 
 def device_counts(machines: ClusterSpec, most_devices: int, *, finer: bool = False) -> list[int]:
@@ -249,9 +248,11 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
     """Adds all options on one kind of device."""
     counts = device_counts(machines, most_devices, finer=goals.deadline_s is not None)
     try:
-        compared = compare(search.on(machines), counts, thorough=False, memo=search.memo)
+        run = search.on(machines)
+        compared = compare(run, counts, thorough=False, memo=search.memo)
     except RecipeError as error:
-        search.refused.append(Refusal(kind="device", name=machines.device.name, reason=error.what))
+        kind: Literal["device", "precision"] = "precision" if error.field == "precision" else "device"
+        search.refused.append(Refusal(kind=kind, name=machines.device.name, reason=error.what))
         return
     search.count(compared.pruned)
     if not compared.fits.any():
@@ -264,30 +265,30 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
     _, firsts = np.unique(compared.layouts.devices[order], return_index=True)
     best = order[firsts]
     best = best[np.isfinite(compared.step_s[best])]
-    fastest = forecast(search.on(machines), compared.layouts.take(best), CATALOGUE)
+    fastest = forecast(run, compared.layouts.take(best), CATALOGUE)
     for offer in ways:
-        search.options += _bought(search, fastest, machines, offer)
+        search.options += _bought(search, run, fastest, offer)
 
 
-def _bought(search: _Search, fastest: Forecast, machines: ClusterSpec, offer: Offer) -> list[Option]:
+def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> list[Option]:
     """Returns the fastest layout of each number of devices, bought so."""
     cost = run_cost(
         fastest,
-        search.on(machines),
-        total_tokens=search.run.workload.total_tokens,
+        run,
+        total_tokens=run.workload.total_tokens,
         usd_per_device_hour=offer.usd_per_device_hour,
         settings=RunSettings(spot_provider=offer.spot_provider),
     )
-    ends = cost.seconds < ENDLESS * cost.parts.steps_s + cost.parts.start_s
+    ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
     places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & ends)
     if not ends.all():
-        name, reason = f"{machines.device.name} {offer.kind}", "interruptions come faster than work is kept"
+        name, reason = f"{run.cluster.device.name} {offer.kind}", "interruptions come faster than work is kept"
         search.refused.append(Refusal(kind="price", name=name, reason=reason, count=int(np.sum(~ends))))
-    return [_option(fastest, cost, machines, offer, int(place)) for place in places]
+    return [_option(run, fastest, cost, offer, int(place)) for place in places]
 
 
-def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offer, place: int) -> Option:
-    parallel, recompute = parallel_plan(fastest.layouts, place)
+def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place: int) -> Option:
+    machines, (parallel, recompute) = run.cluster, parallel_plan(fastest.layouts, place)
     devices = int(fastest.layouts.devices[place])
 
     def at(values: np.ndarray | None) -> float | None:
@@ -299,6 +300,7 @@ def _option(fastest: Forecast, cost: RunCost, machines: ClusterSpec, offer: Offe
         nodes=max(1, devices // machines.node.devices),
         parallel=parallel,
         recompute=recompute,
+        precision=run.workload.precision,
         provider=offer.provider,
         price_kind=offer.kind,
         price=offer.price,

@@ -11,6 +11,7 @@ from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
+from trainwright.planner.search.offers import OWN
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
@@ -48,23 +49,25 @@ def show(
     page.heading(_verdict(recommendation, together=judged is not None and judged.together))
     unit = scenario.run.model.unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
+    every = (*recommendation.options, *recommendation.closest)
+    precisions = list(dict.fromkeys(option.precision for option in every)) or [work.precision]
+    optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
     page.line(
         f"{model_name}: {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of {work.batch_sequences:,} "
-        f"{each}; {work.precision}, {work.optimizer}, {scenario.run.stack.title}"
+        f"{each}; {' or '.join(precisions)}, {optimizer}, {scenario.run.stack.title}"
     )
     if judged is not None:
         _show_pool(page, judged)
-    every = (*recommendation.options, *recommendation.closest)
     if every:
         low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
         page.line(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
-    sure = [option for option in recommendation.distinct(len(recommendation.options) or ROWS) if option.usd is not None]
+    sure = [option for option in _distinct(recommendation) if option.usd is not None]
     met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
     believed = met or recommendation.closest
     if believed:
         page.line()
         title = "best of each device and kind of price" if met else "closest"
-        page.table(COLUMNS, [_row(option) for option in believed], title=title)
+        page.table(COLUMNS, [_row(option, precisions) for option in believed], title=title)
     cheaper = [
         option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
     ]
@@ -73,13 +76,13 @@ def show(
     front = _thinned(recommendation.front, ROWS)
     if len(front) > 1:
         page.line()
-        page.table(COLUMNS, [_row(option) for option in front], title="time against cost: nothing betters these")
-    unpriced = [option for option in recommendation.distinct(len(recommendation.options)) if option.usd is None][
-        :UNPRICED_ROWS
-    ]
+        page.table(
+            COLUMNS, [_row(option, precisions) for option in front], title="time against cost: nothing betters these"
+        )
+    unpriced = [option for option in _distinct(recommendation) if option.usd is None][:UNPRICED_ROWS]
     if unpriced:
         page.line()
-        page.table(COLUMNS, [_row(option) for option in unpriced], title="fastest without a known price")
+        page.table(COLUMNS, [_row(option, precisions) for option in unpriced], title="fastest without a known price")
     for name, rows in mended.items():
         _show_changes(page, name, rows)
     refused = _refused(recommendation.refused, whole=page.verbose)
@@ -110,7 +113,15 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
             return f"nothing surely meets {wanted}; at a doubtful price: {_in_short(best)}; closest: {nearest}"
         for_what = f" for {wanted}" if wanted else ""
         return f"best{' of one kind of device' if together else ''}{for_what}: {_in_short(best)}"
-    return f"nothing meets {wanted}; closest: {nearest}" if nearest else "it fits on none of these devices"
+    return f"nothing meets {wanted}; closest: {nearest}" if nearest else _no_way(recommendation.refused)
+
+
+def _no_way(refused: Sequence[Refusal]) -> str:
+    """One line: why there is not a single way, by all reasons that left devices out."""
+    texts = {"device": "it does not fit", "precision": "{reason}", "price": "{reason}"}
+    reasons = dict.fromkeys(texts[each.kind].format(reason=each.reason) for each in refused if each.kind in texts)
+    alone = list(reasons) in ([], [texts["device"]])
+    return "it fits on none of these devices" if alone else f"none of these devices will do: {'; or '.join(reasons)}"
 
 
 def _in_short(option: Option) -> str:
@@ -119,8 +130,9 @@ def _in_short(option: Option) -> str:
     return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}"
 
 
-def _row(option: Option) -> tuple[str, ...]:
+def _row(option: Option, precisions: Sequence[str]) -> tuple[str, ...]:
     cost = "unknown" if option.usd is None else format_usd(option.usd)
+    precision = f"; {option.precision}" if len(precisions) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
     return (
         marks,
@@ -130,8 +142,17 @@ def _row(option: Option) -> tuple[str, ...]:
         cost,
         f"{option.mfu:.0%}",
         f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
-        mesh(option.parallel, option.recompute),
+        mesh(option.parallel, option.recompute) + precision,
     )
+
+
+def _distinct(recommendation: Recommendation) -> list[Option]:
+    """Returns the best ways, one for each device and kind of price."""
+    best: dict[tuple[str, str, bool, bool], Option] = {}
+    for option in recommendation.options or recommendation.closest:
+        kind = (option.device, option.price_kind or "", option.provider == OWN, bool(option.doubt))
+        best.setdefault(kind, option)
+    return list(best.values())
 
 
 def _dollars(option: Option) -> float:
@@ -217,7 +238,9 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
         names = list(dict.fromkeys(each.name for each in group))
         text = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
         count = sum(each.count for each in group)
-        noun = {"device": "device", "layout": "layout", "price": "offer", "goal": "option"}[group[0].kind]
+        noun = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}[
+            group[0].kind
+        ]
         rows.append((text, f"{count:,} {noun}{'' if count == 1 else 's'}", group[0].reason))
     devices = [row for row, each in zip(rows, grouped, strict=True) if each[0] == "device"]
     others = [row for row, each in zip(rows, grouped, strict=True) if each[0] != "device"]

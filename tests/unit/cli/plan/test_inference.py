@@ -62,3 +62,12 @@ def test_bad_requests_end_in_one_line(arguments, message, capsys):
 def test_model_and_machines_are_needed(capsys):
     assert cli.main(["plan", "--inference", "--model", "llama3-8b"]) == 2
     assert "on which machines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rails", ["2", "abc", "0"])
+def test_a_node_s_ports_are_read_as_for_a_training(capsys, rails):
+    asked = ["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--rails", rails]
+    code = cli.main(asked)
+    answered = capsys.readouterr()
+    assert cli.main([*asked, "--inference"]) == code == (0 if rails == "2" else 2)
+    assert code == 0 or capsys.readouterr().err == answered.err

@@ -61,3 +61,23 @@ def test_dollars_are_read_as_people_write_them(text):
 def test_bad_budgets_end_in_one_line(arguments, message, capsys):
     assert cli.main(["plan", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["--compute", "1e21", "--tokens", "1T"], "--tokens"),
+        (["--budget", "10k$", "--tokens", "1T", "--on", "8xh100-sxm"], "--tokens"),
+        (["--compute", "1e21", "--method", "qlora"], "--method"),
+        (["--params", "7B", "--stack", "torchtitan"], "--stack"),
+        (["--budget", "1$", "--on", "64x8xh100-sxm"], "--budget"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_by_its_option(capsys, arguments, option):
+    assert cli.main(["plan", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {option}: ")
+
+
+def test_a_size_is_planned_on_this_machine_too(capsys):
+    document = scaled(capsys, "--params", "10M", "--on", "here")
+    assert document["plan"]["cluster"]["node"]["devices"] == 1

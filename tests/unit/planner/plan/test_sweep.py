@@ -92,6 +92,8 @@ def test_anything_of_the_layout_or_the_question_can_vary():
     assert varied(ASKED, "batch", "4M").batch_tokens == 4_000_000
     assert varied(ASKED, "nodes", "2").on == "2x8xh100-sxm"
     assert varied(ASKED, "scale_up", "pcie4").scale_up == "pcie4"
+    plugged = replace(ASKED, unmeasured={"optimizer": "mine:Opt", "task": "mine:TASK"})
+    assert varied(plugged, "optimizer", "muon").unmeasured == {"task": "mine:TASK"}
     with pytest.raises(RecipeError, match=r"unknown optimizer .*did you mean 'adamw'"):
         varied(ASKED, "optimizer", "adam")
     with pytest.raises(RecipeError, match="at least one node"):

@@ -139,13 +139,6 @@ def test_without_goals_time_times_dollars_decides(everything):
     assert [option.seconds for option in unpriced] == sorted(option.seconds for option in unpriced)
 
 
-def test_one_row_for_each_device_and_kind_of_price(everything):
-    rows = everything.distinct(10)
-    assert [(each.device, each.price_kind) for each in rows if each.usd is not None] == list(
-        dict.fromkeys((each.device, each.price_kind) for each in everything.options if each.usd is not None)
-    )
-
-
 def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
     goals = Goals(budget_usd=10.0, deadline_s=3600.0)
     answer = recommended(goals=goals)
@@ -212,9 +205,28 @@ def test_what_is_left_out_has_its_reason():
         replace(RUN, model=catalogue_model("llama3-70b")), devices=("t4", "gtx-1080-ti"), prices=PRICES, most_devices=64
     )
     reasons = {refusal.name: refusal for refusal in huge.refused}
-    assert reasons["gtx-1080-ti"].reason == "no bf16 rate is known"
     assert "alone are" in reasons["t4"].reason and reasons["t4"].kind == "device"
     assert huge.options == huge.closest == ()
+
+
+def test_a_device_computes_in_what_it_has_unless_a_precision_is_asked_for():
+    names = ("h100-sxm", "v100-sxm-32gb", "gtx-1080-ti")
+    free = recommended(devices=names)
+    assert {each.device: each.precision for each in free.options} == {
+        "h100-sxm": "bf16",
+        "v100-sxm-32gb": "fp16",
+        "gtx-1080-ti": "fp32",
+    }
+    asked = recommended(devices=names, precision="fp8")
+    assert {(each.device, each.precision) for each in asked.options} == {("h100-sxm", "fp8")}
+    refused = {each.name: each.reason for each in asked.refused if each.kind == "precision"}
+    assert refused == dict.fromkeys(names[1:], "no fp8 rate is known")
+
+
+def test_a_run_that_is_mostly_validation_ends():
+    validated = replace(WORK, steps=300, validations=30, validation_tokens=20 * WORK.batch_tokens)
+    answer = recommend(replace(RUN, workload=validated), devices=["h100-sxm"], prices=PRICES, most_devices=64)
+    assert answer.options and not any(each.kind == "price" for each in answer.refused)
 
 
 def test_unknown_names():

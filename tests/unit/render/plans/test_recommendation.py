@@ -24,6 +24,34 @@ def test_the_table_has_ranks_the_front_and_reasons(capsys):
     assert "a spot node of aws until it is taken back" in out and "4,430 hours" in out
 
 
+def test_one_row_for_each_device_and_kind_of_price(capsys):
+    asked = ("--devices", "h100-sxm,l4")
+    options = json.loads(printed(capsys, *asked, "--json"))["options"]
+    kinds = {(option["device"], option["price_kind"]) for option in options if not option["price"]["doubt"]}
+    out = printed(capsys, *asked)
+    _, _, table = out.partition("best of each device and kind of price\n")
+    rows = table.partition("\n\n")[0].splitlines()[1:]
+    assert 1 < len(rows) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (("--precision", "fp8", "--devices", "a100-80gb"), "no fp8 rate is known"),
+        (("--cloud", "runpod", "--price-kinds", "reserved"), "no known price in these clouds"),
+    ],
+)
+def test_the_first_line_says_why_there_is_no_way(capsys, asked, line):
+    out = printed(capsys, *asked, code=1)
+    assert out.splitlines()[0] == f"none of these devices will do: {line}"
+
+
+def test_precisions_are_named_where_devices_differ(capsys):
+    out = printed(capsys, "--devices", "v100-sxm-32gb,h100-sxm")
+    assert "; bf16 or fp16, adamw" in out.splitlines()[1] or "; fp16 or bf16, adamw" in out.splitlines()[1]
+    assert all(line.endswith("; fp16") for line in out.splitlines() if "xv100-sxm" in line and "micro batch" in line)
+
+
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
     out = printed(capsys, "--devices", "mi300x,h100-sxm")
     start = out.index("fastest without a known price")
