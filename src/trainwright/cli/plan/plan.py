@@ -9,14 +9,10 @@ fit.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-
-if TYPE_CHECKING:
-    pass
 
 
 def configure(parser: CommandParser) -> None:
