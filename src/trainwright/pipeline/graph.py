@@ -266,7 +266,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "train",
-            version=2,
+            version=3,
             check="trainwright.stages.train.check:problems",
             identity=_train_identity,
             base=replace(_MODEL, optional=True),

@@ -37,3 +37,16 @@ def amount(value: float, unit: str) -> str:
     if unit == "$":
         return format_usd(value) if value >= 100 else f"${value:,.2f}"
     return f"{number(value)} {unit}".strip()
+
+
+def measured(value: float | str | bool | None) -> str:
+    """Returns what was measured: a number has four digits behind the point, or in all where that says more."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if value == 0 or 0.01 <= abs(value) < 100 else number(value)

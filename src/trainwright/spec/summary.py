@@ -37,7 +37,8 @@ class TrainSummary:
         precision: of matrix products.
         train_loss: mean loss of the last ``RECENT_UPDATES`` updates, or of all where there are fewer, in nats per unit
             of the task; whatever was reported when, and wherever the run was interrupted.
-        validation: what the task measured on the validation split at the end; None where there is none.
+        validation: what the task measured on the validation split at the end, as ``Evaluation.as_json``; None where
+            there is none.
         phases: seconds of the whole run by phase, over all interruptions.
         step_phases: seconds of a training step by phase.
         memory: bytes at the peak by class.

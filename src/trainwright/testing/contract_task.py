@@ -6,6 +6,7 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from math import isfinite
 
 import pytest
 import torch
@@ -15,8 +16,8 @@ from trainwright.artifact.shards import TokenSplit
 from trainwright.cli.output import Output
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, EvaluationOptions, Task
+from trainwright.render import numbers
 from trainwright.render.results.evaluation import show
-from trainwright.stages.evaluate.stage import split_record
 from trainwright.stages.report.quality import measured
 
 BATCH_SEQUENCES = 7
@@ -139,14 +140,16 @@ class TaskContract(ABC):
         evaluation = task.evaluate(
             self.make_network().eval(), split, EvaluationOptions(batch_sequences=5, detailed=True)
         )
-        measured_split = split_record(evaluation, unit=task.unit, seconds=2.0)
+        measured_split = evaluation.as_json(unit=task.unit) | {"seconds": 2.0}
         record = {"splits": {"test": measured_split}, "completions": []}
         record = json.loads(json.dumps(record, allow_nan=False))
         text = io.StringIO()
         show(record, Output(command="evaluate", stdout=text))
         section = repr(measured(record))
+        loss = evaluation.metrics["loss"].value
+        assert isfinite(loss)
         for shown in (text.getvalue(), section):
-            assert f"{evaluation.metrics['loss'].value:.4f}" in shown
+            assert numbers.measured(loss) in shown
             assert f"{evaluation.count:,}" in shown
 
     def test_an_evaluation_leaves_the_network_as_it_was(self, task: Task, split: TokenSplit) -> None:

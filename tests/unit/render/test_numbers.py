@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.render.numbers import amount, number
+from trainwright.render.numbers import amount, measured, number
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,21 @@ def test_amounts(value, unit, text):
 
 def test_numbers_have_no_exponent():
     assert [number(value) for value in (0.5, 12.0, 50677.0, 7411000.0)] == ["0.5", "12", "50,677", "7.411M"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unknown"),
+        (True, "yes"),
+        (12345, "12,345"),
+        (0.0, "0.0000"),
+        (1.2683, "1.2683"),
+        (442.1385, "442.1"),
+        (1.25e-5, "1.25e-05"),
+        (-12345.0, "-12,345"),
+        ("dusk", "dusk"),
+    ],
+)
+def test_a_measured_value_says_neither_nothing_nor_too_much(value, text):
+    assert measured(value) == text

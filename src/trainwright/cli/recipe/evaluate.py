@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainwright.artifact.evaluation import FILE, read_evaluation
+from trainwright.artifact.evaluation import FILE, FORMAT, read_evaluation
 from trainwright.cli.arguments import add_recipe_step
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
@@ -26,5 +26,6 @@ def run(args: argparse.Namespace) -> int:
     artifact = make(args, output, stage="evaluate")
     artifact.verify()
     evaluation = read_evaluation(artifact.file(FILE))
-    output.result({"artifact": artifact.path, "evaluation": evaluation}, lambda: show(evaluation, output))
+    payload = {"artifact": artifact.path, "evaluation": evaluation}
+    output.result(payload, lambda: show(evaluation, output), version=FORMAT)
     return 0

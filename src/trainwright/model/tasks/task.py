@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Int
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.core.plug_in import blaming, not_an_instance
+from trainwright.core.records import to_json
 from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
@@ -53,13 +55,28 @@ class Evaluation:
         record: their circumstances as JSON values; no metric a second time.
         details: tables that explain them, as JSON values; empty where they were not asked for. Shown are lists of
             objects (a row each), ``{"labels": [...], "counts": [[...]]}`` (a square), and ``{"title", "x", "y",
-            "x_title", "y_title", "rows"}`` (a curve of two columns of its rows); other values stay in the file.
+            "x_title", "y_title", "rows"}`` (a curve of two columns of its rows, without those that lack a number; over
+            a logarithmic axis where all x are above zero); other values stay in the file.
     """
 
     count: int
     metrics: Mapping[str, Metric]
     record: Mapping[str, Any] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self, *, unit: str) -> dict[str, Any]:
+        """Returns JSON values: the names that a task chose are below ours, never beside them.
+
+        A number that is none (NaN, infinite) is None. ``unit`` is what ``count`` counts.
+        """
+        values = {name: metric.value if isfinite(metric.value) else None for name, metric in self.metrics.items()}
+        return {
+            "metrics": {name: {"value": values[name], "unit": metric.unit} for name, metric in self.metrics.items()},
+            "unit": unit,
+            "count": self.count,
+            "record": to_json(dict(self.record)),
+            "details": to_json(dict(self.details)),
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

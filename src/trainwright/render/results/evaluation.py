@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.render.numbers import measured
 from trainwright.render.page import Page
 
 
@@ -12,12 +13,12 @@ def show(evaluation: Mapping[str, Any], page: Page) -> None:
     """Shows what any task measured: its metrics, the tables that it made, and the baselines in bits per byte."""
     splits = evaluation["splits"]
     _show_metrics(splits, page)
-    for name, split in splits.items():
-        for key, table in split["details"].items():
-            _show_table(f"{name}: {key.replace('_', ' ')}", table, page)
     if has_baselines(splits):
         page.line()
         page.table(("bits/byte", *splits), baseline_rows(splits))
+    for name, split in splits.items():
+        for key, table in split["details"].items():
+            _show_table(f"{name}: {words(key)}", table, page)
     for completion in evaluation["completions"]:
         page.line()
         page.heading(completion["prompt"])
@@ -32,17 +33,24 @@ def _show_metrics(splits: Mapping[str, Mapping[str, Any]], page: Page) -> None:
     rows = [
         (
             name,
-            *(_cell(split["metrics"][metric]["value"]) if metric in split["metrics"] else "" for metric in units),
+            *(measured(split["metrics"][metric]["value"]) if metric in split["metrics"] else "" for metric in units),
             f"{split['count']:,} {split['unit']}s",
             *(_cell(split["record"].get(key)) for key in circumstances),
         )
         for name, split in splits.items()
     ]
-    metrics = (f"{name} ({unit})" if unit else name for name, unit in units.items())
-    page.table(
-        ("split", *(name.replace("_", " ") for name in (*metrics, "measured on", *circumstances))),
-        rows,
-    )
+    titles = (with_unit(words(name), unit) for name, unit in units.items())
+    page.table(("split", *titles, "measured on", *map(words, circumstances)), rows)
+
+
+def words(name: str) -> str:
+    """Returns a task's name of a number as words."""
+    return name.replace("_", " ")
+
+
+def with_unit(title: str, unit: str) -> str:
+    """Returns a metric's title with its unit, where the title does not say it: ``loss (nats/token)``."""
+    return f"{title} ({unit})" if unit and unit.replace("/", " per ").rstrip("s") not in title else title
 
 
 def metric_units(splits: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -65,36 +73,50 @@ def row_columns(table: Any) -> list[str]:
 
 def is_square(table: Any) -> bool:
     """Whether these are counts by true and by predicted label."""
-    return isinstance(table, dict) and {"labels", "counts"} <= table.keys()
+    if not isinstance(table, dict) or not isinstance(table.get("labels"), list):
+        return False
+    rows, size = table.get("counts"), len(table["labels"])
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        return False
+    counted = all(isinstance(count, int) for row in rows for count in row)
+    return counted and [len(row) for row in rows] == [size] * size
 
 
 def is_curve(table: Any) -> bool:
-    """Whether these are points and what to call them."""
-    return isinstance(table, dict) and {"title", "x", "x_title", "y", "y_title", "rows"} <= table.keys()
+    """Whether these are points and what to call them; a row may lack a number."""
+    told = isinstance(table, dict) and {"title", "x", "x_title", "y", "y_title", "rows"} <= table.keys()
+    return told and bool(row_columns(table["rows"]))
+
+
+def curve_points(curve: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Returns x and y of each row that has both as numbers."""
+    rows = ((row.get(curve["x"]), row.get(curve["y"])) for row in curve["rows"])
+    return [(x, y) for x, y in rows if isinstance(x, (int, float)) and isinstance(y, (int, float))]
 
 
 def _show_table(title: str, table: Any, page: Page) -> None:
     """Shows a table, a square of counts; a curve is drawn on the report's page alone."""
-    columns, rows = [key.replace("_", " ") for key in row_columns(table)], []
+    columns, rows = [*map(words, row_columns(table))], []
     if columns:
         rows = [[_cell(row.get(key)) for key in row_columns(table)] for row in table]
     elif is_square(table):
         columns = ["true \\ predicted", *table["labels"]]
-        rows = [[label, *map(_cell, counts)] for label, counts in zip(table["labels"], table["counts"], strict=True)]
+        rows = [[label, *map(measured, counts)] for label, counts in zip(table["labels"], table["counts"], strict=True)]
     if rows:
         page.line()
         page.table(columns, rows, title=title)
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return "" if value is None else measured(value)
 
 
 def has_baselines(splits: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether each split has the metric that compressors and n-grams are compared in, and was compared with them."""
-    return all("baselines" in split and "bits_per_byte" in split["metrics"] for split in splits.values())
+    return all(
+        "baselines" in split and split["metrics"].get("bits_per_byte", {}).get("value") is not None
+        for split in splits.values()
+    )
 
 
 def baseline_rows(splits: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.render.numbers import measured
 from trainwright.render.results.audit import difference
 
 Phrase = Callable[[Any], str]
@@ -22,6 +23,9 @@ def summary_line(stage: str, summary: Mapping[str, Any]) -> str:
     """
     phrases = PHRASES.get(stage, ())
     told = [phrase(summary[key]) for key, phrase in phrases if summary.get(key) is not None]
+    if stage == "train" and summary.get("bits_per_byte") is None:  # another task, in its own words
+        validated = {key: value for key, value in summary.items() if key.startswith("validation_")}
+        told += [f"{key.replace('_', ' ')} {measured(value)}" for key, value in validated.items() if value is not None]
     return ", ".join(told or _plain(summary))
 
 

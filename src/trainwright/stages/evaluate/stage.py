@@ -21,7 +21,7 @@ from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task, load_task
+from trainwright.model.tasks.task import EvaluationOptions, Task, load_task
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
@@ -127,19 +127,7 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
     seconds = time.perf_counter() - started
     for name, metric in evaluation.metrics.items():
         events.metric(f"evaluate/{split.name}/{name}", metric.value, unit=metric.unit)
-    return split_record(evaluation, unit=task.unit, seconds=seconds)
-
-
-def split_record(evaluation: Evaluation, *, unit: str, seconds: float) -> dict[str, Any]:
-    """Returns what stands in ``splits`` of the file: the names that a task chose are below ours, never beside them."""
-    return {
-        "metrics": {name: {"value": metric.value, "unit": metric.unit} for name, metric in evaluation.metrics.items()},
-        "unit": unit,
-        "count": evaluation.count,
-        "seconds": seconds,
-        "record": evaluation.record,
-        "details": evaluation.details,
-    }
+    return evaluation.as_json(unit=task.unit) | {"seconds": seconds}
 
 
 def _kept(part: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

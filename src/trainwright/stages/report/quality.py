@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainwright.render import numbers
 from trainwright.render.results.evaluation import (
+    curve_points,
     has_baselines,
     is_curve,
     is_square,
     metric_units,
     record_names,
     row_columns,
+    with_unit,
 )
 from trainwright.stages.report import say
 from trainwright.stages.report.blocks import Block, Cell, Figure, Missing, PageSection, Table
@@ -43,7 +46,8 @@ def measured(evaluation: Mapping[str, Any]) -> PageSection:
     if has_baselines(splits):
         lead = COMPARED
     for name, split in splits.items():
-        if "accuracy" in split["metrics"] and "commonest_class_accuracy" in split["record"]:
+        accuracy = split["metrics"].get("accuracy", {}).get("value")
+        if accuracy is not None and split["record"].get("commonest_class_accuracy") is not None:
             blocks.append(Figure(views=[("", _against_the_commonest_class(name, split))]))
     blocks += [*_curves(splits), *_tables(splits)]
     return PageSection(key="quality", title="Quality", lead=lead, blocks=blocks)
@@ -55,12 +59,12 @@ def _metrics(splits: Mapping[str, Any]) -> Iterator[Block]:
         if has_baselines({name: split}):
             yield Figure(views=[("", _against_baselines(name, split))])
     units, circumstances = metric_units(splits), record_names(splits)
-    named = [f"{say.title(name)} ({unit})" if unit else say.title(name) for name, unit in units.items()]
-    columns = ["split", *named, "measured on", *map(say.title, circumstances), "speed"]
+    titles = (with_unit(say.title(name), unit) for name, unit in units.items())
+    columns = ["split", *titles, "measured on", *map(say.title, circumstances), "speed"]
     rows: list[list[Cell | str]] = [
         [
             name,
-            *(f"{split['metrics'][key]['value']:.4f}" if key in split["metrics"] else "" for key in units),
+            *(numbers.measured(split["metrics"][key]["value"]) if key in split["metrics"] else "" for key in units),
             f"{split['count']:,} {split['unit']}s",
             *(_cell(key, split["record"].get(key)) for key in circumstances),
             f"{say.count(split['count'] / split['seconds'])} {split['unit']}s/s",
@@ -84,21 +88,16 @@ def _curves(splits: Mapping[str, Any]) -> Iterator[Figure]:
     """Yields each curve once, with a line for each split."""
     for key in dict.fromkeys(key for split in splits.values() for key in split["details"]):
         curves = {name: split["details"].get(key) for name, split in splits.items()}
-        drawn = {name: curve for name, curve in curves.items() if is_curve(curve)}
-        if not drawn:
+        points = {name: curve_points(curve) for name, curve in curves.items() if is_curve(curve)}
+        if not any(points.values()):
             continue
         series = [
-            Series(
-                name=name,
-                xs=[row[curve["x"]] for row in curve["rows"]],
-                ys=[row[curve["y"]] for row in curve["rows"]],
-                tone=tone,
-                form="dots",
-            )
-            for tone, (name, curve) in enumerate(drawn.items())
+            Series(name=name, xs=[x for x, _ in pairs], ys=[y for _, y in pairs], tone=tone, form="dots")
+            for tone, (name, pairs) in enumerate(points.items())
         ]
-        told = {part: next(iter(drawn.values()))[part] for part in ("title", "x_title", "y_title")}
-        yield Figure(views=[("", Lines(**told, series=series, log_x=True, height=220))])
+        told = {part: curves[next(iter(points))][part] for part in ("title", "x_title", "y_title")}
+        above_zero = all(x > 0 for pairs in points.values() for x, _ in pairs)
+        yield Figure(views=[("", Lines(**told, series=series, log_x=above_zero, height=220))])
 
 
 def _tables(splits: Mapping[str, Any]) -> Iterator[Table]:
@@ -108,8 +107,8 @@ def _tables(splits: Mapping[str, Any]) -> Iterator[Table]:
             title = f"{say.title(key).capitalize()}, {name} split"
             if columns:
                 rows = [[_cell(column, row.get(column)) for column in columns] for row in table]
-                right = range(1, len(columns))
-                yield Table(title=title, columns=[*map(say.title, columns)], rows=rows, right=right, note=EMPTY)
+                right, note = range(1, len(columns)), EMPTY if any("" in row for row in rows) else ""
+                yield Table(title=title, columns=[*map(say.title, columns)], rows=rows, right=right, note=note)
             elif is_square(table):
                 yield _square(title, table["labels"], table["counts"])
 

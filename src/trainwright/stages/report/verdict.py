@@ -7,6 +7,7 @@ from typing import Any
 
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_seconds
+from trainwright.render import numbers
 from trainwright.render.results.audit import AIMS, difference
 from trainwright.stages.report import say
 from trainwright.stages.report.blocks import Tile, Tone
@@ -78,20 +79,20 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
         measured = (run.training or {}).get("validation")
         if measured:
             yield _worth("validation", measured)
-    elif "bits_per_byte" in splits[name]["metrics"]:
+    elif splits[name]["metrics"].get("bits_per_byte", {}).get("value") is not None:
         yield _against_baselines(name, splits[name])
     else:
-        values = {key: metric["value"] for key, metric in splits[name]["metrics"].items()}
-        yield _worth(name, {**splits[name]["record"], **values})
+        yield _worth(name, splits[name])
 
 
-def _worth(name: str, measured: Mapping[str, Any]) -> Tile:
+def _worth(name: str, split: Mapping[str, Any]) -> Tile:
     """The first of these metrics that the task has."""
     question = "What is it worth?"
+    measured = {**split["record"], **{key: metric["value"] for key, metric in split["metrics"].items()}}
     if measured.get("bits_per_byte") is not None:
         return Tile(question=question, answer=f"{measured['bits_per_byte']:.3f}", detail=f"bits per byte, {name}")
     if measured.get("accuracy") is None:
-        return Tile(question=question, answer=f"{measured['loss']:.3f}", detail=f"loss, {name} split")
+        return Tile(question=question, answer=numbers.measured(measured.get("loss")), detail=f"loss, {name} split")
     commonest, accuracy = measured.get("commonest_class_accuracy"), measured["accuracy"]
     detail = f"accuracy, {name} split"
     if commonest is None:

@@ -176,7 +176,8 @@ def _take_body(network: Network, base: Network) -> str | None:
 
 
 def _headline(summary: TrainSummary) -> dict[str, Any]:
-    validation = summary.validation or {}
+    measured = {} if summary.validation is None else summary.validation["metrics"]
+    metrics = {name: metric["value"] for name, metric in measured.items()}
     return {
         "steps": summary.steps,
         "tokens": summary.tokens,
@@ -184,9 +185,10 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "parameters": summary.parameters,
         "precision": summary.precision,
         "train_loss": summary.train_loss,
-        "validation_loss": validation.get("loss"),
-        "bits_per_byte": validation.get("bits_per_byte"),
+        "validation_loss": metrics.pop("loss", None),
+        "bits_per_byte": metrics.pop("bits_per_byte", None),
         "seconds": math.fsum(summary.phases.as_dict().values()),
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
+        **{f"validation_{name}": value for name, value in metrics.items()},
     }

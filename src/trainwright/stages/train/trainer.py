@@ -230,11 +230,6 @@ class Trainer:
             logits=logits_bytes,
         )
 
-    def _flat(self, validation: Evaluation) -> dict[str, float]:
-        """Returns numbers and circumstances side by side; a metric keeps its name whatever the others are called."""
-        values = {name: metric.value for name, metric in validation.metrics.items()}
-        return {**validation.record, f"{self.task.unit}s": validation.count, **values}
-
     def _summary(self, validation: Evaluation | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
@@ -247,7 +242,7 @@ class Trainer:
             parameters=total_parameters(settings.model),
             precision=settings.precision,
             train_loss=mean_loss(self.progress.recent),
-            validation=None if validation is None else self._flat(validation),
+            validation=None if validation is None else validation.as_json(unit=self.task.unit),
             phases=phases,
             step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
             memory=memory,

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from fixtures.page import WrittenPage
-from trainwright.render.results.evaluation import baseline_rows, show
+from trainwright.render.results.evaluation import baseline_rows, curve_points, is_curve, is_square, show
 
 
 def split(bits, **baselines):
@@ -47,7 +49,7 @@ def test_a_task_shows_its_metrics_its_record_and_its_tables():
     show({"splits": {"test": measured | {"details": details}, "train": only_loss}, "completions": []}, page)
     assert page.tables == {
         "split": [
-            ("test", "0.4000", "-12345.0000", "1,200 images", "none"),
+            ("test", "0.4000", "-12,345", "1,200 images", "none"),
             ("train", "0.4000", "", "1,200 images", "none"),
         ],
         "test: by edge": [("upper", "1,234", ""), ("lower", "5", "0.5000")],
@@ -60,3 +62,28 @@ def test_shows_what_a_classifier_takes_for_what():
     measured = {"metrics": {}, "count": 1200, "unit": "document", "record": {}, "details": details}
     show({"splits": {"test": measured}, "completions": []}, page)
     assert page.tables["test: confusion"] == [("ham", "600", "200"), ("spam", "100", "300")]
+
+
+CURVE = {"title": "t", "x": "a", "x_title": "a", "y": "b", "y_title": "b"}
+
+
+@pytest.mark.parametrize(
+    ("table", "curve", "square"),
+    [
+        (CURVE | {"rows": [{"a": 1, "b": None}, {"a": 2}, {"a": 3, "b": 0.5}]}, [(3, 0.5)], False),
+        (CURVE | {"rows": [1, 2]}, None, False),
+        (CURVE | {"rows": None}, None, False),
+        ({"labels": ["x", "y"], "counts": [[1, 2], [3, 4]]}, None, True),
+        ({"labels": ["x", "y"], "counts": [[1], [3, 4]]}, None, False),
+        ({"labels": ["x", "y"], "counts": [[1, 2]]}, None, False),
+        ({"labels": ["x"], "counts": [[None]]}, None, False),
+        ({"labels": 2, "counts": 3}, None, False),
+    ],
+)
+def test_what_lacks_numbers_is_shown_without_them_or_not_at_all(table, curve, square):
+    assert is_square(table) == square
+    assert (curve_points(table) if is_curve(table) else None) == curve
+    page = WrittenPage()
+    measured = {"metrics": {}, "count": 1, "unit": "document", "record": {}, "details": {"table": table}}
+    show({"splits": {"test": measured}, "completions": []}, page)
+    assert ("test: table" in page.tables) == square

@@ -67,3 +67,9 @@ def test_a_stage_of_a_plug_in_shows_its_short_values_by_name():
 
 def test_metrics_that_no_phrase_is_of_are_shown_by_name() -> None:
     assert summary_line("evaluate", {"test_loss": 0.4, "test_edges": 0.79}) == "test loss 0.4, test edges 0.79"
+
+
+def test_a_training_names_the_metrics_of_its_own_task():
+    summary = {"train_loss": 0.5, "validation_loss": 0.4, "bits_per_byte": None, "validation_surprise": 1.25e-5}
+    assert summary_line("train", summary) == "loss 0.500, validation loss 0.4000, validation surprise 1.25e-05"
+    assert "perplexity" not in summary_line("train", {"bits_per_byte": 1.2, "validation_perplexity": 9.0})

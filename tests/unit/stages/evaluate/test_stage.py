@@ -22,7 +22,6 @@ from trainwright.spec.sections.task import TaskSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.evaluate import run
 from trainwright.stages.evaluate.ngram import NGram, bits, stream
-from trainwright.stages.evaluate.stage import split_record
 from trainwright.stages.train.checkpoints import write_bundle
 from trainwright.testing.artifacts import make_artifact, make_dataset, make_plan
 
@@ -98,10 +97,19 @@ def test_a_metric_may_have_any_name():
     names = ("loss", "metrics", "unit", "count", "seconds", "record", "details", "baselines", "images_per_s")
     metrics = {name: Metric(value=-float(number)) for number, name in enumerate(names)}
     evaluation = Evaluation(count=7, metrics=metrics, record={"seconds": "dusk"}, details={"count": []})
-    found = split_record(evaluation, unit="image", seconds=2.0)
+    found = evaluation.as_json(unit="image")
     assert [metric["value"] for metric in found["metrics"].values()] == [-float(n) for n in range(len(names))]
-    assert (found["count"], found["unit"], found["seconds"]) == (7, "image", 2.0)
+    assert (found["count"], found["unit"]) == (7, "image")
     assert (found["record"], found["details"]) == ({"seconds": "dusk"}, {"count": []})
+
+
+def test_what_is_no_number_is_none_wherever_it_stands():
+    metrics = {"loss": Metric(value=1.0), "f1": Metric(value=math.nan), "ratio": Metric(value=-math.inf)}
+    told = {"rows": [{"class": "a", "f1": math.nan}]}
+    found = Evaluation(count=1, metrics=metrics, record={"best": math.inf}, details=told).as_json(unit="document")
+    assert [metric["value"] for metric in found["metrics"].values()] == [1.0, None, None]
+    assert (found["record"], found["details"]) == ({"best": None}, {"rows": [{"class": "a", "f1": None}]})
+    json.dumps(found, allow_nan=False)
 
 
 def test_a_model_that_tells_other_labels_is_refused(world, tmp_path):

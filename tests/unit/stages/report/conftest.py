@@ -200,7 +200,7 @@ def summary() -> dict:
         "parameters": 4_722_944,
         "precision": "bf16",
         "train_loss": 2.41,
-        "validation": {"loss": 2.51, "perplexity": 12.3, "bits_per_byte": 1.713, "tokens": 100_000},
+        "validation": {"metrics": metrics(2.51, 1.713, 12.3), "unit": "token", "count": 100_000, "record": {}},
         "phases": phases.as_dict(),
         "step_phases": phases.scaled(1 / STEPS).as_dict() | {"evaluate": 0.0, "checkpoint": 0.0},
         "memory": MemoryUse(

@@ -30,10 +30,16 @@ CLASSIFIED = {
 }
 
 
+def validated(**values):
+    """What a training stores of its last validation."""
+    metrics = {name: {"value": value, "unit": ""} for name, value in values.items()}
+    return {"metrics": metrics, "unit": "document", "count": 10, "record": {}}
+
+
 @pytest.fixture
 def classified(tmp_path, fake):
     evaluation = {"format": 2, "task": "classify", "sequence_tokens": 512, "splits": {"test": CLASSIFIED}}
-    training = fake.summary() | {"validation": {"loss": 0.41234, "accuracy": 0.8, "documents": 10}}
+    training = fake.summary() | {"validation": validated(loss=0.41234, accuracy=0.8)}
     return fake.run(tmp_path, fake.recipe(), replace={"evaluate": evaluation, "train": training})
 
 
@@ -122,7 +128,8 @@ def test_a_classifier_is_worth_something_where_it_beats_the_commonest_class(tmp_
 
 
 @pytest.mark.parametrize(
-    ("validation", "answer"), [({"loss": 0.4, "accuracy": 0.75}, "75 %"), ({"loss": 0.4}, "0.400")]
+    ("validation", "answer"),
+    [(validated(loss=0.4, accuracy=0.75), "75 %"), (validated(loss=0.4), "0.4000"), (validated(loss=None), "unknown")],
 )
 def test_without_an_evaluation_the_last_validation_of_any_task_counts(tmp_path, fake, validation, answer):
     training = fake.summary() | {"validation": validation}

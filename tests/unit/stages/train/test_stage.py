@@ -52,7 +52,7 @@ def test_learns_and_writes_a_complete_bundle(make_recipe, inputs_for, tmp_path, 
     validated = [event for event in events if event.name == "validation/loss"]
     assert [event.step for event in validated] == [20, 40, 60]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["validation"]["loss"] == validated[-1].value
+    assert summary["validation"]["metrics"]["loss"]["value"] == validated[-1].value
     assert result.summary["steps"] == 60
     assert {"model.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in (tmp_path / "out").iterdir()}
     recorded = sum(event.value for event in events if event.kind == "memory")
