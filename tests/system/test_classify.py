@@ -65,7 +65,7 @@ def test_labels_are_in_the_dataset_and_validated_while_training(classified) -> N
     summary = json.loads((classified.artifact("train") / "summary.json").read_text())
     dataset = json.loads((classified.artifact("data") / "dataset.json").read_text())
     assert (dataset["kind"], dataset["labels"]) == ("documents-with-labels", ["negative", "positive"])
-    assert summary["validation"]["accuracy"] > 0.8
+    assert summary["validation"]["metrics"]["accuracy"]["value"] > 0.8
 
 
 def test_the_report_stands_and_nothing_is_served(classified) -> None:

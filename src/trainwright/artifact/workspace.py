@@ -54,7 +54,8 @@ class Workspace:
         """The complete artefact of that fingerprint, or None.
 
         Raises:
-            DataError: it is there without a manifest, as an interrupted copy leaves it, or with a damaged one.
+            DataError: it is there without a manifest, as an interrupted copy leaves it, with a damaged one or with
+                that of another artefact.
         """
         for root in (self.root, *self.above):
             path = root / self.path(stage, fingerprint).name
@@ -62,8 +63,11 @@ class Workspace:
                 if not (path / MANIFEST).is_file():
                     raise missing_file(path, MANIFEST)
                 artifact = open_artifact(path)
-                if artifact.manifest.fingerprint == fingerprint:
-                    return artifact
+                seen = artifact.manifest.fingerprint
+                if seen != fingerprint:
+                    fix = "move or delete this directory, and run again"
+                    raise DataError("this is another artefact", where=path, seen=seen, expected=fingerprint, fix=fix)
+                return artifact
         return None
 
     def draft(self, stage: str, fingerprint: str) -> Path:

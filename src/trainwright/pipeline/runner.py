@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +17,7 @@ from trainwright.artifact.stage import Context, StageFunction
 from trainwright.artifact.store import MANIFEST, Artifact, writable, write_atomically, writing
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.at_fault import blaming_at_fault
-from trainwright.core.errors import DataError, TrainwrightError
+from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
@@ -213,7 +214,7 @@ def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> 
 @contextmanager
 def _timed(out: Path) -> Iterator[Callable[[], float]]:
     """Seconds spent on this artefact over all interruptions, kept beside the work in ``.seconds``."""
-    before = float((out / ".seconds").read_text()) if (out / ".seconds").is_file() else 0.0
+    before = _seconds_in(out / ".seconds")
     start = time.perf_counter()
 
     def elapsed() -> float:
@@ -223,7 +224,17 @@ def _timed(out: Path) -> Iterator[Callable[[], float]]:
         yield elapsed
     finally:
         if out.is_dir():
-            write_atomically(out / ".seconds", f"{elapsed():.3f}".encode())
+            with suppress(OSError, MachineError):  # what ended the stage, such as a full disk, is what a user must hear
+                write_atomically(out / ".seconds", f"{elapsed():.3f}".encode())
+
+
+def _seconds_in(path: Path) -> float:
+    """Returns the seconds that are kept; none where a killed process left no number, for they change no result."""
+    try:
+        seconds = float(path.read_text())
+    except (OSError, ValueError):
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0
 
 
 def _versions() -> dict[str, str]:

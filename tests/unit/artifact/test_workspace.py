@@ -70,7 +70,8 @@ def test_what_a_killed_process_left_in_a_subfolder_does_not_become_part_of_it(tm
 def test_it_is_found_by_its_whole_fingerprint_only(artifact, tmp_path) -> None:
     workspace = Workspace(tmp_path)
     assert workspace.find("data", FINGERPRINT).path == artifact.path
-    assert workspace.find("data", FINGERPRINT[:12] + "0" * 52) is None, "twelve equal digits are not enough"
+    with pytest.raises(DataError, match=rf"{artifact.path}: this is another artefact \(seen {FINGERPRINT}"):
+        workspace.find("data", FINGERPRINT[:12] + "0" * 52)  # twelve equal digits are not enough
     assert workspace.find("data", "cd" * 32) is None
 
 

@@ -130,11 +130,12 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
         for problem in served_problems(step.recipe.export.names):
             raise problem
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
-    if exported is None:
         # Hours of training end in no cache that memory cannot hold, and no address that cannot be listened on.
-        if args.max_concurrent is None:
-            for problem in load("trainwright.stages.serve.check:memory_problems", kind="server")(recipe):
-                raise problem
+        places = recipe.serve.max_concurrent if args.max_concurrent is None else args.max_concurrent
+        check = load("trainwright.stages.serve.check:memory_problems", kind="server")
+        for problem in check(step.recipe, places=places) if exported is None else ():
+            raise problem if args.max_concurrent is None else problem.at("--max-concurrent")
+    if exported is None:
         host, port = args.host or recipe.serve.host, recipe.serve.port if args.port is None else args.port
         load("trainwright.stages.serve.server:listen", kind="server")(host, port).close()
         exported = make(args, output, stage="export", loaded=loaded)

@@ -36,11 +36,7 @@ def check_cache(model: ModelSpec, *, places: int, element_bytes: int, memory_byt
     """
     each = 2 * model.layers * model.context_tokens * model.kv_heads * model.head_size * element_bytes
     there = memory()[0] if memory_bytes is None else memory_bytes
-    fix = (
-        f"set it to {there // each}, or start with --max-concurrent"
-        if each <= there
-        else "take a model with a shorter context"
-    )
+    fix = f"set it to {there // each} at most" if each <= there else "take a model with a shorter context"
     _check(each * places, there, f"a key/value cache for {places:,} requests", "serve.max_concurrent", fix)
 
 

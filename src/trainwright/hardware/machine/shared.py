@@ -132,10 +132,19 @@ def kept_probes(*, fallback: Path | None = None) -> Probes | None:
     """Returns this machine's newest measurements in the home and ``fallback``, or None; writes nothing.
 
     Raises:
-        DataError: a file is damaged.
+        DataError: a file is damaged, and the other place has no measurements.
     """
-    found = [probes for place in _places(fallback) if (probes := place.read()) is not None]
-    return max(found, key=lambda probes: probes.measured_unix_s, default=None)
+    kept, damage = list[Probes](), None
+    for place in _places(fallback):
+        try:
+            probes = place.read()
+        except DataError as error:
+            damage = damage or error
+        else:
+            kept += [] if probes is None else [probes]
+    if damage is not None and not kept:
+        raise damage
+    return max(kept, key=lambda probes: probes.measured_unix_s, default=None)
 
 
 def kept_machine(root: Path) -> Machine:

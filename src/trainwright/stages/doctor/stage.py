@@ -91,11 +91,19 @@ def _copied(probes: Probes, events: Events) -> Probes:
     return probes
 
 
+def _try_to_write(folder: Path) -> None:
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        error.filename = str(folder)  # the file's own name says nothing to a user
+        raise
+
+
 def _measured(facts: MachineFacts, folder: Path, events: Events, *, fallback: Path | None, thorough: bool) -> Probes:
     """New probes, which replace the kept ones; says where they are not kept in the user's home."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # a refusal is told before anything is measured
+        _try_to_write(folder)  # a refusal is told before anything is measured
         probes = measure(
             threads=facts.cores,
             folder=folder,

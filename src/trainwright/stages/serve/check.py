@@ -21,7 +21,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
     yield from served_problems(recipe.export.names)
-    yield from memory_problems(recipe)
+    yield from memory_problems(recipe, places=recipe.serve.max_concurrent)
     demo = recipe.serve.demo
     if demo is None:
         return
@@ -37,13 +37,13 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         )
 
 
-def memory_problems(recipe: Recipe) -> Iterator[MachineError]:
-    """Yields that a processor's memory cannot hold the cache; a GPU's is known when torch looks."""
+def memory_problems(recipe: Recipe, *, places: int) -> Iterator[MachineError]:
+    """Yields that a processor's memory cannot hold the cache of ``places``; a GPU's is known when torch looks."""
     if recipe.serve.engine.name != "torch" or gpus():
         return
     try:
         spec = recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary)
-        check_cache(spec, places=recipe.serve.max_concurrent, element_bytes=FP32_BYTES)
+        check_cache(spec, places=places, element_bytes=FP32_BYTES)
     except MachineError as error:
         yield error
     except RecipeError:

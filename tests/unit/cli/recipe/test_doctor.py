@@ -59,7 +59,7 @@ def test_what_is_kept_is_shown_where_nothing_can_be_written(measured, capsys, tm
     monkeypatch.chdir("/proc")
     assert cli.main(["doctor"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: /proc/") and line.endswith("; choose another place with --workspace")
+    assert line.startswith("error: /proc: cannot write") and line.endswith("; choose another place with --workspace")
     assert cli.main(["doctor", "--workspace", str(tmp_path / "disk")]) == 0
     assert len(measured) == 1 and measured[0]["folder"].is_relative_to(tmp_path / "disk")
     assert cli.main(["doctor"]) == 0

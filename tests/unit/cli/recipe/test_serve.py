@@ -10,10 +10,12 @@ import pytest
 
 from trainwright.cli import main as cli
 from trainwright.cli.recipe import serve
+from trainwright.core.errors import MachineError
 from trainwright.core.extension import with_keys
 from trainwright.pipeline import runner
 from trainwright.spec.sections.serve import EngineSection, ServeSection
 
+TOO_LITTLE = MachineError("needs more memory than there is", where="serve.max_concurrent")
 ENGINE = "fixtures.parrot_engine:open_engine"
 
 
@@ -32,7 +34,7 @@ def opened(monkeypatch):
     functions = {
         "open_server": open_server,
         "listen": lambda host, port: SimpleNamespace(close=lambda: None),
-        "memory_problems": lambda recipe: (),
+        "memory_problems": lambda recipe, places: [TOO_LITTLE] if places > 100 else [],
     }
     monkeypatch.setattr(serve, "load", lambda reference, kind: functions[reference.partition(":")[2]])
     return seen
@@ -63,6 +65,18 @@ def test_a_bundle_is_served_until_ctrl_c(opened, tmp_path, capsys):
         "model_name": tmp_path.name,
         "api_key": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [(["--max-concurrent", "101"], "--max-concurrent"), (["serve.max_concurrent=101"], "serve.max_concurrent")],
+)
+def test_a_cache_that_memory_cannot_hold_is_refused_before_anything_is_trained(
+    opened, recipe, exported, capsys, asked, place
+):
+    assert cli.main(["serve", recipe, *asked, "--workspace", "w"]) == 3
+    assert (exported, opened) == ({}, {})
+    assert f"{place}: needs more memory" in capsys.readouterr().err
 
 
 def test_a_recipe_is_exported_first(opened, recipe, exported):

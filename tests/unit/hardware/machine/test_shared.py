@@ -70,6 +70,18 @@ def test_a_damaged_record_is_named_with_the_way_out():
         kept_probes()
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_record_is_passed_over_where_another_is_good(monkeypatch, tmp_path, damaged):
+    home = shared_probes()
+    monkeypatch.setattr(os, "access", lambda path, mode: "home" not in str(path))
+    places = (home, shared_probes(fallback=tmp_path))
+    for number, place in enumerate(places):
+        place.write(fake_probes())
+        if number == damaged:
+            place.path.write_text("{")
+    assert kept_probes(fallback=tmp_path) == fake_probes()
+
+
 def test_one_process_measures_and_the_others_wait(tmp_path):
     """Eight processes that measure where nothing is kept: one of them does."""
     context = multiprocessing.get_context("fork")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainwright.core.errors import DataError, TrainwrightError
 from trainwright.core.plug_in import blaming
@@ -19,8 +19,11 @@ from trainwright.stages.data.plug_ins import plug_ins
 from trainwright.stages.data.sources import source_of
 from trainwright.stages.data.sources.base import Source
 
-FILES = 8
-"""Files of a source whose heads are looked at before it is said that none has a document."""
+FILES, LISTED = 64, 4096
+"""Files of a source whose heads are looked at, spread over so many names of it, before it is said that none has a
+document."""
+PATIENCE_BYTES = 64 << 20
+"""Text of these files that is read besides, before that is said."""
 
 
 def labels_at_head(section: DataSection) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
         return ()
     first = _files(list_files(section.model_copy(update={"sources": section.sources[:1]})), 1)
     clean, kept = Cleaner(section.clean), dict[str, str]()
-    for document in (document for file in first for document in _head(source, file)):
+    for document in (document for file in first for document in _documents(source.head, file)):
         if document.text is not None and document.label is not None:
             text, reason_to_drop = clean(document.text)
             if reason_to_drop is None:
@@ -47,26 +50,26 @@ def labels_at_head(section: DataSection) -> tuple[str, ...]:
 
 
 def unusable_source(number: int, section: SourceSection) -> TrainwrightError | None:
-    """Returns why nothing at the heads of a source's first files is a document; None where one is, or nobody knows.
+    """Returns why no document is found in a source; None where one is, or a file's head does not tell.
+
+    Heads are looked at first, then more of the same files: a few broken records, or many, are dropped and counted by
+    the stage, and settings that suit no record are refused here.
 
     Args:
         number: of the source in ``data.sources``, for the place.
         section: its keys, whose paths are there.
     """
-    source, place, first = source_of(section), f"data.sources.{number}", ""
+    source, place = source_of(section), f"data.sources.{number}"
     if any(map(is_url, source.paths)):
         return None
     try:
         with blaming(section.kind, where=place, error_class=DataError):
-            for file in _files(source_entries(number, section), FILES):
-                for document in _head(source, file):
-                    if document.text is not None:
-                        return None
-                    first = first or f"{file.name}{document.position}: {document.problem}"
+            files = _spread(_files(source_entries(number, section), LISTED))
+            first = _first_problem(source, files)
+            if first is None or _has_text(source, files):
+                return None
     except TrainwrightError as error:
         return error if error.where == place else error.at(place, seen=f"{error.where}: {error.seen}")
-    if not first:
-        return None
     return DataError(
         "the first records of this source are no documents",
         where=place,
@@ -75,15 +78,45 @@ def unusable_source(number: int, section: SourceSection) -> TrainwrightError | N
     )
 
 
+def _spread(files: Iterable[CorpusFile]) -> list[CorpusFile]:
+    """Returns some of the files that have bytes, the same ones in whatever order they were listed."""
+    ordered = sorted((file for file in files if file.size_bytes), key=lambda file: (file.name, file.location))
+    return ordered[:: max(1, -(-len(ordered) // FILES))]
+
+
+def _first_problem(source: Source[Any], files: Iterable[CorpusFile]) -> str | None:
+    """Returns the first record that is no document; None where a head has a document or tells nothing."""
+    first = None
+    for file in files:
+        documents = list(_documents(source.head, file))
+        if not documents or any(document.text is not None for document in documents):
+            return None
+        first = first or f"{file.name}{documents[0].position}: {documents[0].problem}"
+    return first
+
+
+def _has_text(source: Source[Any], files: Iterable[CorpusFile]) -> bool:
+    """Returns whether there is a document in the first ``PATIENCE_BYTES``."""
+    patience_bytes = PATIENCE_BYTES
+    for file in files:
+        for document in _documents(source.read, file):
+            if document.text is not None:
+                return True
+            patience_bytes -= document.size_bytes
+            if patience_bytes < 0:
+                return False
+    return False
+
+
 def _files(entries: Iterable[Entry], most: int) -> Iterator[CorpusFile]:
     return islice((entry for entry in entries if isinstance(entry, CorpusFile)), most)
 
 
-def _head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
+def _documents(read: Callable[[BinaryIO, FileRange], Iterator[RawDocument]], file: CorpusFile) -> Iterator[RawDocument]:
     """Yields the documents; of a damaged file its problem, and none of one that cannot be opened, which is skipped."""
     try:
         with Path(file.location).open("rb") as raw:
-            yield from source.head(decompressed(raw, file.location), FileRange(file=file))
+            yield from read(decompressed(raw, file.location), FileRange(file=file))
     except BrokenStream as broken:
         yield RawDocument("", 0, problem=broken.reason)
     except OSError:

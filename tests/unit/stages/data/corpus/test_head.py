@@ -11,6 +11,7 @@ import pytest
 
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import DataSection, JsonlSource, ParquetSource, PathsSection
+from trainwright.stages.data.corpus import head
 from trainwright.stages.data.corpus.head import FILES, labels_at_head, unusable_source
 from trainwright.stages.data.sources.jsonl import HEAD_BYTES
 
@@ -81,6 +82,35 @@ def test_one_document_in_the_first_files_is_enough(tmp_path) -> None:
     assert "no key 'text'" in refusal(JsonlSource, folder)
     write(folder / "last.jsonl", ("a document", None))
     assert refusal(JsonlSource, folder) == ""
+
+
+def test_a_document_behind_the_heads_is_enough(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"body": "no text"}\n' * 60_000 + '{"text": "a document"}\n')
+    assert path.stat().st_size > HEAD_BYTES
+    assert refusal(JsonlSource, path) == ""
+    monkeypatch.setattr(head, "PATIENCE_BYTES", HEAD_BYTES)
+    assert "no key 'text'" in refusal(JsonlSource, path)
+
+
+def test_the_answer_does_not_depend_on_the_order_of_a_folder(tmp_path, monkeypatch) -> None:
+    for number in range(4 * FILES):
+        (tmp_path / f"{number:03}.jsonl").write_text('{"body": "no text"}\n')
+    write(tmp_path / "100.jsonl", ("a document", None))
+    listed, answers = head.source_entries, set()
+    for order in (list, lambda entries: list(entries)[::-1]):
+        monkeypatch.setattr(head, "source_entries", lambda *asked, order=order: order(listed(*asked)))
+        answers.add(refusal(JsonlSource, tmp_path))
+    assert len(answers) == 1
+
+
+def test_a_damaged_file_beside_one_whose_head_tells_nothing_is_not_refused(tmp_path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for number in range(10):
+        (tmp_path / f"{number}.parquet").write_bytes(b"PAR1 and no more")
+    assert "damaged Parquet" in refusal(ParquetSource, tmp_path)
+    parquet.write_table(arrow.table({"text": ["one"]}), tmp_path / "x.parquet")
+    assert refusal(ParquetSource, tmp_path) == ""
 
 
 def test_a_head_that_tells_nothing_is_not_refused(tmp_path) -> None:
