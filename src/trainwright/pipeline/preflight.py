@@ -16,6 +16,7 @@ from trainwright.core.registry import load
 from trainwright.pipeline.base_weights import base_problems
 from trainwright.pipeline.graph import Step, upstream
 from trainwright.pipeline.length_and_labels import dataset_problems
+from trainwright.pipeline.steps import with_trained_model
 from trainwright.spec.recipe import Recipe
 
 
@@ -86,7 +87,7 @@ def problems(
 def _of_step(
     step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact], tokenizer: Path | None, *, load_torch: bool
 ) -> Iterator[TrainwrightError]:
-    yield from load(str(step.stage.check), kind="check")(step.recipe, tokenizer)
+    yield from load(str(step.stage.check), kind="check")(with_trained_model(step, line), tokenizer)
     if step.stage.makes == "checkpoint":
         yield from base_problems(step, line, tokenizer, load_torch=load_torch)
         if load_torch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.pipeline.graph import STAGES, InputFrom, Step, maker, upstream
@@ -69,6 +71,19 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
         fix=f"say which, for example {option}{listed[-1].name}",
         stage=stage,
     )
+
+
+def with_trained_model(step: Step, line: Iterable[Step]) -> Recipe:
+    """The step's recipe with the model, task and data of the training that it follows from, where it has one.
+
+    A step of a list that does not name its input sees the recipe without that training's own keys. Sections that the
+    stage itself reads stay as they are.
+    """
+    trained = [each.recipe for each in upstream(line, step.name) if each.stage.makes == "checkpoint"]
+    if not trained:
+        return step.recipe
+    others = {"model", "task", "data"}.difference(step.stage.sections)
+    return step.recipe.model_copy(update={name: getattr(trained[-1], name) for name in others})
 
 
 def _takes(step: Step) -> set[InputFrom]:

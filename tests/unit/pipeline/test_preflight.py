@@ -298,3 +298,12 @@ def test_the_checks_bring_neither_torch_nor_tokenizers() -> None:
         "sys.exit(', '.join({'torch', 'tokenizers'} & set(sys.modules)) or None)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_context_of_an_answer_is_that_of_the_training_in_the_list(early) -> None:
+    trained = "stages:\n  - {stage: train, model: {context_tokens: %d}}\n  - {stage: serve}\n"
+    listed = "serve: {demo: {prompt: a, max_tokens: 40}}\n" + trained
+    assert said(early, text=listed % 64) == []
+    (problem,) = said(early, "model.context_tokens=64", text=listed % 32)
+    assert "serve.demo.max_tokens" in problem
+    assert "(seen 40, expected below model.context_tokens (32))" in problem

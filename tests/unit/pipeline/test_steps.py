@@ -9,7 +9,7 @@ import pytest
 from fixtures.planned_recipe import planned_recipe
 from trainwright.core.errors import RecipeError
 from trainwright.pipeline.graph import STAGES, Need
-from trainwright.pipeline.steps import named, steps, with_step
+from trainwright.pipeline.steps import named, steps, with_step, with_trained_model
 from trainwright.spec.sections.steps import StepSection
 from trainwright.spec.sections.task import TaskSection
 
@@ -92,3 +92,16 @@ def test_what_writes_no_text_is_not_served(make, task) -> None:
     line = steps(classifies)
     assert [step.name for step in line] == [step.name for step in steps(recipe) if step.name != "serve"]
     assert all("serve" not in step.inputs.values() for step in line)
+
+
+def test_a_step_that_names_no_input_follows_the_training_before_it(make) -> None:
+    longer = {"stage": "train", "model": {"context_tokens": 4096}, "task": {"name": "next-token"}}
+    line = steps(make(longer, {"stage": "export"}, {"stage": "evaluate"}))
+    by_name = {step.name: step for step in line}
+    for name in ("export", "evaluate"):
+        assert by_name[name].recipe.model.context_tokens != 4096
+        assert with_trained_model(by_name[name], line).model.context_tokens == 4096
+    assert with_trained_model(by_name["data"], line) is by_name["data"].recipe, "it follows from no training"
+    tuned = {**TUNED, "train": {"duration": "9 steps"}}
+    line = steps(make(BASE, tuned, {"stage": "export", "from": "tuned", "export": {"formats": ["huggingface"]}}))
+    assert with_trained_model(line[-1], line) == line[-1].recipe
