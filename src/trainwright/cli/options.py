@@ -55,8 +55,10 @@ OPTIONS = {
     "weights": "--precision",
     "workspace": "--workspace",
     "out": "--out",
+    "max_concurrent": "--max-concurrent",
+    "engine": "--engine",
 }
-"""Fields of questions, run specifications and workloads, places to write to, and the options that set them."""
+"""Fields of questions, run specifications, workloads and servers, places to write to, and the options that set them."""
 
 
 def in_options(error: TrainwrightError) -> TrainwrightError:

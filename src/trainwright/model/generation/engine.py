@@ -19,12 +19,13 @@ from torch import Tensor
 
 from trainwright.artifact.model_folder import read_shape
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.machine.room import check_cache, check_rotary
+from trainwright.hardware.machine.room import check_rotary
 from trainwright.model.bundle import load_bundle
 from trainwright.model.cache import KVCache
+from trainwright.model.generation.cache_size import PRECISIONS, check_cache
 from trainwright.model.generation.sampling import sample
 from trainwright.model.network import Network
-from trainwright.runtime.device import choose
+from trainwright.runtime.device import DTYPES, choose
 from trainwright.spec.generation import Failure, GenerationRequest, NewToken, Sampling
 
 PREFILL_TOKENS = 512
@@ -209,13 +210,10 @@ def open_engine(directory: Path, *, places: int) -> TorchEngine:
         MachineError: its tables, or the cache for so many places, are larger than the memory.
     """
     chosen = choose()
-    device = chosen.torch_device
-    # On a CPU a lone sequence decodes faster in fp32 than in bf16 (benchmarks/serve.py).
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     spec = read_shape(directory)
     check_rotary(spec, where=directory)
-    check_cache(spec, places=places, element_bytes=dtype.itemsize, memory_bytes=chosen.memory_bytes)
-    model, _ = load_bundle(directory, device=device, dtype=dtype)
+    check_cache(spec, places=places, kind=chosen.kind, memory_bytes=chosen.memory_bytes)
+    model, _ = load_bundle(directory, device=chosen.torch_device, dtype=DTYPES[PRECISIONS[chosen.kind]])
     if not model.spec.makes_logits:
         raise RecipeError(
             "this model classifies documents and writes no text",

@@ -9,11 +9,8 @@ from trainwright.artifact.bundle import served_problems
 from trainwright.artifact.prompts import length_problems, prompt_problem
 from trainwright.core.errors import MachineError, RecipeError, TrainwrightError
 from trainwright.hardware.machine.nvidia import gpus
-from trainwright.hardware.machine.room import check_cache
+from trainwright.model.generation.cache_size import check_cache
 from trainwright.spec.recipe import Recipe
-
-FP32_BYTES = 4
-"""Processors generate in fp32."""
 
 
 def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightError]:
@@ -21,7 +18,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
     yield from served_problems(recipe.export.names)
-    yield from memory_problems(recipe, places=recipe.serve.max_concurrent)
+    yield from memory_problems(recipe)
     demo = recipe.serve.demo
     if demo is None:
         return
@@ -37,14 +34,14 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
         )
 
 
-def memory_problems(recipe: Recipe, *, places: int) -> Iterator[MachineError]:
-    """Yields that a processor's memory cannot hold the cache of ``places``; a GPU's is known when torch looks."""
+def memory_problems(recipe: Recipe) -> Iterator[MachineError]:
+    """Yields that a processor's memory cannot hold the cache; a GPU's is known when torch looks."""
     if recipe.serve.engine.name != "torch" or gpus():
         return
     try:
         spec = recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary)
-        check_cache(spec, places=places, element_bytes=FP32_BYTES)
+        check_cache(spec, places=recipe.serve.max_concurrent, kind="cpu")
     except MachineError as error:
-        yield error
+        yield error.at("serve.max_concurrent")
     except RecipeError:
         return  # an impossible model, which the training reports

@@ -10,11 +10,9 @@ from trainwright.hardware.machine import room
 
 
 def test_every_request_may_fill_its_context() -> None:
-    spec = decoder("gpt2", context_tokens=64).spec
-    each = 2 * spec.layers * 64 * spec.kv_heads * spec.head_size * 2
-    room.check_cache(spec, places=7, element_bytes=2, memory_bytes=7 * each)
-    with pytest.raises(MachineError, match=r"set it to 6 at most$"):
-        room.check_cache(spec, places=7, element_bytes=2, memory_bytes=7 * each - 1)
+    room.check_places(2**30, places=7, memory_bytes=7 * 2**30)
+    with pytest.raises(MachineError, match=r"^max_concurrent: .* for 7 requests .*\(seen 7 GiB, .*; set it to 6$"):
+        room.check_places(2**30, places=7, memory_bytes=7 * 2**30 - 1)
 
 
 def test_learned_positions_have_no_tables(monkeypatch) -> None:

@@ -78,7 +78,7 @@ def test_a_cache_larger_than_memory_is_refused_before_it_is_made(tiny, tmp_path,
     assert cache.slots == 3
     monkeypatch.setattr(room, "memory", lambda: (held, 0))
     assert open_engine(tmp_path, places=3).places == 3
-    with pytest.raises(MachineError, match=r"serve\.max_concurrent: .* 4 requests .*; set it to 3 at most$"):
+    with pytest.raises(MachineError, match=r"^max_concurrent: .* 4 requests .*; set it to 3$"):
         open_engine(tmp_path, places=4)
 
 

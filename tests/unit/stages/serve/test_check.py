@@ -27,7 +27,7 @@ def test_a_cache_that_memory_cannot_hold_is_known_before_anything_runs(recipe, m
     assert not list(check.problems(with_places(recipe, 5), None))
     (problem,) = check.problems(with_places(recipe, 6), None)
     assert isinstance(problem, MachineError)
-    assert (problem.where, problem.fix) == ("serve.max_concurrent", "set it to 5 at most")
+    assert (problem.where, problem.fix) == ("serve.max_concurrent", "set it to 5")
     monkeypatch.setattr(room, "memory", lambda: (NEEDED - 1, 0))
     (problem,) = check.problems(with_places(recipe, 1), None)
     assert problem.fix == "take a model with a shorter context"
@@ -36,4 +36,4 @@ def test_a_cache_that_memory_cannot_hold_is_known_before_anything_runs(recipe, m
 def test_another_engine_has_its_own_cache(recipe, monkeypatch) -> None:
     monkeypatch.setattr(room, "memory", lambda: (1, 0))
     other = with_places(recipe, 1, engine="fixtures.parrot_engine:open_engine")
-    assert not list(check.memory_problems(other, places=1))
+    assert not list(check.memory_problems(other))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fixtures.parrot_engine import Parrot
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import MachineError, RecipeError
 from trainwright.spec.sections.serve import EngineSection, ServeSection
 from trainwright.stages.serve.engines import open_engine
 from trainwright.testing.contract_engine import EngineContract
@@ -48,6 +48,19 @@ def test_a_plug_in_that_makes_no_engine_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "newcomer", sys.modules[__name__])
     with pytest.raises(RecipeError, match=r"serve\.engine: the plug-in newcomer:no_engine failed .*of type NoneType"):
         open_engine(EngineSection(name="newcomer:no_engine"), tmp_path, places=1)
+
+
+def crowded(directory, *, places):
+    """An engine of which the machine cannot hold one."""
+    raise MachineError("too many places", field="max_concurrent" if places > 1 else None, seen=places)
+
+
+def test_too_many_places_are_said_under_the_key_of_the_recipe(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "newcomer", sys.modules[__name__])
+    for places, line in ((2, "serve.max_concurrent: too many places (seen 2)"), (1, "too many places (seen 1)")):
+        with pytest.raises(MachineError) as raised:
+            open_engine(EngineSection(name="newcomer:crowded"), tmp_path, places=places)
+        assert str(raised.value) == line
 
 
 def test_a_recipe_says_at_once_that_an_engine_is_unknown():

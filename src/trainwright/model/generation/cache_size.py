@@ -1,0 +1,30 @@
+"""The size of the torch engine's key/value cache, which is known without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from trainwright.hardware.machine.room import check_places
+from trainwright.planner.cost.serving_memory import cache_bytes_per_token
+from trainwright.spec.model import ModelSpec
+
+Kind = Literal["cpu", "cuda"]
+PRECISIONS: Mapping[Kind, Literal["fp32", "bf16"]] = {"cpu": "fp32", "cuda": "bf16"}
+"""What a device generates and caches in: a CPU decodes a lone sequence faster in fp32 (benchmarks/serve.py)."""
+
+
+def check_cache(model: ModelSpec, *, places: int, kind: Kind, memory_bytes: int | None = None) -> None:
+    """Refuses a cache that a device cannot hold.
+
+    Args:
+        model: whose keys and values are kept.
+        places: requests at once.
+        kind: of the device.
+        memory_bytes: of the device; None: this machine's.
+
+    Raises:
+        MachineError: with the bytes needed and the bytes there, about ``max_concurrent``.
+    """
+    place_bytes = int(cache_bytes_per_token(model, PRECISIONS[kind])) * model.context_tokens
+    check_places(place_bytes, places=places, memory_bytes=memory_bytes)
