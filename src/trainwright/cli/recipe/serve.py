@@ -11,6 +11,8 @@ import ipaddress
 import json
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,12 @@ from trainwright.cli.arguments import add_recipe_step, load_recipe, located, wor
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.recipe.run import make
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, TrainwrightError
 from trainwright.core.registry import load
 
 if TYPE_CHECKING:
+    from trainwright.core.config.load import Loaded
+    from trainwright.spec.recipe import Recipe
     from trainwright.spec.sections.serve import EngineSection, ServeSection
 
 API_KEY = "TRAINWRIGHT_API_KEY"
@@ -54,19 +58,13 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     output = Output.of(args)
     _check(args)
-    directory, name, section = _from_bundle(args) if args.bundle else _from_recipe(args, output)
-    options = {
-        "host": args.host,
-        "port": args.port,
-        "engine": args.engine and _engine(args.engine),
-        "allowed_hosts": args.allow_host and tuple(args.allow_host),
-        "max_concurrent": args.max_concurrent,
-    }
-    section = section.model_copy(update={key: value for key, value in options.items() if value is not None})
     api_key = os.environ.get(API_KEY) or None
-    # By name: the command line must not load torch to print its help.
-    open_server = load("trainwright.stages.serve.foreground:open_server", kind="server")
-    server = open_server(directory, section, model_name=name, api_key=api_key)
+    loaded = None if args.bundle else load_recipe(args)
+    with _placed(args, loaded):
+        directory, name, section = _from_bundle(args) if loaded is None else _from_recipe(args, output, loaded)
+        # By name: the command line must not load torch to print its help.
+        open_server = load("trainwright.stages.serve.foreground:open_server", kind="server")
+        server = open_server(directory, section, model_name=name, api_key=api_key)
     if not _is_loopback(section.host) and api_key is None:
         output.note(f"warning: {section.host} is reachable from other machines and no key is asked for; set {API_KEY}")
     _announce(output, url=server.url, model=name, with_key=api_key is not None)
@@ -82,7 +80,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.port is not None and not 0 <= args.port <= 65535:
         raise RecipeError("no such port", where="--port", seen=args.port, expected="0 to 65535")
     if args.max_concurrent is not None and args.max_concurrent < 1:
-        raise RecipeError("must be at least 1", where="--max-concurrent", seen=args.max_concurrent)
+        raise RecipeError("must be at least 1", field="max_concurrent", seen=args.max_concurrent)
     # Recipes bring pydantic, which --help must not wait for.
     from trainwright.spec.sections.serve import host_alone, host_or_any
 
@@ -116,13 +114,42 @@ def _engine(name: str) -> EngineSection:
         ) from error
 
 
-def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, ServeSection]:
+@contextmanager
+def _placed(args: argparse.Namespace, loaded: Loaded[Recipe] | None) -> Iterator[None]:
+    """Says of a problem with a key of the section which option, or which line of the recipe, could change it.
+
+    Raises:
+        TrainwrightError: the problem, with its place.
+    """
+    try:
+        yield
+    except TrainwrightError as error:
+        section, _, key = (error.where or "").partition(".")
+        if section != "serve":
+            raise
+        if loaded is None or vars(args).get(key) is not None:
+            raise error.at(None).about(key) from error
+        raise loaded.located(error) from error
+
+
+def _with_options(section: ServeSection, args: argparse.Namespace) -> ServeSection:
+    """Returns the section with the command line's options laid over it."""
+    options = {
+        "host": args.host,
+        "port": args.port,
+        "engine": args.engine and _engine(args.engine),
+        "allowed_hosts": args.allow_host and tuple(args.allow_host),
+        "max_concurrent": args.max_concurrent,
+    }
+    return section.model_copy(update={key: value for key, value in options.items() if value is not None})
+
+
+def _from_recipe(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe]) -> tuple[Path, str, ServeSection]:
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
     from trainwright.artifact.bundle import SERVED, served_problems
     from trainwright.pipeline.runner import find
-    from trainwright.pipeline.steps import named
+    from trainwright.pipeline.steps import named, steps, with_trained_model
 
-    loaded = load_recipe(args)
     recipe = loaded.value
     # What is there is served as it is: nothing is written, so that a workspace may be read-only.
     with located(loaded):
@@ -130,16 +157,15 @@ def _from_recipe(args: argparse.Namespace, output: Output) -> tuple[Path, str, S
         for problem in served_problems(step.recipe.export.names):
             raise problem
         exported = find(recipe, root=workspace_of(args, name=recipe.name), upto=step.name).get(step.name)
-        # Hours of training end in no cache that memory cannot hold, and no address that cannot be listened on.
-        places = recipe.serve.max_concurrent if args.max_concurrent is None else args.max_concurrent
-        check = load("trainwright.stages.serve.check:memory_problems", kind="server")
-        for problem in check(step.recipe, places=places) if exported is None else ():
-            raise problem if args.max_concurrent is None else problem.at("--max-concurrent")
+    section = _with_options(recipe.serve, args)
     if exported is None:
-        host, port = args.host or recipe.serve.host, recipe.serve.port if args.port is None else args.port
-        load("trainwright.stages.serve.server:listen", kind="server")(host, port).close()
+        # Hours of training end in no cache that memory cannot hold, and no address that cannot be listened on.
+        served = with_trained_model(step, steps(recipe)).model_copy(update={"serve": section})
+        for problem in load("trainwright.stages.serve.check:memory_problems", kind="server")(served):
+            raise problem
+        load("trainwright.stages.serve.server:listen", kind="server")(section.host, section.port).close()
         exported = make(args, output, stage="export", loaded=loaded)
-    return exported.path / SERVED, args.model_name or recipe.serve.model_name or recipe.name, recipe.serve
+    return exported.path / SERVED, args.model_name or recipe.serve.model_name or recipe.name, section
 
 
 def _from_bundle(args: argparse.Namespace) -> tuple[Path, str, ServeSection]:
@@ -147,7 +173,7 @@ def _from_bundle(args: argparse.Namespace) -> tuple[Path, str, ServeSection]:
 
     if args.inputs or args.preset:
         raise RecipeError("a recipe and --bundle exclude each other", where="--bundle", seen=args.bundle)
-    return args.bundle, args.model_name or args.bundle.resolve().name, ServeSection()
+    return args.bundle, args.model_name or args.bundle.resolve().name, _with_options(ServeSection(), args)
 
 
 def _is_loopback(host: str) -> bool:

@@ -12,10 +12,11 @@ from trainwright.cli import main as cli
 from trainwright.cli.recipe import serve
 from trainwright.core.errors import MachineError
 from trainwright.core.extension import with_keys
+from trainwright.hardware.machine import room
 from trainwright.pipeline import runner
 from trainwright.spec.sections.serve import EngineSection, ServeSection
+from trainwright.stages.serve import check
 
-TOO_LITTLE = MachineError("needs more memory than there is", where="serve.max_concurrent")
 ENGINE = "fixtures.parrot_engine:open_engine"
 
 
@@ -34,7 +35,7 @@ def opened(monkeypatch):
     functions = {
         "open_server": open_server,
         "listen": lambda host, port: SimpleNamespace(close=lambda: None),
-        "memory_problems": lambda recipe, places: [TOO_LITTLE] if places > 100 else [],
+        "memory_problems": lambda recipe: (),
     }
     monkeypatch.setattr(serve, "load", lambda reference, kind: functions[reference.partition(":")[2]])
     return seen
@@ -65,18 +66,6 @@ def test_a_bundle_is_served_until_ctrl_c(opened, tmp_path, capsys):
         "model_name": tmp_path.name,
         "api_key": None,
     }
-
-
-@pytest.mark.parametrize(
-    ("asked", "place"),
-    [(["--max-concurrent", "101"], "--max-concurrent"), (["serve.max_concurrent=101"], "serve.max_concurrent")],
-)
-def test_a_cache_that_memory_cannot_hold_is_refused_before_anything_is_trained(
-    opened, recipe, exported, capsys, asked, place
-):
-    assert cli.main(["serve", recipe, *asked, "--workspace", "w"]) == 3
-    assert (exported, opened) == ({}, {})
-    assert f"{place}: needs more memory" in capsys.readouterr().err
 
 
 def test_a_recipe_is_exported_first(opened, recipe, exported):
@@ -110,6 +99,67 @@ def test_a_port_in_use_is_said_before_anything_is_made(recipe, exported, capsys,
         assert cli.main(["serve", recipe, *words, "--quiet"]) == 3
     assert f"127.0.0.1:{port}: the port is in use" in capsys.readouterr().err
     assert exported == {}
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    """A processor alone, with memory for two requests of the recipe in fp32 (2 layers, 256 positions, width 64)."""
+    monkeypatch.setattr(check, "gpus", lambda: ())
+    monkeypatch.setattr(room, "memory", lambda: (2 * (2 * 2 * 256 * 64 * 4), 0))
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--max-concurrent", "3"], "--max-concurrent: "),
+        (["serve.max_concurrent=3"], "override serve.max_concurrent: "),
+        (["serve.max_concurrent=1", "--max-concurrent", "3"], "--max-concurrent: "),
+        (["places.yaml"], "places.yaml:1:9: serve.max_concurrent: "),
+    ],
+)
+def test_a_cache_that_memory_cannot_hold_is_said_before_anything_is_made(
+    recipe, exported, small_memory, capsys, words, place
+):
+    Path("places.yaml").write_text("serve: {max_concurrent: 3}\n", encoding="utf-8")
+    assert cli.main(["serve", recipe, *words, "--quiet"]) == 3
+    line = capsys.readouterr().err
+    assert line.startswith(f"error: {place}a key/value cache for 3 requests needs more memory than there is")
+    assert line.endswith("; set it to 2\n")
+    assert exported == {}
+
+
+def test_the_cache_is_that_of_the_model_that_the_list_trains(recipe, exported, small_memory, capsys):
+    listed = "stages=[{stage: train, model: {context_tokens: 512}}, {stage: export}]"
+    assert cli.main(["serve", recipe, listed, "serve.max_concurrent=2", "--port", "0", "--quiet"]) == 3
+    assert (
+        "for 2 requests needs more memory than there is (seen 1 MiB, expected 512 KiB at most)"
+        in capsys.readouterr().err
+    )
+    assert exported == {}
+
+
+def test_fewer_places_by_option_than_by_the_recipe_are_served(opened, recipe, exported, small_memory, monkeypatch):
+    stand_in = serve.load
+    monkeypatch.setattr(
+        serve, "load", lambda name, kind: check.memory_problems if name.endswith("y_problems") else stand_in(name, kind)
+    )
+    assert cli.main(["serve", recipe, "serve.max_concurrent=3", "--max-concurrent", "2", "--quiet"]) == 0
+    assert opened["section"].max_concurrent == 2
+
+
+@pytest.mark.parametrize("words", [["tiny.yaml", "--max-concurrent", "3"], ["--bundle", "."]])
+def test_what_the_engine_refuses_is_said_of_the_option(opened, recipe, exported, monkeypatch, capsys, words):
+    def open_server(directory, section, **arguments):
+        raise MachineError(
+            "too many", where="serve.max_concurrent", field="max_concurrent", seen=section.max_concurrent
+        )
+
+    stand_in = serve.load
+    monkeypatch.setattr(
+        serve, "load", lambda name, kind: open_server if name.endswith("open_server") else stand_in(name, kind)
+    )
+    assert cli.main(["serve", *words, "--quiet"]) == 3
+    assert capsys.readouterr().err.startswith("error: --max-concurrent: too many (seen ")
 
 
 def test_flags_win_over_the_recipe(opened, recipe, exported):
