@@ -18,6 +18,7 @@ from trainwright.artifact.shards import TokenDataset, TokenSplit
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.plug_in import blaming
 from trainwright.core.records import from_json
 from trainwright.model.bundle import load_bundle
 from trainwright.model.network import Network
@@ -124,10 +125,12 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
         progress=show,
     )
     evaluation = task.evaluate(network, split, options)
+    with blaming(recipe.task.name, where="task.name"):
+        measured = evaluation.as_json(unit=task.unit)
     seconds = time.perf_counter() - started
     for name, metric in evaluation.metrics.items():
         events.metric(f"evaluate/{split.name}/{name}", metric.value, unit=metric.unit)
-    return evaluation.as_json(unit=task.unit) | {"seconds": seconds}
+    return measured | {"seconds": seconds}
 
 
 def _kept(part: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -18,10 +18,10 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
     if recipe.task.kind.makes != "text":
         yield RecipeError("this task writes no text that could be served", where="task.name", seen=recipe.task.name)
     yield from served_problems(recipe.export.names)
-    yield from memory_problems(recipe)
     demo = recipe.serve.demo
     if demo is None:
-        return
+        return  # nothing is served by a run; the command looks at its memory itself
+    yield from memory_problems(recipe)
     context = recipe.model.context_tokens
     yield from length_problems(demo, "max_tokens", where="serve.demo", context_tokens=context)
     problem = prompt_problem(demo.prompt, tokenizer, context_tokens=context)

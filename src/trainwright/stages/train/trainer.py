@@ -6,12 +6,14 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
+from trainwright.core.plug_in import blaming
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
+from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
@@ -118,7 +120,7 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> Evaluation | None:
+    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
         settings, train = self.settings, self.recipe.train
         section = train.schedule
         schedule, validation = load_schedule(section), None
@@ -164,7 +166,7 @@ class Trainer:
     def _state(self) -> State:
         return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
 
-    def _validate(self, metrics: TrainingMetrics, done: int) -> Evaluation | None:
+    def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
         split = self.dataset.splits.get("validation")
         if split is None:
             return None
@@ -175,7 +177,8 @@ class Trainer:
             result = self.task.evaluate(self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
-        return result
+        with blaming(self.recipe.task.name, where="task.name"):
+            return result.as_json(unit=self.task.unit)
 
     def _not_finite(self, step: int, loss: float) -> TrainingError:
         paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
@@ -230,7 +233,7 @@ class Trainer:
             logits=logits_bytes,
         )
 
-    def _summary(self, validation: Evaluation | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
+    def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
         steps_s = phases.total_s - phases.evaluate - phases.checkpoint
@@ -242,7 +245,7 @@ class Trainer:
             parameters=total_parameters(settings.model),
             precision=settings.precision,
             train_loss=mean_loss(self.progress.recent),
-            validation=None if validation is None else validation.as_json(unit=self.task.unit),
+            validation=validation,
             phases=phases,
             step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
             memory=memory,

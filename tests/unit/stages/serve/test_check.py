@@ -19,7 +19,9 @@ def on_a_processor(monkeypatch) -> None:
 
 
 def with_places(recipe, places, **section) -> Recipe:
-    return Recipe.model_validate(recipe.model_dump() | {"serve": {"max_concurrent": places, **section}})
+    return Recipe.model_validate(
+        recipe.model_dump() | {"serve": {"max_concurrent": places, "demo": {"prompt": "a"}, **section}}
+    )
 
 
 def test_a_cache_that_memory_cannot_hold_is_known_before_anything_runs(recipe, monkeypatch) -> None:
@@ -31,6 +33,11 @@ def test_a_cache_that_memory_cannot_hold_is_known_before_anything_runs(recipe, m
     monkeypatch.setattr(room, "memory", lambda: (NEEDED - 1, 0))
     (problem,) = check.problems(with_places(recipe, 1), None)
     assert problem.fix == "take a model with a shorter context"
+
+
+def test_a_run_that_serves_nothing_needs_no_cache(recipe, monkeypatch) -> None:
+    monkeypatch.setattr(room, "memory", lambda: (1, 0))
+    assert not list(check.problems(with_places(recipe, 8, demo=None), None))
 
 
 def test_another_engine_has_its_own_cache(recipe, monkeypatch) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trainwright.core.errors import DataError, MachineError
+from trainwright.core.errors import DataError, MachineError, TrainwrightError, in_one_line
 from trainwright.stages.data.optional import need
 
 
 def is_url(path: str) -> bool:
     """Returns whether a path of a recipe is for fsspec."""
-    return "://" in path or "::" in path
+    return "://" in path
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
@@ -60,22 +60,23 @@ def remote_entries(
 
     Raises:
         OSError: what the file system says.
-        DataError, MachineError: as ``open_filesystem``.
+        DataError, MachineError: as ``open_filesystem``, and as ``_reaching``.
     """
     fs, path = open_filesystem(url)
-    pattern = magic.search(path)
-    if pattern:
-        root, entries = path[: pattern.start()].rpartition("/")[0], fs.glob(path, detail=True)
-    else:
-        facts = fs.info(path)
-        tree = facts["type"] == "directory"
-        root, entries = (path, fs.find(path, detail=True)) if tree else (path.rpartition("/")[0], {path: facts})
-        if tree:
-            entries = {key: item for key, item in entries.items() if takes(key.rpartition("/")[2])}
-    for key, item in entries.items():
-        if item["type"] != "directory":
-            name = key.removeprefix(root).lstrip("/")
-            yield name, fs.unstrip_protocol(key), int(item.get("size") or 0), str(fs.checksum(key))
+    with _reaching(url):
+        pattern = magic.search(path)
+        if pattern:
+            root, entries = path[: pattern.start()].rpartition("/")[0], fs.glob(path, detail=True)
+        else:
+            facts = fs.info(path)
+            tree = facts["type"] == "directory"
+            root, entries = (path, fs.find(path, detail=True)) if tree else (path.rpartition("/")[0], {path: facts})
+            if tree:
+                entries = {key: item for key, item in entries.items() if takes(key.rpartition("/")[2])}
+        for key, item in entries.items():
+            if item["type"] != "directory":
+                name = key.removeprefix(root).lstrip("/")
+                yield name, fs.unstrip_protocol(key), int(item.get("size") or 0), str(fs.checksum(key))
 
 
 def remote_version(url: str) -> str:
@@ -85,5 +86,21 @@ def remote_version(url: str) -> str:
         OSError: what the file system says.
     """
     fs, path = open_filesystem(url)
-    fs.invalidate_cache()
-    return str(fs.checksum(path))
+    with _reaching(url):
+        fs.invalidate_cache()
+        return str(fs.checksum(path))
+
+
+@contextmanager
+def _reaching(url: str) -> Iterator[None]:
+    """Turns what the client of a file system raises (of HTTP, S3, a hub) into our error; OSError stays.
+
+    Raises:
+        MachineError: the network or whoever answers there says no.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, TrainwrightError):
+        raise
+    except Exception as error:  # each client has errors of its own
+        raise MachineError("cannot reach this URL", where=url, seen=in_one_line(error)) from error

@@ -57,6 +57,10 @@ def _raw(file: CorpusFile) -> BinaryIO:
     return cast(BinaryIO, filesystem.open(path, "rb"))
 
 
+LONGEST_WINDOW = 1 << 31
+"""Bytes that a Zstandard frame may look back; ``zstd --long`` writes up to as many."""
+
+
 class _Decompressed(io.RawIOBase):
     """Members of a gzip file or frames of a Zstandard file, one after the other, in bounded memory.
 
@@ -70,7 +74,7 @@ class _Decompressed(io.RawIOBase):
         self._tail = b""
         if kind == "zstd":
             zstandard = need("zstandard", needed_for="reading .zst files")
-            decompressor = zstandard.ZstdDecompressor()
+            decompressor = zstandard.ZstdDecompressor(max_window_size=LONGEST_WINDOW)
             self._new: Any = decompressor.decompressobj
             self._error: type[Exception] = zstandard.ZstdError
         else:

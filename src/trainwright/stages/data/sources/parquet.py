@@ -75,16 +75,25 @@ def _check_column(schema: Any, location: str, column: str) -> None:
             fix="set text_column",
             column=column,
         )
-    kind = schema.field(column).type
-    types = need("pyarrow", needed_for=READING).types
-    if not any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)):
+    if schema.names.count(column) > 1:
+        what, fix = "several columns are called {column!r}", "rename one of them"
+        raise DataError(what, where=location, seen=", ".join(schema.names), fix=fix, column=column)
+    if not _is_text(schema.field(column).type):
         raise DataError(
             "column {column!r} holds no text",
             where=location,
-            seen=str(kind),
+            seen=str(schema.field(column).type),
             expected="string or binary",
             column=column,
         )
+
+
+def _is_text(kind: Any) -> bool:
+    """Returns whether Arrow's type is text or bytes, as they stand or as a dictionary of them."""
+    types = need("pyarrow", needed_for=READING).types
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return any(getattr(types, f"is_{name}")(value) for name in names)
 
 
 def _row(data: bytes | None, number: int) -> RawDocument:

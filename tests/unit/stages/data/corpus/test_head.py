@@ -12,7 +12,9 @@ import pytest
 from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import DataSection, JsonlSource, ParquetSource, PathsSection
 from trainwright.stages.data.corpus import head
+from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
 from trainwright.stages.data.corpus.head import FILES, labels_at_head, unusable_source
+from trainwright.stages.data.sources import source_of
 from trainwright.stages.data.sources.jsonl import HEAD_BYTES
 
 
@@ -140,3 +142,23 @@ def test_a_column_is_looked_for_in_the_schema(tmp_path) -> None:
         f"data.sources.2: this Parquet file has no column 'text' (seen {path}: body, id); set text_column"
     )
     assert "holds no text" in refusal(ParquetSource, path, text_column="id")
+
+
+def test_columns_of_text_in_any_form_are_text_and_two_of_one_name_are_refused(tmp_path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    texts = arrow.array(["one", "two", "one"])
+    for column in (texts, texts.dictionary_encode(), texts.cast(arrow.large_string()), texts.cast(arrow.string_view())):
+        parquet.write_table(arrow.table({"text": column}), path)
+        assert refusal(ParquetSource, path) == "", column.type
+        assert [each.text for each in read(path)] == ["one", "two", "one"], column.type
+    parquet.write_table(arrow.Table.from_arrays([texts, texts], names=["text", "text"]), path)
+    assert "several columns are called 'text' (seen " in refusal(ParquetSource, path)
+
+
+def read(path: Path) -> list[RawDocument]:
+    """The documents of a Parquet file."""
+    file = CorpusFile(source=0, name=path.name, location=str(path), size_bytes=1, version="")
+    section = ParquetSource.model_validate({"kind": "parquet", "paths": [str(path)]})
+    with path.open("rb") as stream:
+        return list(source_of(section).read(stream, FileRange(file=file)))

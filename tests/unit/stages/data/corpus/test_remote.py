@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from trainwright.core.errors import DataError, MissingPackage
+from trainwright.core.errors import DataError, MachineError, MissingPackage
 from trainwright.stages.data.corpus.digests import corpus_digest, read_corpus
 from trainwright.stages.data.corpus.files import list_files
 from trainwright.stages.data.corpus.streams import opened
@@ -70,3 +70,21 @@ def test_a_remote_file_that_changes_is_refused(remote, section):
         other.write(b"longer than it was before")
     with pytest.raises(DataError, match=r"memory://.*b.jsonl: this file changed .*another checksum"):
         reading.__exit__(None, None, None)
+
+
+def test_what_a_client_of_the_network_raises_is_one_line(remote, section, monkeypatch):
+    class Refused(Exception):
+        pass
+
+    def refuse(*_, **__):
+        raise Refused("Name or service not known")
+
+    monkeypatch.setattr(type(remote), "info", refuse)
+    with pytest.raises(MachineError, match=r"memory://bucket/a: cannot reach this URL \(seen Refused: Name or service"):
+        list_files(section({"kind": "jsonl", "paths": ["memory://bucket/a"]}))
+
+
+def test_colons_in_a_name_make_no_url(tmp_path, section):
+    (tmp_path / "x::y.jsonl").write_text("{}")
+    (entry,) = list_files(section({"kind": "jsonl", "paths": [str(tmp_path / "x::y.jsonl")]}))
+    assert entry.name == "x::y.jsonl"

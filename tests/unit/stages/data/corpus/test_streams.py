@@ -12,7 +12,7 @@ import zstandard
 from trainwright.core.errors import DataError, MissingPackage
 from trainwright.stages.data.corpus.entries import CorpusFile
 from trainwright.stages.data.corpus.remote import remote_version
-from trainwright.stages.data.corpus.streams import BrokenStream, opened
+from trainwright.stages.data.corpus.streams import BrokenStream, decompressed, opened
 
 DATA = random.Random(1).randbytes(300_000) + b"text " * 200_000
 
@@ -102,3 +102,14 @@ def test_a_missing_decompressor_says_how_to_install_it(tmp_path, monkeypatch, as
         opened(as_file(path)) as stream,
     ):
         stream.read()
+
+
+def test_a_frame_with_a_long_window_is_read(tmp_path):
+    options = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    path = tmp_path / "long.zst"
+    packer = zstandard.ZstdCompressor(compression_params=options).compressobj()
+    path.write_bytes(packer.compress(b"a line\n") + packer.flush())
+    with pytest.raises(zstandard.ZstdError, match="memory"):
+        zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+    with path.open("rb") as raw:
+        assert decompressed(raw, str(path)).read() == b"a line\n"
