@@ -51,7 +51,7 @@ def load_recipe(
         RecipeErrors: everything that is wrong, one line each.
     """
     paths = [local_path(str(path)) for path in files]
-    several = [overrides] if isinstance(overrides, str) else overrides
+    several = overrides if isinstance(overrides, (list, tuple)) else [overrides]
     for each in several:
         _refuse_others(each, str, field="overrides", expected="key=value")
     return load(Recipe, files=paths, overrides=several, environ=environ or {}).value
@@ -103,7 +103,7 @@ def _plan_recipe(recipe: Recipe, *, root: Path, on: str | None, step: str | None
 
 
 def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
-    """The plan, corrected by a workspace's finished runs on such a cluster; by none of them where ``root`` is None."""
+    """Returns the plan, corrected by a workspace's finished runs on such a cluster; by none where ``root`` is None."""
     if root is not None:
         question = experienced(question, read_ledgers(ledgers_of(root)))
     return with_ways(planned(scenario_of(question))).plan
@@ -175,7 +175,7 @@ def _asked(
     workspace: str | Path | None,
     fields: Mapping[str, Any],
 ) -> Question:
-    """The question about a training of a recipe, or about a model."""
+    """Returns the question about a training of a recipe, or about a model."""
     if isinstance(what, Recipe):
         root = _root(workspace, what.name)
         training, _ = training_of(what, root=root, step=step, option="step=")

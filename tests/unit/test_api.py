@@ -184,6 +184,8 @@ def test_what_is_no_recipe_or_model_is_refused(tmp_path):
         api.run("tiny.yaml")
     with pytest.raises(RecipeError, match="^overrides: not of the right kind .seen 3, expected key=value"):
         api.load_recipe("tiny.yaml", overrides=[3])
+    with pytest.raises(RecipeError, match="^overrides: not of the right kind .seen 5, expected key=value"):
+        api.load_recipe("tiny.yaml", overrides=5)
     with pytest.raises(DataError, match="no complete artefact here"):
         api.open_artifact(str(tmp_path))
 

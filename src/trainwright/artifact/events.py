@@ -105,7 +105,7 @@ class Events:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a file in order, without those that a later ``resume`` undoes.
+    """Yields the events of a file in order, without those that a later ``resume`` undoes.
 
     A torn line (a killed writer) is skipped. The file is read twice: what undoes an event stands behind it.
 

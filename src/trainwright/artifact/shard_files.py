@@ -24,7 +24,7 @@ Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """The little-endian type of an id: 16 bits while they suffice, then 32."""
+    """Returns the little-endian type of an id: 16 bits while they suffice, then 32."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 

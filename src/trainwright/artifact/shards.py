@@ -148,7 +148,7 @@ class TokenDataset:
 
     @property
     def kind(self) -> str:
-        """What a task may expect of the documents."""
+        """Returns what a task may expect of the documents."""
         return LABELLED if self.labels else DOCUMENTS
 
     @classmethod

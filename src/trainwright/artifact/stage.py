@@ -31,7 +31,7 @@ class ChildRuns(Protocol):
     """Runs a recipe of the stage's own making; ``Context.child`` says how."""
 
     def __call__(self, recipe: Recipe, *, upto: str | None) -> dict[str, Artifact]:
-        """The artefacts by stage name."""
+        """Returns the artefacts by stage name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +59,7 @@ class Context:
     child_runs: ChildRuns | None = None
 
     def input(self, role: str, *, kind: str | None = None) -> Artifact:
-        """The input artefact of a role.
+        """Returns the input artefact of a role.
 
         Args:
             role: for example ``dataset``.
@@ -74,7 +74,7 @@ class Context:
         return of_kind(self.inputs[role], kind or role)
 
     def optional_input(self, role: str, *, kind: str | None = None) -> Artifact | None:
-        """The same, or None where no artefact has the role."""
+        """Returns the same, or None where no artefact has the role."""
         return self.input(role, kind=kind) if role in self.inputs else None
 
     def child(self, recipe: Recipe, *, upto: str | None = None) -> dict[str, Artifact]:
@@ -100,7 +100,7 @@ class Context:
 
 
 def of_kind(artifact: Artifact, kind: str) -> Artifact:
-    """The artefact itself.
+    """Returns the artefact itself.
 
     Raises:
         DataError: it is of another kind.

@@ -42,11 +42,11 @@ class Artifact:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """The few numbers a reader wants first."""
+        """Returns the few numbers a reader wants first."""
         return self.manifest.summary
 
     def file(self, name: str) -> Path:
-        """The path of one of its files.
+        """Returns the path of one of its files.
 
         Raises:
             DataError: the manifest does not list it.
@@ -92,12 +92,12 @@ def verify_file(root: Path, entry: FileEntry) -> None:
 
 
 def missing_file(root: Path, name: str) -> DataError:
-    """The error of a file that an artefact should have."""
+    """Returns the error of a file that an artefact should have."""
     return DataError("a file of this artefact is missing", where=root / name, fix=_remake(root))
 
 
 def open_artifact(path: Path) -> Artifact:
-    """The artefact at ``path``.
+    """Returns the artefact at ``path``.
 
     Raises:
         DataError: there is no manifest, it is damaged, or it is of another format.
@@ -152,7 +152,7 @@ def _remake(root: Path) -> str:
 
 
 def _in_present_form(record: dict[str, Any], source: Path) -> dict[str, Any]:
-    """A manifest's record in the present format; format 1 had no kind, which followed from the stage."""
+    """Returns a manifest's record in the present format; format 1 had no kind, which followed from the stage."""
     if record.get("format") in (1, 2):
         return {"kind": KINDS.get(str(record.get("stage")))} | record | {"format": FORMAT}
     if record.get("format") != FORMAT:
@@ -169,7 +169,7 @@ def _in_present_form(record: dict[str, Any], source: Path) -> dict[str, Any]:
 
 
 def writable(path: Path) -> bool:
-    """Whether something may be written at a path, which may not exist yet."""
+    """Returns whether something may be written at a path, which may not exist yet."""
     return os.access(next(each for each in (path, *path.absolute().parents) if each.exists()), os.W_OK)
 
 

@@ -51,7 +51,7 @@ class Workspace:
         return self.root / f"{stage}-{fingerprint[:SHORT]}"
 
     def find(self, stage: str, fingerprint: str) -> Artifact | None:
-        """The complete artefact of that fingerprint, or None.
+        """Returns the complete artefact of that fingerprint, or None.
 
         Raises:
             DataError: it is there without a manifest, as an interrupted copy leaves it, with a damaged one or with
@@ -71,7 +71,7 @@ class Workspace:
         return None
 
     def draft(self, stage: str, fingerprint: str) -> Path:
-        """The directory of work under way, made where it is absent.
+        """Returns the directory of work under way, made where it is absent.
 
         Raises:
             MachineError: it cannot be written.

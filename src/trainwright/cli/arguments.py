@@ -46,13 +46,13 @@ def add_workspace(parser: CommandParser) -> None:
 
 
 def add_recipe_step(parser: CommandParser) -> None:
-    """A recipe, its workspace and ``--step NAME``."""
+    """Adds a recipe, its workspace and ``--step NAME``."""
     add_recipe(parser)
     add_step(parser)
 
 
 def add_step(parser: CommandParser) -> None:
-    """A workspace and ``--step NAME``: which step of a recipe's list a command is about."""
+    """Adds a workspace and ``--step NAME``: which step of a recipe's list a command is about."""
     add_workspace(parser)
     parser.add_argument(
         "--step", metavar="NAME", help="which step of the recipe's list, where several are of this stage"
@@ -60,18 +60,18 @@ def add_step(parser: CommandParser) -> None:
 
 
 def workspace_of(args: argparse.Namespace, *, name: str) -> Path:
-    """The directory that keeps the results of the recipe called ``name``."""
+    """Returns the directory that keeps the results of the recipe called ``name``."""
     return chosen_workspace(args) or Path("runs") / name
 
 
 def chosen_workspace(args: argparse.Namespace) -> Path | None:
-    """The directory that the user names for results, by option or environment variable."""
+    """Returns the directory that the user names for results, by option or environment variable."""
     chosen = vars(args).get("workspace") or os.environ.get("TRAINWRIGHT_WORKSPACE")
     return local_path(str(chosen)) if chosen else None
 
 
 def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
-    """The recipe from the files, preset, environment and overrides of a command line.
+    """Returns the recipe from the files, preset, environment and overrides of a command line.
 
     Raises:
         RecipeError: there is none, or an unknown preset.
@@ -81,7 +81,7 @@ def load_recipe(args: argparse.Namespace) -> Loaded[Recipe]:
 
 
 def read_recipe(inputs: Sequence[str], *, preset: str | None, command: str) -> Loaded[Recipe]:
-    """The recipe from ``inputs`` (files and ``key=value``), a preset's name and the environment.
+    """Returns the recipe from ``inputs`` (files and ``key=value``), a preset's name and the environment.
 
     Raises:
         RecipeError: there is none, or an unknown preset.
@@ -132,13 +132,13 @@ def split_inputs(inputs: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def presets() -> dict[str, Path]:
-    """Names of the presets that come with trainwright, and their files."""
+    """Returns names of the presets that come with trainwright, and their files."""
     directory = Path(trainwright.__file__).parent / "catalog" / "presets"
     return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
 def preset_file(name: str) -> Path:
-    """The file of a preset.
+    """Returns the file of a preset.
 
     Raises:
         RecipeError: no such preset.

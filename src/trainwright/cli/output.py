@@ -57,7 +57,7 @@ class Output:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Output:
-        """The output that a command's arguments ask for."""
+        """Returns the output that a command's arguments ask for."""
         return cls(command=args.command, json=args.json, quiet=args.quiet, verbose=args.verbose, no_color=args.no_color)
 
     def result(self, payload: Mapping[str, Any], text: Callable[[], None], *, version: int = 1) -> None:
@@ -77,19 +77,19 @@ class Output:
         self.verbatim(text)
 
     def line(self, text: str = "") -> None:
-        """A line on stdout; a terminal that is narrower gets it in several."""
+        """Writes a line on stdout; a terminal that is narrower gets it in several."""
         self._print(text, self.stdout)
 
     def verbatim(self, text: str) -> None:
-        """Text on stdout that is never wrapped: for programs, and to be copied."""
+        """Writes text on stdout that is never wrapped: for programs, and to be copied."""
         print(text, file=self.stdout)
 
     def heading(self, text: str) -> None:
-        """A line that begins a part."""
+        """Writes a line that begins a part."""
         self._print(text, self.stdout, style=_BOLD)
 
     def note(self, text: str) -> None:
-        """A line on stderr, unless quiet."""
+        """Writes a line on stderr, unless quiet."""
         if not self.quiet:
             self._print(text, self.stderr, style=_DIM)
 
@@ -127,7 +127,7 @@ class Output:
         Console(file=self.stdout, highlight=False).print(table)
 
     def progress(self) -> Progress:
-        """A listener for events that shows on stderr how far a job is; a context manager."""
+        """Returns a listener for events that shows on stderr how far a job is; a context manager."""
         from trainwright.cli.progress import Progress
 
         return Progress(self)
@@ -160,7 +160,7 @@ class Output:
 
 
 def error_output(arguments: Sequence[str]) -> Output:
-    """The output for errors, which may come before the arguments are understood."""
+    """Returns the output for errors, which may come before the arguments are understood."""
     return Output(command="error", json="--json" in arguments, no_color="--no-color" in arguments)
 
 

@@ -24,7 +24,7 @@ class CommandParser(argparse.ArgumentParser):
         self._intermixing = False
 
     def add_subcommand(self, name: str, help: str) -> CommandParser:  # noqa: A002  # argparse's own word for it
-        """A subcommand; its name is in ``args.subcommand``. Common arguments are added to it."""
+        """Returns a subcommand; its name is in ``args.subcommand``. Common arguments are added to it."""
         if self._subparsers is None:
             self._choice = self.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
         parser = self._choice.add_parser(name, help=help, description=f"{help[:1].upper()}{help[1:]}.")
@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
         return parser
 
     def prog_of(self, args: argparse.Namespace) -> str:
-        """The words that lead to what ``args`` call: ``trainwright config show``."""
+        """Returns the words that lead to what ``args`` call: ``trainwright config show``."""
         return f"{self.prog} {args.subcommand}" if self.subcommands else self.prog
 
     def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
@@ -69,7 +69,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_common(parser: CommandParser) -> None:
-    """The arguments that every command has."""
+    """Adds the arguments that every command has."""
     group = parser.add_argument_group("common options")
     group.add_argument("--json", action="store_true", help="print one JSON document on stdout, errors too")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")

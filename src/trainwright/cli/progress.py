@@ -46,12 +46,12 @@ class TaskState:
 
     @property
     def finished(self) -> bool:
-        """All of a known total is done."""
+        """Returns whether all of a known total is done."""
         return self.total is not None and self.done >= self.total
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds between the first and the latest event."""
+        """Returns seconds between the first and the latest event."""
         return self.history[-1][0] - self.started_s if self.history else 0.0
 
     @property
@@ -64,7 +64,7 @@ class TaskState:
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds to go: the task's own ``eta_s`` metric, else what is left at the present rate."""
+        """Returns the seconds to go: the task's own ``eta_s`` metric, else what is left at the present rate."""
         if "eta_s" in self.metrics:
             return self.metrics["eta_s"]
         per_s = self.per_s
@@ -106,13 +106,13 @@ class Screen(Protocol):
 
     @property
     def stderr(self) -> TextIO:
-        """The stream to show it on."""
+        """Returns the stream to show it on."""
 
     def colored(self, stream: TextIO) -> bool:
         """Returns whether ``stream`` is a terminal that wants colours."""
 
     def note(self, text: str) -> None:
-        """A line on stderr."""
+        """Writes a line on stderr."""
 
 
 class Progress:

@@ -39,7 +39,7 @@ def blaming_at_fault(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _references(value: Any, *key: str) -> Iterator[tuple[str, str]]:
-    """Each ``package.module:name`` below a value, with its dotted key."""
+    """Yields each ``package.module:name`` below a value, with its dotted key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _references(item, *key, str(name))

@@ -56,7 +56,7 @@ class Extension:
 
     @property
     def expected(self) -> str:
-        """What may stand there, in words."""
+        """Returns what may stand there, in words."""
         return f"{', '.join(repr(name) for name in self.known)} or '{REFERENCE}'"
 
     def load(self, name: str) -> Any:
@@ -81,7 +81,7 @@ class Extension:
         return value if type(section) is base else partial(value, section=section)
 
     def knows(self, name: object) -> bool:
-        """Whether a name is one of ours or has the form of a plug-in's."""
+        """Returns whether a name is one of ours or has the form of a plug-in's."""
         return isinstance(name, str) and (name in self.known or is_reference(name))
 
     def problems(self, name: str, *, where: str) -> Iterator[RecipeError]:

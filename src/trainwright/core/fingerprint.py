@@ -50,5 +50,5 @@ def file_digest(path: Path) -> str:
 
 
 def fingerprint(*, stage: str, version: int, identity: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """The address of a stage's result: its name, version, identity configuration and input digests."""
+    """Returns the address of a stage's result: its name, version, identity configuration and input digests."""
     return digest({"stage": stage, "version": version, "identity": identity, "inputs": dict(inputs)})

@@ -27,13 +27,13 @@ class Called:
 
     @property
     def expected(self) -> str:
-        """What it must be, in words."""
+        """Returns what it must be, in words."""
         named = ("*", *self.keywords) if self.keywords else ()
         text = f"a function of ({', '.join((*self.arguments, *named))})"
         return f"{text} or a class with {' and '.join(self.methods)}" if self.methods else text
 
     def holds(self, value: Any) -> bool:
-        """Whether an object is that; it is not called."""
+        """Returns whether an object is that; it is not called."""
         if not callable(value):
             return False
         if inspect.isclass(value) and not all(callable(getattr(value, name, None)) for name in self.methods):
@@ -58,11 +58,11 @@ class InstanceOf:
 
     @property
     def expected(self) -> str:
-        """What it must be, in words."""
+        """Returns what it must be, in words."""
         return f"an instance of {self.cls.__module__}.{self.cls.__qualname__}"
 
     def holds(self, value: Any) -> bool:
-        """Whether an object is one."""
+        """Returns whether an object is one."""
         return isinstance(value, self.cls)
 
 
@@ -103,7 +103,7 @@ def blaming(name: str, *, where: str, error_class: type[TrainwrightError] = Reci
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether an exception is one of code, not one of our errors and no refusal of the machine."""
+    """Returns whether an exception is one of code, not one of our errors and no refusal of the machine."""
     refused = isinstance(error, OSError) and error.errno in MACHINE_ERRNOS
     return not (refused or isinstance(error, (TrainwrightError, MemoryError)))
 

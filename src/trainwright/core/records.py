@@ -15,13 +15,13 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """The record's fields as plain JSON values, nested records included."""
+    """Returns the record's fields as plain JSON values, nested records included."""
     plain: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json")
     return plain
 
 
 def from_json(cls: type[T], data: Any, *, where: str) -> T:
-    """A record from plain JSON values.
+    """Returns a record from plain JSON values.
 
     Raises:
         DataError: a field is missing, unknown or of the wrong type; names the first one.

@@ -14,13 +14,13 @@ REFERENCE = "package.module:name"
 
 
 def is_reference(name: str) -> bool:
-    """Whether a name has the form ``package.module:name``."""
+    """Returns whether a name has the form ``package.module:name``."""
     module_name, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module_name.split("."), attribute))
 
 
 def look_up(name: str, known: Mapping[str, Any], *, kind: str) -> Any:
-    """The object that ``name`` stands for.
+    """Returns the object that ``name`` stands for.
 
     Args:
         name: a key of ``known`` or ``package.module:attribute``.

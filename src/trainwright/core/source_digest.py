@@ -65,7 +65,7 @@ def source_digest(reference: str) -> str:
 
 
 def _beside(folder: Path, modules: list[Path]) -> dict[str, dict[str, str]]:
-    """The digests of the modules and packages in ``folder`` that ``modules`` import, directly or not."""
+    """Returns the digests of the modules and packages in ``folder`` that ``modules`` import, directly or not."""
     if folder.name in _INSTALLED or folder == Path(json.__file__).parents[1]:
         return {}
     known, waiting, digests = set(modules), list(modules), dict[str, str]()
@@ -81,7 +81,7 @@ def _beside(folder: Path, modules: list[Path]) -> dict[str, dict[str, str]]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The top-level names that a Python file imports; none where it cannot be parsed, which running it will tell."""
+    """Returns top-level names that a Python file imports; none where it cannot be parsed: running it will tell."""
     try:
         nodes = list(ast.walk(ast.parse(path.read_bytes())))
     except (SyntaxError, ValueError):

@@ -66,7 +66,7 @@ _DURATION: dict[str, DurationUnit] = {
 
 
 def split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
-    """Number and unit; exact, because 2**62 + 1 has no float."""
+    """Returns number and unit; exact, because 2**62 + 1 has no float."""
     match = None if isinstance(value, bool) else _QUANTITY.match(str(value))
     if match is None:
         raise RecipeError("cannot read a quantity", seen=repr(value), expected=expected)
@@ -80,7 +80,7 @@ def _whole(amount: Fraction, value: int | float | str, *, expected: str) -> int:
 
 
 def parse_bytes(value: int | float | str) -> int:
-    """Bytes from ``80 GiB``, ``1.5 TB`` (decimal), or a plain number of bytes.
+    """Returns bytes from ``80 GiB``, ``1.5 TB`` (decimal), or a plain number of bytes.
 
     Raises:
         RecipeError: no number, an unknown unit, or a part of a byte.
@@ -94,7 +94,7 @@ def parse_bytes(value: int | float | str) -> int:
 
 
 def parse_seconds(value: int | float | str) -> float:
-    """Seconds from ``30 min``, ``14d``, ``250 ms``, or a plain number of seconds.
+    """Returns seconds from ``30 min``, ``14d``, ``250 ms``, or a plain number of seconds.
 
     Raises:
         RecipeError: no number, or an unknown unit.
@@ -107,7 +107,7 @@ def parse_seconds(value: int | float | str) -> float:
 
 
 def parse_count(value: int | float | str) -> int:
-    """A whole number from ``300B``, ``1.5M``, ``4_096`` or ``1e21``.
+    """Returns a whole number from ``300B``, ``1.5M``, ``4_096`` or ``1e21``.
 
     Raises:
         RecipeError: no number, an unknown multiplier, or not a whole number.
@@ -138,7 +138,7 @@ class Duration:
         return f"{format_count(self.value)} {short}"
 
     def tokens(self, *, batch_tokens: int, parameters: int | None = None, epoch_tokens: int | None = None) -> int:
-        """Tokens in this duration, before rounding to whole steps.
+        """Returns tokens in this duration, before rounding to whole steps.
 
         Raises:
             RecipeError: epochs without a dataset, or tokens per parameter without a parameter count.

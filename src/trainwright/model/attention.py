@@ -112,7 +112,7 @@ def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Ma
 
 
 def document_ids(tokens: Int[Tensor, "batch seq"], end_of_text: int) -> Int[Tensor, "batch seq"]:
-    """A number per token that changes where a document begins.
+    """Returns a number per token that changes where a document begins.
 
     The end-of-text token opens the next document, so that a document's first token is predicted from it alone, and
     it is itself predicted from the document it closes: every target counts and none leaks.

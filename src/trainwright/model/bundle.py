@@ -29,7 +29,7 @@ def load_bundle(
     dtype: torch.dtype = torch.float32,
     compute_dtype: torch.dtype | None = None,
 ) -> tuple[Network, Tokenizer]:
-    """The model and tokenizer of a trained artefact (``model.json``) or a Hugging Face directory (``config.json``).
+    """Returns model and tokenizer of a trained artefact (``model.json``) or a Hugging Face directory (``config.json``).
 
     Args:
         directory: where it is.

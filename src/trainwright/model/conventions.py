@@ -28,7 +28,7 @@ class Conventions:
 
 
 def read_conventions(directory: Path, tokenizer: Tokenizer) -> Conventions:
-    """The conventions of a trained artefact or a Hugging Face directory.
+    """Returns the conventions of a trained artefact or a Hugging Face directory.
 
     A trained artefact says none of this: there every special token of the tokenizer ends a text.
 
@@ -53,7 +53,7 @@ def _end_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> frozen
 
 
 def _start_id(config: Mapping[str, Any], ends: frozenset[int]) -> int | None:
-    """The beginning-of-text token, else the end-of-text token: documents stand after one another's end."""
+    """Returns the beginning-of-text token, else the end-of-text token: documents stand after one another's end."""
     bos: int | None = config.get("bos_token_id")
     return bos if bos is not None else min(ends, default=None)
 
@@ -87,7 +87,7 @@ def _optional(path: Path) -> dict[str, Any]:
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file of a model directory.
+    """Returns a UTF-8 file of a model directory.
 
     Raises:
         DataError: it is missing, or no UTF-8.

@@ -110,7 +110,7 @@ class Decoder(Network):
 
     @property
     def head_weight(self) -> Float[Tensor, "outputs width"]:
-        """The head's matrix; the embedding itself where they are tied."""
+        """Returns the head's matrix; the embedding itself where they are tied."""
         return self.embedding if self.head is None else self.head.weight
 
     def matrices(self) -> dict[str, nn.Parameter]:

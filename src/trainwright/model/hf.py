@@ -33,7 +33,7 @@ class _Asked(UserDict[str, Tensor]):
 
 
 def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """The weights of a Hugging Face directory under our names, in the precision that they are stored in.
+    """Returns the weights of a Hugging Face directory under our names, in the precision that they are stored in.
 
     Args:
         directory: where they are.
@@ -63,7 +63,7 @@ def read_weights(directory: Path, spec: ModelSpec, *, device: torch.device | str
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are the same; without values they are taken to be."""
+    """Returns whether two tensors are the same; without values they are taken to be."""
     return one.shape == other.shape and (one.is_meta or torch.equal(one, other))
 
 

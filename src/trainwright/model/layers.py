@@ -58,7 +58,7 @@ class LayerNorm(nn.Module):
 
 
 def make_norm(spec: ModelSpec) -> RMSNorm | LayerNorm:
-    """The normalisation layer that the spec names."""
+    """Returns the normalisation layer that the spec names."""
     kind = RMSNorm if spec.norm == "rmsnorm" else LayerNorm
     return kind(spec.width, epsilon=spec.norm_epsilon)
 
@@ -73,7 +73,7 @@ class GatedFeedForward(nn.Module):
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """Two projections, a gate, and a projection back."""
+        """Returns two projections, a gate, and a projection back."""
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
@@ -86,10 +86,10 @@ class FeedForward(nn.Module):
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """A projection, GELU, and a projection back."""
+        """Returns a projection, GELU, and a projection back."""
         return self.down(F.gelu(self.up(x), approximate="tanh"))
 
 
 def make_feed_forward(spec: ModelSpec) -> GatedFeedForward | FeedForward:
-    """The feed-forward that the spec names."""
+    """Returns the feed-forward that the spec names."""
     return GatedFeedForward(spec) if spec.gated else FeedForward(spec)

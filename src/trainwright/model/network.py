@@ -51,7 +51,7 @@ class Network(nn.Module, ABC):
     @property
     @abstractmethod
     def head_weight(self) -> Float[Tensor, "outputs width"]:
-        """The head's matrix; the embedding itself where they are tied."""
+        """Returns the head's matrix; the embedding itself where they are tied."""
 
     @abstractmethod
     def matrices(self) -> Mapping[str, nn.Parameter]:
@@ -78,7 +78,7 @@ class Network(nn.Module, ABC):
 
     @property
     def has_position_table(self) -> bool:
-        """Whether absolute positions matter, so that each document needs its own count from 0."""
+        """Returns whether absolute positions matter, so that each document needs its own count from 0."""
         return self.spec.positions == "learned"
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch outputs"]:

@@ -87,7 +87,7 @@ def _differences(recipe: Recipe, shape: ModelSpec) -> Iterator[RecipeError]:
 
 
 def _other_tokens(recipe: Recipe, shape: ModelSpec, folder: Path) -> Iterator[RecipeError]:
-    """A tokenizer that is trained for the recipe and cannot be that of the base."""
+    """Yields a tokenizer that is trained for the recipe and cannot be that of the base."""
     section = recipe.data.tokenizer
     fix = f"set data.tokenizer.kind=pretrained and data.tokenizer.path={folder / TOKENIZER}"
     if section.path is not None:

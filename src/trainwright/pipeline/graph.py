@@ -88,7 +88,7 @@ def _corpus(recipe: Recipe, root: Path) -> Mapping[str, str]:
 
 
 def _estimate(recipe: Recipe, root: Path) -> Mapping[str, str]:
-    """What a plan rests on before there is a dataset: the size of the corpus, a known tokenizer; and plug-ins' code.
+    """Returns what a plan rests on before there is a dataset: the corpus's size, a known tokenizer, plug-ins' code.
 
     A family gives sizes that a recipe leaves out, a task says how a dataset is read.
     """
@@ -120,7 +120,7 @@ def corpus_bytes(recipe: Recipe, *, remote: bool = True) -> int | None:
 
 
 def _code(names: Mapping[str, str]) -> dict[str, str]:
-    """The digests of all code of those that are plug-ins, from their names by key of the recipe."""
+    """Returns the digests of all code of those that are plug-ins, from their names by key of the recipe."""
     digests = {}
     for key, name in names.items():
         for part in code_of(name) if is_reference(name) else ():
@@ -159,7 +159,7 @@ def _data_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[st
 
 
 def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe:
-    """The recipe with the tokenizer of the base, whatever it says of training one."""
+    """Returns the recipe with the tokenizer of the base, whatever it says of training one."""
     if "base" not in inputs:
         return recipe
     end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file(TOKENIZER))
@@ -219,7 +219,7 @@ def _report_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[
 
 
 def _stage(name: str, *, identity: Identity, version: int = 1, needs: Sequence[Need] = (), **keys: Any) -> Stage:
-    """A stage whose roles are called like their kinds, and ``base``: a checkpoint to begin with, in ``base``."""
+    """Returns a stage whose roles are called like their kinds, and ``base``: a checkpoint to begin with, ``base``."""
     base: Need | None = keys.pop("base", None)
     return Stage(
         name=name,
@@ -311,7 +311,7 @@ STAGES: Mapping[str, Stage] = {
 
 
 def maker(kind: str) -> Stage:
-    """The stage that makes artefacts of this kind."""
+    """Returns the stage that makes artefacts of this kind."""
     return next(stage for stage in STAGES.values() if stage.makes == kind)
 
 
@@ -354,7 +354,7 @@ class Step:
 
 
 def _holds(value: Any, parts: list[str]) -> bool:
-    """Whether a tree of mappings and lists has a value under these parts of a key, or a name instead of a mapping."""
+    """Returns whether a tree of mappings and lists has a value under these parts of a key, or a name for a mapping."""
     for part in parts:
         if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
@@ -366,7 +366,7 @@ def _holds(value: Any, parts: list[str]) -> bool:
 
 
 def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
-    """The step's inputs by role, of those that are done."""
+    """Returns the step's inputs by role, of those that are done."""
     inputs = {}
     for role, source in step.inputs.items():
         if isinstance(source, Path):
@@ -377,7 +377,7 @@ def inputs_of(step: Step, done: Mapping[str, Artifact]) -> dict[str, Artifact]:
 
 
 def upstream(line: Iterable[Step], name: str) -> tuple[Step, ...]:
-    """A step and all that it needs, in running order.
+    """Returns a step and all that it needs, in running order.
 
     Raises:
         RecipeError: there is no such step.

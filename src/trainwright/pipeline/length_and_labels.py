@@ -57,7 +57,7 @@ def _labels_at_head(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _length(recipe: Recipe, facts: DatasetFacts) -> Iterator[RecipeError]:
-    """A run that is shorter than one update; surely so, where its length is an estimate."""
+    """Yields a run that is shorter than one update; surely so, where its length is an estimate."""
     duration = parse_duration(recipe.train.duration)
     if duration.unit == "epochs" and duration.value and facts.train_tokens is None:
         return  # nobody knows

@@ -45,7 +45,7 @@ def _key(name: str) -> ValueOrigin:
 
 
 def _placed(value: Any, key: str) -> Node:
-    """A tree whose values come from the keys below ``key``."""
+    """Returns a tree whose values come from the keys below ``key``."""
     if isinstance(value, dict):
         return Node(content={name: _placed(item, f"{key}.{name}") for name, item in value.items()}, origin=_key(key))
     if isinstance(value, list):
@@ -54,6 +54,6 @@ def _placed(value: Any, key: str) -> Node:
 
 
 def _without_key(problem: RecipeError, at: str) -> RecipeError:
-    """The problem without the key in its text, which its place names."""
+    """Returns the problem without the key in its text, which its place names."""
     key = (problem.where or "").removeprefix(f"{at}.")
     return problem.at(problem.where, what=problem.what.removeprefix(f"{key}: "))

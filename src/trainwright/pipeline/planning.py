@@ -60,7 +60,7 @@ def training_of(
 
 
 def _left(step: Step, line: Iterable[Step], *, root: Path, roles: Iterable[str] | None = None) -> dict[str, Artifact]:
-    """The inputs of a step, or those of these roles, that are there or that earlier runs left."""
+    """Returns the inputs of a step, or those of these roles, that are there or that earlier runs left."""
     artifact_by_role: dict[str, Artifact] = {}
     for role, source in step.inputs.items():
         if roles is not None and role not in roles:

@@ -97,7 +97,7 @@ def _of_step(
 
 
 def _no_device(recipe: Recipe) -> Iterator[MachineError]:
-    """A device that is asked for by name; torch is loaded for such a recipe alone."""
+    """Yields a device that is asked for by name; torch is loaded for such a recipe alone."""
     if recipe.train.exec.device != "cuda" or find_spec("torch") is None:
         return
     try:
@@ -107,7 +107,7 @@ def _no_device(recipe: Recipe) -> Iterator[MachineError]:
 
 
 def _tokenizer(step: Step, line: tuple[Step, ...], done: Mapping[str, Artifact]) -> Path | None:
-    """The tokenizer that the step will work with, where it is known."""
+    """Returns the tokenizer that the step will work with, where it is known."""
     for each in reversed(upstream(line, step.name)):
         artifact = done.get(each.name)
         if artifact is not None and any(entry.path == TOKENIZER for entry in artifact.manifest.files):

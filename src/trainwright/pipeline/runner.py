@@ -96,7 +96,7 @@ def run(
 
 
 def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
-    """The artefacts that are already there, without making any; a step whose inputs are missing is not there."""
+    """Returns the artefacts that are there, without making any; a step whose inputs are missing is not there."""
     done: dict[str, Artifact] = {}
     line = upstream(steps(recipe), upto)
     for index, step in enumerate(line):
@@ -110,7 +110,7 @@ def find(recipe: Recipe, *, root: Path, upto: str) -> dict[str, Artifact]:
 
 
 def left_here(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], *, root: Path) -> Artifact | None:
-    """What a stage makes of a recipe and, among these, of its inputs, as an earlier run left it; None: there is none.
+    """Returns what a stage makes of a recipe and, among these, of its inputs, as an earlier run left it, or None.
 
     Where what it is made from is not here nobody can tell which one it is, and there is none either.
 
@@ -127,7 +127,7 @@ def left_here(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], *, r
 
 
 def _address(line: tuple[Step, ...], index: int, done: Mapping[str, Artifact], root: Path) -> Address:
-    """The address of a step's result; what stands in the way of it is reported under its key of the recipe."""
+    """Returns the address of a step's result; what stands in the way of it is reported under its key of the recipe."""
     step = line[index]
     with step.placing():
         try:
@@ -138,7 +138,7 @@ def _address(line: tuple[Step, ...], index: int, done: Mapping[str, Artifact], r
 
 
 def address(stage: Stage, recipe: Recipe, inputs: Mapping[str, Artifact], root: Path) -> Address:
-    """The content address of a stage's result for this recipe and these inputs by role."""
+    """Returns the content address of a stage's result for this recipe and these inputs by role."""
     recipe = stage.settled(recipe, inputs)
     identity = stage.identity(recipe, inputs)
     digests = {

@@ -13,7 +13,7 @@ from trainwright.spec.sections.steps import StepSection
 
 
 def steps(recipe: Recipe) -> tuple[Step, ...]:
-    """Every step in running order, those that nobody listed included.
+    """Returns every step in running order, those that nobody listed included.
 
     Raises:
         RecipeErrors: what is wrong with the list; ``where`` are keys such as ``stages.1.from``.
@@ -22,7 +22,7 @@ def steps(recipe: Recipe) -> tuple[Step, ...]:
 
 
 def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step ") -> Step:
-    """The step of a stage that a command is about: the one called ``step``, or the only one.
+    """Returns the step of a stage that a command is about: the one called ``step``, or the only one.
 
     A step of another stage stands for the one that it takes or that takes it: ``chat.plan`` for ``chat``.
 
@@ -74,7 +74,7 @@ def named(recipe: Recipe, *, stage: str, step: str | None, option: str = "--step
 
 
 def with_trained_model(step: Step, line: Iterable[Step]) -> Recipe:
-    """The step's recipe with the model, task and data of the training that it follows from, where it has one.
+    """Returns the step's recipe with the model, task and data of the training that it follows from, where it has one.
 
     A step of a list that does not name its input sees the recipe without that training's own keys. Sections that the
     stage itself reads stay as they are.
@@ -87,19 +87,19 @@ def with_trained_model(step: Step, line: Iterable[Step]) -> Recipe:
 
 
 def _takes(step: Step) -> set[InputFrom]:
-    """What a step takes, but for the checkpoint that it begins with, which is another's."""
+    """Returns what a step takes, but for the checkpoint that it begins with, which is another's."""
     return {source for role, source in step.inputs.items() if role != "base"}
 
 
 def with_step(recipe: Recipe, *, stage: str) -> Recipe:
-    """The recipe, with a step of this stage at the end of its list where the list has none."""
+    """Returns the recipe, with a step of this stage at the end of its list where the list has none."""
     if recipe.stages is None or any(section.stage == stage for section in recipe.stages):
         return recipe
     return recipe.model_copy(update={"stages": (*recipe.stages, StepSection(stage=stage))})
 
 
 def _usual(recipe: Recipe) -> tuple[Step, ...]:
-    """Each stage that the task has a use for once, under its own name; none whose input only a list can name.
+    """Returns each stage that the task has a use for once, under its own name; none whose input only a list can name.
 
     Inputs that may be left out are those of other lines.
     """

@@ -27,7 +27,7 @@ from trainwright.spec.sections.steps import StepSection
 
 
 def wire(recipe: Recipe, listed: tuple[StepSection, ...]) -> tuple[Step, ...]:
-    """The listed steps and those made for them, in running order.
+    """Returns the listed steps and those made for them, in running order.
 
     Raises:
         RecipeErrors: what is wrong with the list; ``where`` are keys such as ``stages.1.from``.
@@ -45,7 +45,7 @@ class _Wiring:
         self.failed: set[str] = set()
 
     def steps(self) -> tuple[Step, ...]:
-        """All steps.
+        """Returns all steps.
 
         Raises:
             RecipeErrors: what is wrong with the list.
@@ -73,7 +73,7 @@ class _Wiring:
         self.done[section.title] = replace(step, inputs=inputs)
 
     def _chosen(self, key: str, stage: Stage, section: StepSection) -> dict[str, InputFrom]:
-        """The inputs that the step names, by role."""
+        """Returns the inputs that the step names, by role."""
         asked = section.goes_on_from
         if asked is None:
             return {}
@@ -102,7 +102,7 @@ class _Wiring:
         return chosen
 
     def _input_from(self, key: str, text: str) -> tuple[InputFrom, str]:
-        """What a recipe's text names, and its kind."""
+        """Returns what a recipe's text names, and its kind."""
         if "/" in text:
             path = local_path(text)
             try:
@@ -125,7 +125,7 @@ class _Wiring:
         )
 
     def _recipe(self, key: str, section: StepSection, chosen: Mapping[str, InputFrom]) -> Recipe:
-        """The recipe as the step sees it."""
+        """Returns the recipe as the step sees it."""
         stage = STAGES[section.stage]
         for name in section.overrides:
             if name not in stage.sections:
@@ -161,7 +161,7 @@ class _Wiring:
                 )
 
     def _inputs(self, step: Step, chosen: Mapping[str, InputFrom], changed: frozenset[str]) -> dict[str, InputFrom]:
-        """What to take for each role that the stage cannot do without, and for those others that there is one for."""
+        """Returns what to take for each role that the stage cannot do without, and for others that there is one for."""
         inputs: dict[str, InputFrom] = {}
         for role, need in step.stage.needs.items():
             source = chosen.get(role)
@@ -174,7 +174,7 @@ class _Wiring:
         return inputs
 
     def _nearest(self, step: Step, need: Need, chosen: Mapping[str, InputFrom]) -> str | None:
-        """The step of this kind that the named inputs are made from, or the one in the list that follows from them."""
+        """Returns the step of a kind that the named inputs are made from, or one in the list that follows from them."""
         before = [source for source in chosen.values() if isinstance(source, str)]
         for name in before:
             above = [each for each in upstream(self.done.values(), name) if each.stage.makes == need.kind]
@@ -197,7 +197,7 @@ class _Wiring:
         return any(step.name == before for step in upstream(self.done.values(), name))
 
     def _made(self, step: Step, kind: str, chosen: Mapping[str, InputFrom]) -> str:
-        """A step that nobody listed, under the same recipe; an equal one is taken where there is one."""
+        """Returns a step that nobody listed, under the same recipe; an equal one is taken where there is one."""
         stage = maker(kind)
         model = chosen.get("base", chosen.get("checkpoint"))
         # A dataset is made, and a run planned, in the tokens of the model that is gone on from.

@@ -19,17 +19,17 @@ def expected(count: float) -> str:
 
 
 def format_rate(per_s: float) -> str:
-    """Tokens per second: whole ones from ten on."""
+    """Returns tokens per second: whole ones from ten on."""
     return number(per_s) if per_s >= 1e6 else f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def share(value: float | None) -> str:
-    """A share in percent with one decimal."""
+    """Returns a share in percent with one decimal."""
     return "unknown" if value is None else f"{value:.1%}"
 
 
 def amount(value: float, unit: str) -> str:
-    """A number with its unit as people write it."""
+    """Returns a number with its unit as people write it."""
     if unit == "bytes":
         return f"{value:,.4g} bytes" if value < 1024 else format_bytes(value)
     if unit == "s":

@@ -10,7 +10,7 @@ from trainwright.core.config.text import scalar
 
 
 def yaml_lines(value: Any, key: str = "", indent: str = "", lead: str = "") -> Iterator[tuple[str, str]]:
-    """The lines of a JSON-like value as YAML 1.2, each with the dotted key of the value that stands on it."""
+    """Yields the lines of a JSON-like value as YAML 1.2, each with the dotted key of the value that stands on it."""
     if isinstance(value, dict) and value:
         for index, (name, item) in enumerate(value.items()):
             start = f"{lead if index == 0 else indent}{_yaml_scalar(name)}:"

@@ -42,7 +42,7 @@ class PhaseClock:
             self._switch(before)
 
     def stop(self) -> PhaseTimes:
-        """Seconds of every phase since ``start`` or the last ``stop``; measuring goes on.
+        """Returns seconds of every phase since ``start`` or the last ``stop``; measuring goes on.
 
         On CUDA this waits for the device to reach this point.
         """

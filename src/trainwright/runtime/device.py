@@ -32,7 +32,7 @@ class Device:
 
 
 def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
-    """The device asked for; ``auto`` takes a CUDA device where torch sees one.
+    """Returns the device asked for; ``auto`` takes a CUDA device where torch sees one.
 
     Raises:
         MachineError: CUDA is asked for and torch sees none; says whether torch or the driver lacks it.

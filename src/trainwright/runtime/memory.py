@@ -25,7 +25,7 @@ _RESET_PEAK = "5"
 
 
 def resident_bytes() -> int:
-    """Bytes of this process in physical memory now (Linux), or its peak where only that is known."""
+    """Returns bytes of this process in physical memory now (Linux), or its peak where only that is known."""
     return _status("VmRSS") or _lifetime_peak()
 
 
@@ -60,7 +60,7 @@ def _lifetime_peak() -> int:
 
 
 def tensor_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of the tensors' storages, each storage once."""
+    """Returns bytes of the tensors' storages, each storage once."""
     storages = {storage.data_ptr(): storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}
     return sum(storages.values())
 
@@ -86,7 +86,7 @@ class SavedBytes:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes counted so far."""
+        """Returns bytes counted so far."""
         return sum(self._storages.values())
 
 
@@ -122,7 +122,7 @@ def measured_use(
     activations: int,
     logits: int,
 ) -> MemoryUse:
-    """The peak of a training run by class.
+    """Returns the peak of a training run by class.
 
     Args:
         device: where it ran; on CUDA the peak is torch's allocated peak and ``reserved_unused`` what it holds beyond.

@@ -51,7 +51,7 @@ def probe_peaks(watch: Stopwatch, entries: Iterable[tuple[int, str]]) -> Iterato
 
 
 def probe_matmuls(watch: Stopwatch, entries: Iterable[tuple[Linear, str]]) -> Iterator[MatmulProbe]:
-    """The three products of a linear layer, for each shape and precision."""
+    """Yields the three products of a linear layer, for each shape and precision."""
     for (tokens, inputs, outputs), dtype in entries:
         x, weight, grad = (
             torch.randn(shape, dtype=DTYPES[dtype], device=watch.device)
@@ -114,7 +114,7 @@ def probe_update(watch: Stopwatch, *, parameters: int) -> UpdateProbe:
 
 
 def probe_launch_s(watch: Stopwatch, *, operations: int = 200) -> float:
-    """Seconds of one operation on one number: what each operation costs beyond its arithmetic."""
+    """Returns seconds of one operation on one number: what each operation costs beyond its arithmetic."""
     x = torch.ones(1, device=watch.device)
 
     def many() -> None:

@@ -10,7 +10,7 @@ _MASK64 = (1 << 64) - 1
 
 
 def derive(seed: int, *counters: int) -> int:
-    """A 64-bit key from a seed and counters, each step a SplitMix64 finaliser (Steele et al., 2014)."""
+    """Returns a 64-bit key from a seed and counters, each step a SplitMix64 finaliser (Steele et al., 2014)."""
     state = seed & _MASK64
     for counter in counters:
         state = _mix(state + 0x9E3779B97F4A7C15 * (counter + 1))

@@ -29,12 +29,12 @@ class ConvNetSpec:
 
     @property
     def unit(self) -> Unit:
-        """What it is trained on, counted one by one."""
+        """Returns what it is trained on, counted one by one."""
         return "images"
 
     @property
     def sees_images(self) -> bool:
-        """Whether its input is images."""
+        """Returns whether its input is images."""
         return True
 
     @property
@@ -57,7 +57,7 @@ class ConvNetSpec:
         """None: no convolution is divided into experts."""
 
     def problems(self) -> tuple[str, ...]:
-        """Every reason why no such network can be built; empty where there is none."""
+        """Returns every reason why no such network can be built; empty where there is none."""
         problems = [
             f"{name} must be at least 1, seen {getattr(self, name)}"
             for name in ("stem_width", "image_size", "channels", "classes")

@@ -154,12 +154,12 @@ class ClusterSpec:
 
     @property
     def device(self) -> DeviceSpec:
-        """The one kind of device in it."""
+        """Returns the one kind of device in it."""
         return self.node.device
 
     @property
     def on_own_links(self) -> bool:
-        """Whether devices of a node talk over links of their own, not over the host's bus."""
+        """Returns whether devices of a node talk over links of their own, not over the host's bus."""
         link, bus = self.node.scale_up, self.node.bus
         return link is None or bus is None or not link.name.startswith(bus.name)
 
@@ -170,7 +170,7 @@ class ClusterSpec:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The topology from the fastest link outwards; the last level holds all devices.
+        """Returns the topology from the fastest link outwards; the last level holds all devices.
 
         Empty for one device; an unknown link has no level.
         """

@@ -76,7 +76,7 @@ class Generator(Protocol):
 
     @property
     def context_tokens(self) -> int:
-        """Tokens that one request may have, prompt and answer together."""
+        """Returns tokens that one request may have, prompt and answer together."""
 
     @property
     def vocabulary(self) -> int:

@@ -51,7 +51,7 @@ class JobStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Returns whether nothing more will happen."""
         return self.state != "running"
 
 

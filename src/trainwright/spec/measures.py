@@ -13,7 +13,7 @@ class _Partition:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The parts in their order."""
+        """Returns the parts in their order."""
         return tuple(field.name for field in fields(cls))
 
     @classmethod
@@ -53,11 +53,11 @@ class PhaseTimes(_Partition):
 
     @property
     def total_s(self) -> float:
-        """Seconds of the whole."""
+        """Returns seconds of the whole."""
         return sum(self.as_dict().values())
 
     def scaled(self, factor: float) -> PhaseTimes:
-        """Every phase times ``factor``."""
+        """Returns every phase times ``factor``."""
         return PhaseTimes(**{name: value * factor for name, value in self.as_dict().items()})
 
 
@@ -76,5 +76,5 @@ class MemoryUse(_Partition):
 
     @property
     def total_bytes(self) -> float:
-        """Bytes of the whole."""
+        """Returns bytes of the whole."""
         return sum(self.as_dict().values())

@@ -170,7 +170,7 @@ class ModelSpec:
 
     @property
     def makes_logits(self) -> bool:
-        """Whether there are logits over the vocabulary."""
+        """Returns whether there are logits over the vocabulary."""
         return self.language_head if self.language_head is not None else not self.classes
 
     @property
@@ -184,7 +184,7 @@ class ModelSpec:
         return 0 if self.experts is None else self.blocks - self.experts.dense_layers
 
     def deployed(self) -> ModelSpec:
-        """The model as it is used: without what only training needs."""
+        """Returns the model as it is used: without what only training needs."""
         return replace(self, further_layers=0) if self.further_layers else self
 
     @property
@@ -206,12 +206,12 @@ class ModelSpec:
 
     @property
     def unit(self) -> Unit:
-        """What it is trained on, counted one by one: an image is a sequence of tokens here."""
+        """Returns what it is trained on, counted one by one: an image is a sequence of tokens here."""
         return "tokens"
 
     @property
     def sees_images(self) -> bool:
-        """Whether its input is images."""
+        """Returns whether its input is images."""
         return self.kind == "vision"
 
     @property
@@ -228,7 +228,7 @@ class ModelSpec:
         return tuple(name for name in names if getattr(self, name) != getattr(base, name))
 
     def problems(self) -> tuple[str, ...]:
-        """Every reason why no such network can be built; empty where there is none."""
+        """Returns every reason why no such network can be built; empty where there is none."""
         sizes = ["layers", "width", "heads", "kv_heads", "head_size", "ffn_width", "context_tokens"]
         sizes += ["image_size", "patch_size", "classes"] if self.kind == "vision" else ["vocabulary"]
         problems = [

@@ -81,7 +81,7 @@ class Recipe(Section):
 
     @property
     def unmeasured(self) -> dict[str, str]:
-        """The names, by what they are, of all that a plan counts as something else: nobody has measured them."""
+        """Returns names, by what they are, of all that a plan counts as something else: nobody has measured them."""
         optimizer, network = self.train.optimizer, FAMILY.load(self.model.family).network
         names = {} if optimizer.name == optimizer.counted_as else {"optimizer": optimizer.name}
         names |= {} if self.task.kind.measured else {"task": self.task.name}
@@ -98,6 +98,6 @@ class Recipe(Section):
         return size * (documents if self.task.kind.reads == "documents" else windows_per_epoch(tokens, size))
 
     def identity(self, section: str) -> dict[str, Any]:
-        """A section without its ``exec``: what the section contributes to a fingerprint."""
+        """Returns a section without its ``exec``: what the section contributes to a fingerprint."""
         value: BaseModel = getattr(self, section)
         return value.model_dump(mode="json", exclude={"exec"})

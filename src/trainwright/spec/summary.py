@@ -69,5 +69,5 @@ class TrainSummary:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole run."""
+        """Returns seconds of the whole run."""
         return self.phases.total_s

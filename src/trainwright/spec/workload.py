@@ -84,12 +84,12 @@ class Workload:
 
     @property
     def element_bytes(self) -> float:
-        """Bytes of an activation, and of a weight as it enters a product; fp8's products keep both in bf16."""
+        """Returns bytes of an activation, and of a weight as it enters a product; fp8's products keep both in bf16."""
         return 4.0 if self.precision in ("fp32", "tf32") else 2.0
 
     @property
     def total_tokens(self) -> int:
-        """Tokens seen in training."""
+        """Returns tokens seen in training."""
         return self.steps * self.batch_tokens
 
     @property
@@ -98,7 +98,7 @@ class Workload:
         return self.batch_tokens // self.sequence_tokens
 
     def problems(self, model: ModelSpec | ConvNetSpec) -> tuple[str, ...]:
-        """Every reason why this workload cannot run on ``model``; empty where there is none."""
+        """Returns every reason why this workload cannot run on ``model``; empty where there is none."""
         problems = []
         if min(self.sequence_tokens, self.batch_tokens, self.steps) < 1:
             return ("sequence_tokens, batch_tokens and steps must all be at least 1",)
@@ -163,7 +163,7 @@ class ParallelPlan:
             object.__setattr__(self, "zero_stage", 0)
 
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
-        """Every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
+        """Returns every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
         problems = [
             f"{axis} must be at least 1, seen {getattr(self, axis)}" for axis in axes if getattr(self, axis) < 1
@@ -255,7 +255,7 @@ class ParallelPlan:
 
 
 def stage_waste(layers: int, stages: int) -> float:
-    """What the slowest of so many pipeline stages has more than its share, as a share of all layers.
+    """Returns what the slowest of so many pipeline stages has more than its share, as a share of all layers.
 
     Embedding and head may stand for a layer each, as in Llama 3 405B (arXiv 2407.21783, section 3.3.2).
     """
@@ -265,7 +265,7 @@ def stage_waste(layers: int, stages: int) -> float:
 
 
 def _divisors_near(size: int, wanted: int) -> str:
-    """The divisors of ``size`` on both sides of ``wanted``: ``4 or 8``."""
+    """Returns the divisors of ``size`` on both sides of ``wanted``: ``4 or 8``."""
     divisors = [each for each in range(1, size + 1) if size % each == 0]
     below = [each for each in divisors if each < wanted][-1:]
     above = [each for each in divisors if each > wanted][:1]
@@ -273,6 +273,6 @@ def _divisors_near(size: int, wanted: int) -> str:
 
 
 def _multiples(size: int, unit: int) -> str:
-    """The multiples of ``unit`` on both sides of ``size``."""
+    """Returns the multiples of ``unit`` on both sides of ``size``."""
     below = size // unit * unit
     return " or ".join(str(each) for each in (below, below + unit) if each)

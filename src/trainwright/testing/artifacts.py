@@ -25,7 +25,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 
 def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> Tokenizer:
-    """A byte-level BPE tokenizer whose first id is the end of text."""
+    """Returns a byte-level BPE tokenizer whose first id is the end of text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -42,7 +42,7 @@ def train_tokenizer(texts: Sequence[str], *, vocabulary: int) -> Tokenizer:
 def make_artifact(
     root: Path, stage: str, files: Mapping[str, bytes], summary: Mapping[str, object] | None = None
 ) -> Artifact:
-    """An artefact with these files."""
+    """Returns an artefact with these files."""
     workspace = Workspace(root)
     partial = workspace.draft(stage, "0" * 64)
     for name, data in files.items():
@@ -58,7 +58,7 @@ def make_dataset(
     vocabulary: int = 300,
     labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Artifact:
-    """A dataset artefact of these documents; the tokenizer is trained on the ``train`` split.
+    """Returns a dataset artefact of these documents; the tokenizer is trained on the ``train`` split.
 
     ``labels`` has for each split the label of each document.
     """
@@ -92,7 +92,7 @@ def make_plan(
     precision: Precision = "fp32",
     parallel: ParallelPlan | None = None,
 ) -> Artifact:
-    """A plan artefact for one CPU that promises nothing but says what the trainer reads from it."""
+    """Returns a plan artefact for one CPU that promises nothing but says what the trainer reads from it."""
     cpu = DeviceSpec(
         name="cpu",
         kind="cpu",
@@ -134,7 +134,7 @@ def make_plan(
 
 
 def manifest_of(stage: str, summary: Mapping[str, object] | None = None) -> Manifest:
-    """A manifest for ``Workspace.commit``, which lists the files."""
+    """Returns a manifest for ``Workspace.commit``, which lists the files."""
     return Manifest(
         kind=KINDS[stage],
         stage=stage,

@@ -66,13 +66,13 @@ class EngineContract(ABC):
         return [[draw.randrange(engine.vocabulary) for _ in range(draw.randint(1, longest))] for _ in range(n)]
 
     def alone(self, open_engine: OpenEngine, request: GenerationRequest) -> Answer:
-        """The answer of an engine that has nothing else to do."""
+        """Returns the answer of an engine that has nothing else to do."""
         engine = open_engine(1)
         key = engine.add(request)
         return drain(engine)[key]
 
     def together(self, engine: Generator, requests: Sequence[GenerationRequest]) -> list[Answer]:
-        """The answers to requests that are in line at once."""
+        """Returns the answers to requests that are in line at once."""
         keys = [engine.add(request) for request in requests]
         assert len(set(keys)) == len(keys)
         answers = drain(engine)

@@ -56,7 +56,7 @@ class ExporterContract:
         return network.eval().requires_grad_(False)
 
     def _trained(self, network: Network, root: Path) -> Artifact:
-        """The network's checkpoint."""
+        """Returns the network's checkpoint."""
         tokenizer = train_tokenizer(["alpha beta gamma"], vocabulary=VOCABULARY)
         save_weights(root / "weights", dict(network.named_parameters()))
         files = {

@@ -37,7 +37,7 @@ class FilterContract:
         return CleanSection.model_validate({"filters": [{"name": self.filter} | self.keys], "min_characters": 0})
 
     def reasons(self, texts: tuple[str, ...]) -> list[str | None]:
-        """What the filter says of each text."""
+        """Returns what the filter says of each text."""
         (judgement,) = load_filters(self.section().filters)
         return [judgement(text) for text in texts]
 

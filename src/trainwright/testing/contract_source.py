@@ -50,16 +50,16 @@ class SourceContract(ABC):
         return folder, self.write(folder)
 
     def recipe(self, *paths: Path) -> DataSection:
-        """The data section of a recipe that names these paths."""
+        """Returns the data section of a recipe that names these paths."""
         return DataSection.model_validate({"sources": [self.keys() | {"paths": [str(path) for path in paths]}]})
 
     def files(self, folder: Path) -> tuple[tuple[CorpusFile, ...], SourceSection]:
-        """The files that the source takes from a folder."""
+        """Returns the files that the source takes from a folder."""
         recipe = self.recipe(folder)
         return read_corpus(recipe, cache=None).files, recipe.sources[0]
 
     def documents(self, folder: Path) -> list[RawDocument]:
-        """All documents of a folder."""
+        """Returns all documents of a folder."""
         files, section = self.files(folder)
         return [document for file in files for document in raw_documents(FileRange(file=file), section)]
 

@@ -39,7 +39,7 @@ BASELINE_BYTES = 300 << 20
 
 
 def fake_facts(*, memory_bytes: int = 16 << 30) -> MachineFacts:
-    """A quiet machine with four cores and a compiler."""
+    """Returns a quiet machine with four cores and a compiler."""
     return MachineFacts(
         system="Linux",
         release="6.1",
@@ -62,13 +62,13 @@ def fake_facts(*, memory_bytes: int = 16 << 30) -> MachineFacts:
 
 
 def fake_model(*, family: str = "llama", width: int = 256, layers: int = 2, vocabulary: int = 512) -> ModelSpec:
-    """A small network of a family, with heads of 64."""
+    """Returns a small network of a family, with heads of 64."""
     section = ModelSection(family=family, layers=layers, width=width, heads=width // 64, ffn_width=3 * width)
     return section.spec(vocabulary=vocabulary)
 
 
 def fake_machine(*, memory_bytes: int = 16 << 30) -> Machine:
-    """The record that a doctor would write on it."""
+    """Returns the record that a doctor would write on it."""
     return Machine(facts=fake_facts(memory_bytes=memory_bytes), probes=fake_probes())
 
 

@@ -47,7 +47,7 @@ def messages(package: Path) -> Iterator[ErrorSite]:
 
 
 def _error_names(trees: Iterable[ast.Module]) -> set[str]:
-    """The classes of ``core.errors`` that take a template, and those that a module makes from them."""
+    """Returns the classes of ``core.errors`` that take a template, and those that a module makes from them."""
     names = {
         name
         for name, value in vars(errors).items()

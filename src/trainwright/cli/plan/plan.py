@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _as_it_stands(args: argparse.Namespace) -> bool:
-    """Whether a recipe is asked about as it would run on this machine, which ``--on here`` says too.
+    """Returns whether a recipe is asked about as it would run on this machine, which ``--on here`` says too.
 
     Raises:
         RecipeError: an option that is about a cluster, where none is named.
@@ -77,7 +77,7 @@ def _as_it_stands(args: argparse.Namespace) -> bool:
 
 
 def _run_recipe(args: argparse.Namespace) -> int:
-    """The recipe on this machine; what only this machine lacks for running it is noted, not refused."""
+    """Returns the recipe on this machine; what only this machine lacks for running it is noted, not refused."""
     # The planner brings pydantic, which --help must not wait for.
     from trainwright.cli.plan.question import ledger_of, note_broken
     from trainwright.pipeline.planning import plan_here, training_of

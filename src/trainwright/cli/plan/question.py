@@ -75,7 +75,7 @@ def add_question(parser: CommandParser) -> None:
 
 
 def add_run(run: argparse._ArgumentGroup) -> None:
-    """The options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
+    """Adds the options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
     run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
     run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
     run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
@@ -102,7 +102,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
 
 
 def question_of(args: argparse.Namespace) -> Question:
-    """The question that the arguments ask; a recipe's values stand below the arguments'.
+    """Returns the question that the arguments ask; a recipe's values stand below the arguments'.
 
     Raises:
         RecipeError: something is missing or unknown (with near names), or no number.
@@ -133,7 +133,7 @@ def here_of(on: str) -> Here | None:
 
 
 def ledger_of(args: argparse.Namespace, *, workspace: Path) -> Ledger | None:
-    """The finished runs to learn from: those that ``--calibrate`` names, else those of the workspace; None of none.
+    """Returns the runs to learn from: those that ``--calibrate`` names, else those of the workspace; None of none.
 
     Raises:
         DataError: the file that was named cannot be read, or has no run.
@@ -166,7 +166,7 @@ def note_broken(ledger: Ledger | None, output: Output) -> None:
 
 
 def _experienced(args: argparse.Namespace, question: Question) -> Question:
-    """The question with the finished runs of its device and stack, unless ``--calibrate`` says what to learn from."""
+    """Returns the question with the finished runs of its device and stack, unless ``--calibrate`` says otherwise."""
     if args.calibrate is not None and question.here is None:
         return question
     ledger = ledger_of(args, workspace=workspace_of(args, name="any"))

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scaling(args: argparse.Namespace) -> Scaling:
-    """The answers for the one budget that the arguments name."""
+    """Returns the answers for the one budget that the arguments name."""
     from trainwright.render.plans.scaling import Scaling, critical_batches, laws_for, over_training_document
 
     run: Planned | None = None

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_workspace(args: argparse.Namespace, output: Output) -> Machine:
-    """The record in the recipe's workspace, copied anew where measurements are asked for."""
+    """Returns the record in the recipe's workspace, copied anew where measurements are asked for."""
     from trainwright.hardware.machine.record import FILE, read_machine
     from trainwright.pipeline import runner
 
@@ -61,7 +61,7 @@ def _of_workspace(args: argparse.Namespace, output: Output) -> Machine:
 
 
 def _of_machine(args: argparse.Namespace, output: Output, *, workspace: Path | None) -> Machine:
-    """The machine's own record, measured where it is absent or asked for, on the disk of the workspace or of here."""
+    """Returns the machine's record, measured where it is absent or asked for, on the workspace's disk or here."""
     from trainwright.artifact.events import Events
     from trainwright.core.registry import load
 

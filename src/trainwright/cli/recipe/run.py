@@ -43,14 +43,14 @@ def run_stage(args: argparse.Namespace, *, stage: str) -> int:
 
 
 def make(args: argparse.Namespace, output: Output, *, stage: str, loaded: Loaded[Recipe] | None = None) -> Artifact:
-    """The artefact of this stage for the command line's recipe (``loaded``, if it is), with all that it needs."""
+    """Returns the artefact of this stage for the command's recipe (``loaded``, if it is), and all that it needs."""
     loaded = loaded or load_recipe(args)
     name = step_name(args, loaded, stage=stage)
     return _make(args, output, loaded, upto=name)[name]
 
 
 def step_name(args: argparse.Namespace, loaded: Loaded[Recipe], *, stage: str) -> str:
-    """The name of the step of this stage that the command is about.
+    """Returns the name of the step of this stage that the command is about.
 
     Raises:
         RecipeError: there is none, or several and no ``--step``.

@@ -52,13 +52,13 @@ def recipe_words() -> list[str]:
 
 
 def bash(commands: list[Surface], words: list[str]) -> str:
-    """The script for bash 3.2 and later."""
+    """Returns the script for bash 3.2 and later."""
     arm = "    '{path}') words='{words}'; flags='{flags}'; recipe='{recipe}' ;;"
     return _filled(_BASH, commands, arm=arm, keys=words)
 
 
 def zsh(commands: list[Surface], words: list[str]) -> str:
-    """The script for zsh 5, for a file on ``fpath`` or for ``source``."""
+    """Returns the script for zsh 5, for a file on ``fpath`` or for ``source``."""
     arm = "    ({path}) plain=({words}); flags=({flags}); recipe='{recipe}' ;;"
     values = " ".join(word for word in words if not word.endswith("="))
     return _filled(_ZSH, commands, arm=arm, keys=[word for word in words if word.endswith("=")], values=values)
@@ -81,7 +81,7 @@ def _filled(template: str, commands: list[Surface], *, arm: str, keys: list[str]
 
 
 def fish(commands: list[Surface], words: list[str]) -> str:
-    """The script for fish, which takes one declaration per word."""
+    """Returns the script for fish, which takes one declaration per word."""
     lines = ["complete -c trainwright -f"]
     names = _names(commands)
     for surface in commands:

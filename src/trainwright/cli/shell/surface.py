@@ -36,13 +36,13 @@ class Surface:
 
 
 def surfaces() -> Iterator[Surface]:
-    """Each command and subcommand, in the order of ``--help``."""
+    """Yields each command and subcommand, in the order of ``--help``."""
     for name, command in COMMANDS.items():
         yield from _surfaces((name,), command.help, parser_of(name)[1])
 
 
 def text() -> str:
-    """The frozen form: one line for each command, positional and option."""
+    """Returns the frozen form: one line for each command, positional and option."""
     lines = []
     for surface in surfaces():
         lines.append(f"{' '.join(surface.words)}: {surface.help}")

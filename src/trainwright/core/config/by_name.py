@@ -39,7 +39,7 @@ class ByName:
 
     @property
     def classes(self) -> tuple[type[BaseModel], ...]:
-        """The base and the classes of ours."""
+        """Returns the base and the classes of ours."""
         return tuple(dict.fromkeys((self.base, *self.sections.values())))
 
     def section(self, name: object) -> type[BaseModel]:
@@ -92,7 +92,7 @@ class ByName:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """One branch for each name of ours, one for plug-ins, whose keys nobody knows here, and the names alone."""
+        """Returns one branch for each name of ours, one for plug-ins, whose keys are not known, and the names alone."""
         ours, tag, default = handler(schema), self.tag, self.base.model_fields[self.tag].default
         sections = dict(zip(self.classes, ours.get("anyOf", [ours]), strict=True))
         branches = [

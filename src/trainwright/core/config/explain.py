@@ -48,7 +48,7 @@ class KeyExplanation:
     members: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[str]:
-        """The explanation as text."""
+        """Returns the explanation as text."""
         lines = [self.key, f"  {self.doc}"] if self.doc else [self.key]
         lines.append(f"  type: {self.type}")
         if self.unit:
@@ -64,7 +64,7 @@ class KeyExplanation:
 
 
 def explain(model: type[BaseModel], key: str) -> KeyExplanation:
-    """What ``model`` says about ``key`` (``train.lr``, ``data.sources.0.kind`` or ``data.sources.kind``).
+    """Returns what ``model`` says about ``key`` (``train.lr``, ``data.sources.0.kind`` or ``data.sources.kind``).
 
     Raises:
         RecipeError: no such key.
@@ -91,7 +91,7 @@ def explain(model: type[BaseModel], key: str) -> KeyExplanation:
 
 
 def keys(model: type[BaseModel]) -> tuple[KeyExplanation, ...]:
-    """Every key of ``model``, in order, the items of lists under ``0``."""
+    """Returns every key of ``model``, in order, the items of lists under ``0``."""
     return tuple(_explanation(dotted(path), here, ()) for path, here in walk(of_model(model)))
 
 
@@ -101,7 +101,7 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def type_text(here: Shape | None) -> str:
-    """A shape in words: ``whole number > 0 or null``."""
+    """Returns a shape in words: ``whole number > 0 or null``."""
     if here is None:
         return "anything"
     extension = _extension(here)
@@ -131,7 +131,7 @@ def _extension(here: Shape) -> Extension | None:
 
 
 def number_text(bound: Any) -> str:
-    """A bound without needless digits: ``0``, not ``0.0``."""
+    """Returns a bound without needless digits: ``0``, not ``0.0``."""
     return str(int(bound)) if isinstance(bound, float) and bound.is_integer() else str(bound)
 
 

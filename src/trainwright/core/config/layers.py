@@ -22,7 +22,7 @@ MAX_BYTES = 16 << 20
 
 
 def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) -> Node | None:
-    """The tree of a YAML or ``.json`` file; None where a problem was added that leaves nothing to work with."""
+    """Returns the tree of a YAML or ``.json`` file; None where a problem was added that leaves nothing to work with."""
     layer: Layer = "preset" if preset else "file"
     label = f"preset {path.stem}" if preset else str(path)
 
@@ -58,7 +58,7 @@ def read_file(path: Path, problems: list[RecipeError], *, preset: bool = False) 
 
 
 def _read_whole(path: Path, label: str) -> bytes:
-    """The bytes of a regular file; anything else could have no end, and a file of gigabytes is no recipe.
+    """Returns the bytes of a regular file; anything else could have no end, and a file of gigabytes is no recipe.
 
     Raises:
         RecipeError: larger than ``MAX_BYTES``.
@@ -87,7 +87,7 @@ def _unreadable(path: Path, label: str, error: OSError) -> RecipeError:
 def read_environment(
     environ: Mapping[str, str], *, prefix: str, ignore: Collection[str], problems: list[RecipeError]
 ) -> list[Node]:
-    """A tree for each variable ``<prefix>TRAIN__LR``: ``__`` goes one level down, letters become small."""
+    """Returns a tree for each variable ``<prefix>TRAIN__LR``: ``__`` goes one level down, letters become small."""
     patches = []
     names = (name for name in environ if name.startswith(prefix) and name not in ignore)
     for name in sorted(names, key=lambda name: (name.count("__"), len(name), name)):
@@ -98,7 +98,7 @@ def read_environment(
 
 
 def read_overrides(overrides: Sequence[str], problems: list[RecipeError]) -> list[Node]:
-    """A tree for each ``key.key=value`` of a command line."""
+    """Returns a tree for each ``key.key=value`` of a command line."""
     patches = []
     for text in overrides:
         key, equals, value = text.partition("=")

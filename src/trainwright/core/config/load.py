@@ -36,7 +36,7 @@ class Loaded(Generic[T]):
     tree: Node
 
     def located(self, problem: TrainwrightError) -> TrainwrightError:
-        """A problem that names a dotted key, with the place where the key, or the section around it, was written."""
+        """Returns a problem that names a dotted key, with the place where it, or the section around it, was written."""
         parts = (problem.where or "").split(".")
         if problem.where is None or parts[0] not in type(self.value).model_fields:
             return problem
@@ -70,7 +70,7 @@ def load(
     prefix: str = "TRAINWRIGHT_",
     ignore: Collection[str] = (),
 ) -> Loaded[T]:
-    """The validated ``model`` from defaults < preset < files < environment < overrides; the last one wins.
+    """Returns the validated ``model`` from defaults < preset < files < environment < overrides; the last one wins.
 
     Args:
         model: any pydantic model; ``extra="forbid"`` makes unknown keys errors.
@@ -114,7 +114,7 @@ def load(
 
 
 def _origin(root: Node, path: tuple[str | int, ...]) -> ValueOrigin:
-    """The origin of a final value: of what was written there, or around it where one text stands for several values."""
+    """Returns the origin of a final value: of what was written there, or around it where one text gives several."""
     node = root
     for part in path:
         below = node.child(part)

@@ -79,7 +79,7 @@ class _Finding:
 
 
 def translate(error: ValidationError, root: Node, model: Shape) -> list[RecipeError]:
-    """One RecipeError for each thing that is wrong, in the order pydantic found them."""
+    """Returns one RecipeError for each thing that is wrong, in the order pydantic found them."""
     entries = [dict(entry) for entry in error.errors(include_url=False)]
     findings = [finding for finding in (_locate(entry, root, model) for entry in entries) if not _echoes(finding)]
     deepest: dict[Path, int] = {}
@@ -94,7 +94,7 @@ def translate(error: ValidationError, root: Node, model: Shape) -> list[RecipeEr
 
 
 def _echoes(finding: _Finding) -> bool:
-    """Whether an entry repeats another: a tuple's bad items are not counted, which makes it too short as well."""
+    """Returns whether an entry repeats another: a tuple's bad items are not counted, which makes it too short."""
     items = finding.node.content if finding.node is not None else None
     return finding.kind == "too_short" and isinstance(items, list) and len(items) >= finding.context["min_length"]
 
@@ -122,7 +122,7 @@ def _locate(entry: dict[str, Any], root: Node, model: Shape) -> _Finding:
 
 
 def _alternative(union: Shape, tag: str) -> Shape | None:
-    """The member of an untagged union that pydantic calls ``tag``."""
+    """Returns the member of an untagged union that pydantic calls ``tag``."""
     for option in union.options:
         name = getattr(option, "__name__", "")
         if tag == name or tag.startswith(f"{name}[") or tag == str(option):
@@ -199,7 +199,7 @@ def _unknown_key(finding: _Finding, model: Shape) -> RecipeError:
 
 
 def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
-    """A validator's own words; where they name keys, the place is the one of the key that was written last."""
+    """Returns a validator's own words; where they name keys, the place is the one of the key that was written last."""
     error = finding.context.get("error")
     message = str(finding.entry["msg"]).split(", ", 1)[-1]
     causes = error.problems if isinstance(error, RecipeErrors) else (error,)
@@ -219,7 +219,7 @@ def _from_validator(finding: _Finding, root: Node) -> list[RecipeError]:
 
 
 def _blamed(text: str, section: Node, root: Node) -> ValueOrigin:
-    """The place of a key that ``text`` names, else of something in the section."""
+    """Returns the place of a key that ``text`` names, else of something in the section."""
     origins = []
     for word in _WORD.findall(text):
         for start in (section, root):
@@ -242,5 +242,5 @@ def _origins(node: Node) -> list[ValueOrigin]:
 
 
 def _strongest(origins: list[ValueOrigin]) -> ValueOrigin:
-    """The first of those that the last layer wrote: what was valid before it came is not to blame."""
+    """Returns the first of those that the last layer wrote: what was valid before it came is not to blame."""
     return max(origins, key=lambda origin: LAYERS.index(origin.layer))

@@ -38,11 +38,11 @@ class Shape:
 
     @property
     def by_name(self) -> ByName | None:
-        """What chooses the section by a name, where something does."""
+        """Returns what chooses the section by a name, where something does."""
         return next((item for item in self.constraints if isinstance(item, ByName)), None)
 
     def chosen(self, node: Node | None) -> type[BaseModel] | None:
-        """The section that the name in ``node`` stands for; None where nothing tells, or no plug-in can be imported."""
+        """Returns the section that the name in ``node`` stands for; None where nothing tells, or no import works."""
         if self.by_name is None or node is None:
             return None
         value = node.plain()
@@ -53,17 +53,17 @@ class Shape:
 
     @property
     def models(self) -> tuple[type[BaseModel], ...]:
-        """The alternatives that are sections."""
+        """Returns the alternatives that are sections."""
         options = self.options if self.by_name is None else self.by_name.classes
         return tuple(option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
 
     def sections(self, node: Node | None) -> tuple[type[BaseModel], ...]:
-        """The sections that ``node`` may be: one where its name tells which."""
+        """Returns the sections that ``node`` may be: one where its name tells which."""
         chosen = self.chosen(node)
         return (chosen,) if chosen is not None else self.models
 
     def item(self, index: int) -> Shape | None:
-        """What a list expects at ``index``; None where this is no list."""
+        """Returns what a list expects at ``index``; None where this is no list."""
         for option in self.options:
             if is_list(option):
                 arguments = get_args(option)
@@ -73,7 +73,7 @@ class Shape:
         return None
 
     def child(self, part: str | int, node: Node | None = None) -> Shape | None:
-        """What is expected under ``part`` of ``node``; None where nothing is."""
+        """Returns what is expected under ``part`` of ``node``; None where nothing is."""
         if isinstance(part, int):
             return self.item(part)
         for model in self.sections(node):
@@ -87,7 +87,7 @@ class Shape:
         return None
 
     def default_node(self) -> Node | None:
-        """The field's default as a tree; None where it has none."""
+        """Returns the field's default as a tree; None where it has none."""
         if self.field is None or self.field.is_required():
             return None
         value = self.field.get_default(call_default_factory=True, validated_data={})
@@ -95,7 +95,7 @@ class Shape:
 
 
 def shape(annotation: Any, field: FieldInfo | None = None) -> Shape:
-    """The shape of a type annotation."""
+    """Returns the shape of a type annotation."""
     constraints = list(field.metadata) if field is not None else []
     annotation, inner = _unwrap(annotation)
     options: list[Any] = []
@@ -116,27 +116,27 @@ def shape(annotation: Any, field: FieldInfo | None = None) -> Shape:
 
 
 def of_field(field: FieldInfo) -> Shape:
-    """The shape of a model's field."""
+    """Returns the shape of a model's field."""
     return shape(field.annotation, field)
 
 
 def of_model(model: type[BaseModel]) -> Shape:
-    """The shape of a whole document."""
+    """Returns the shape of a whole document."""
     return Shape(options=(model,))
 
 
 def members(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The keys of a section as a file writes them."""
+    """Returns the keys of a section as a file writes them."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def is_list(option: Any) -> bool:
-    """Whether an alternative is written as a list."""
+    """Returns whether an alternative is written as a list."""
     return (get_origin(option) or option) in _LISTS
 
 
 def walk(start: Shape, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Shape]]:
-    """Every key below ``start`` in order, sections before their members; the items of a list stand under ``0``."""
+    """Yields every key below ``start`` in order, sections before their members; items of a list stand under ``0``."""
     seen: set[str] = set()
     for model in start.models:
         for name in members(model):
@@ -150,12 +150,12 @@ def walk(start: Shape, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def literals(option: Any) -> tuple[Any, ...]:
-    """The values of a ``Literal``; of anything else, none."""
+    """Returns the values of a ``Literal``; of anything else, none."""
     return get_args(option) if get_origin(option) is Literal else ()
 
 
 def _unwrap(annotation: Any) -> tuple[Any, list[Any]]:
-    """The annotation without ``Annotated`` and type aliases, and the metadata found on the way."""
+    """Returns the annotation without ``Annotated`` and type aliases, and the metadata found on the way."""
     metadata: list[Any] = []
     while True:
         if get_origin(annotation) is Annotated:

@@ -37,7 +37,7 @@ _JSON_SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 
 
 def scalar(text: str) -> Scalar:
-    """A plain (unquoted) scalar by YAML 1.2's core schema, section 10.3.2."""
+    """Returns a plain (unquoted) scalar by YAML 1.2's core schema, section 10.3.2."""
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
@@ -54,7 +54,7 @@ def scalar(text: str) -> Scalar:
 
 
 def read_yaml(text: str, at: At, problems: list[RecipeError]) -> Node:
-    """The tree of a YAML text; keys written twice are added to ``problems``.
+    """Returns the tree of a YAML text; keys written twice are added to ``problems``.
 
     Raises:
         RecipeError: the text is not YAML, or uses what is left out here.
@@ -74,7 +74,7 @@ def read_yaml(text: str, at: At, problems: list[RecipeError]) -> Node:
 
 
 def read_json(text: str, at: At, problems: list[RecipeError]) -> Node:
-    """The tree of a JSON text; keys written twice are added to ``problems``.
+    """Returns the tree of a JSON text; keys written twice are added to ``problems``.
 
     Raises:
         RecipeError: the text is not JSON, or says NaN or infinity.
@@ -168,7 +168,7 @@ class _Json:
         self._line = 0
 
     def value(self, path: tuple[str, ...], index: int, key_origin: ValueOrigin | None = None) -> tuple[Node, int]:
-        """The value that begins at or after ``index``, and the index behind it."""
+        """Returns the value that begins at or after ``index``, and the index behind it."""
         index = self._skip(index)
         origin = key_origin or self._origin(index)
         if len(path) > MAX_DEPTH:
@@ -245,7 +245,7 @@ def _yaml_reason(error: yaml.MarkedYAMLError) -> str:
 
 
 def _syntax_error(reason: str, text: str, line: int, column: int, at: At) -> RecipeError:
-    """The place, the reason, and the line itself with a caret under the character."""
+    """Returns the place, the reason, and the line itself with a caret under the character."""
     lines = text.splitlines() or [""]
     written = lines[min(line, len(lines) - 1)] if line < len(lines) else ""
     start = max(0, column - 70)

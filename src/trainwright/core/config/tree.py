@@ -36,7 +36,7 @@ class Node:
     origin: ValueOrigin
 
     def child(self, part: str | int) -> Node | None:
-        """The member ``part``, or None where there is none."""
+        """Returns the member ``part``, or None where there is none."""
         if isinstance(self.content, dict):
             return self.content.get(str(part))
         if isinstance(self.content, list) and isinstance(part, int) and part < len(self.content):
@@ -44,7 +44,7 @@ class Node:
         return None
 
     def plain(self) -> Any:
-        """The bare value, as JSON would have it."""
+        """Returns the bare value, as JSON would have it."""
         if isinstance(self.content, dict):
             return {key: node.plain() for key, node in self.content.items()}
         if isinstance(self.content, list):
@@ -53,7 +53,7 @@ class Node:
 
 
 def node_of(value: Any, origin: ValueOrigin) -> Node:
-    """A tree of a JSON-like value, all of one origin."""
+    """Returns a tree of a JSON-like value, all of one origin."""
     if isinstance(value, dict):
         return Node(content={str(key): node_of(item, origin) for key, item in value.items()}, origin=origin)
     if isinstance(value, list):
@@ -62,7 +62,7 @@ def node_of(value: Any, origin: ValueOrigin) -> Node:
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The scalars and empty containers of a JSON-like value, in order, with their paths."""
+    """Yields the scalars and empty containers of a JSON-like value, in order, with their paths."""
     if not value or not isinstance(value, (dict, list)):
         yield path, value
         return
@@ -81,7 +81,7 @@ def said(key: str, what: str, origin: ValueOrigin) -> str:
 
 
 def shown(value: Any, *, limit: int = 60) -> str:
-    """A value on one short line."""
+    """Returns a value on one short line."""
     if isinstance(value, dict):
         text = "{" + ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) + "}"
     elif isinstance(value, list):

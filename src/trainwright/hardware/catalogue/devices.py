@@ -18,12 +18,12 @@ _DEVICES = "devices"
 
 
 def device_names() -> tuple[str, ...]:
-    """Names of all devices in the catalogue, sorted."""
+    """Returns names of all devices in the catalogue, sorted."""
     return tables.names(_DEVICES)
 
 
 def find_device(name: str) -> DeviceSpec | None:
-    """The device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None.
+    """Returns the device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None.
 
     A size that follows the name is understood where it is the device's own: ``RTX-4090-24GB``, ``H200 (141 GB)``.
     """
@@ -42,7 +42,7 @@ def _named(slug: str) -> DeviceSpec | None:
 
 
 def device(name: str, *, where: str | None = None) -> DeviceSpec:
-    """The device of that name or alias; ``where`` it was asked for stands in the error.
+    """Returns the device of that name or alias; ``where`` it was asked for stands in the error.
 
     Raises:
         RecipeError: the catalogue does not know it; names the nearest ones.

@@ -33,6 +33,6 @@ def generation(device: DeviceSpec) -> str:
 
 @cache
 def read_efficiency() -> Efficiency:
-    """The catalogue's numbers, fitted by ``benchmarks/fit_time.py``."""
+    """Returns the catalogue's numbers, fitted by ``benchmarks/fit_time.py``."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return Efficiency(**table["efficiency"])

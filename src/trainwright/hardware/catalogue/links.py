@@ -18,12 +18,12 @@ _SCALE = {"M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def link_names() -> tuple[str, ...]:
-    """Names of all links in the catalogue, sorted."""
+    """Returns names of all links in the catalogue, sorted."""
     return tuple(sorted(_tables()))
 
 
 def link(name: str, *, where: str | None = None) -> LinkSpec:
-    """The link of that name; for a network it is one port.
+    """Returns the link of that name; for a network it is one port.
 
     Raises:
         RecipeError: the catalogue does not know it; names the nearest ones.
@@ -50,7 +50,7 @@ def is_rate(text: str) -> bool:
 
 
 def parse_rate(text: str, *, where: str | None = None) -> float:
-    """Bytes per second of ``400Gb/s``, ``400 Gbps``, ``1.6 Tb/s`` or ``50 GB/s``; b is a bit and B a byte.
+    """Returns bytes per second of ``400Gb/s``, ``400 Gbps``, ``1.6 Tb/s`` or ``50 GB/s``; b is a bit and B a byte.
 
     Raises:
         RecipeError: no such rate, or zero.

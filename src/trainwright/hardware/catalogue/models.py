@@ -48,12 +48,12 @@ class PublishedModel:
 
 
 def model_names() -> tuple[str, ...]:
-    """Names of all models in the catalogue, sorted."""
+    """Returns names of all models in the catalogue, sorted."""
     return tables.names(_MODELS)
 
 
 def find_model(name: str) -> PublishedModel | None:
-    """The model of that name, alias or Hugging Face repository, or None."""
+    """Returns the model of that name, alias or Hugging Face repository, or None."""
     slug = normalised(name)
     while slug:
         canonical = slug if slug in tables.names(_MODELS) else tables.aliases(_MODELS).get(slug)
@@ -66,7 +66,7 @@ def find_model(name: str) -> PublishedModel | None:
 
 
 def published_model(name: str, *, where: str | None = None) -> PublishedModel:
-    """The model of that name, alias or Hugging Face repository; ``where`` it was asked for stands in the error.
+    """Returns the model of that name, alias or Hugging Face repository; ``where`` it was asked for stands in the error.
 
     Raises:
         RecipeError: the catalogue does not know it; names the nearest ones.
@@ -86,7 +86,7 @@ def published_model(name: str, *, where: str | None = None) -> PublishedModel:
 
 
 def model(name: str, *, where: str | None = None) -> ModelSpec | ConvNetSpec:
-    """The shape of a published model.
+    """Returns the shape of a published model.
 
     Raises:
         RecipeError: see ``published_model``.
@@ -118,7 +118,7 @@ def _read(slug: str) -> PublishedModel:
 
 
 def read_model(text: str, *, where: str | None = None) -> ModelSpec | ConvNetSpec:
-    """The shape that a user names: by catalogue name, by file, or by numbers.
+    """Returns the shape that a user names: by catalogue name, by file, or by numbers.
 
     Args:
         text: a name (``llama3-70b``), a ``config.json`` or a directory that holds one, or numbers
@@ -167,7 +167,7 @@ DEFAULT_CONTEXT_TOKENS = 8192
 
 
 def numbers_model(text: str, *, where: str | None = None) -> ModelSpec:
-    """A decoder from ``name=number`` pairs, as Llama is built, or with ``gated=false`` as GPT-2 is.
+    """Returns a decoder from ``name=number`` pairs, as Llama is built, or with ``gated=false`` as GPT-2 is.
 
     ``kv_heads`` default to ``heads``, ``head_size`` to width / heads, ``ffn_width`` to 8/3 of the width in multiples
     of 64 (gated) or 4 times the width; ``experts``, ``active_experts`` and ``expert_ffn_width`` make a mixture.
@@ -232,7 +232,7 @@ def _experts(values: dict[str, int], ffn_width: int) -> Experts:
 
 
 def _pairs(text: str, *, where: str | None) -> dict[str, int]:
-    """Names to numbers; a flag is 1 or 0."""
+    """Returns names to numbers; a flag is 1 or 0."""
     counts: dict[str, int] = {}
     known = [*_COUNTS, *_FLAGS]
     for pair in filter(None, (piece.strip() for piece in text.split(","))):

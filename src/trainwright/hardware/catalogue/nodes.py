@@ -52,7 +52,7 @@ def cluster(
     rails: int | None = None,
     where: str | None = None,
 ) -> ClusterSpec:
-    """The cluster that ``text`` names.
+    """Returns the cluster that ``text`` names.
 
     Args:
         text: ``64x8xh100-sxm`` is 64 nodes of 8; ``8xh100-sxm`` 8 devices, ``512xh100-sxm`` 512 in full nodes;
@@ -246,7 +246,7 @@ def _kinds() -> dict[str, _Kind]:
 
 
 def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[str, str]]:
-    """The node with ``devices`` devices: a part of a larger one has its share of host memory, cores and drives."""
+    """Returns the node with ``devices`` devices: a part of a larger one has its share of memory, cores and drives."""
     part = min(1.0, devices / kind.devices)
     host = kind.host_memory_bytes or HOST_MEMORY_RATIO * spec.memory_bytes * kind.devices
     none = spec.unified_memory and spec.pcie_generation is None
@@ -300,6 +300,6 @@ def _port(text: str, base: LinkSpec, where: str | None) -> LinkSpec:
 
 
 def _share(port: LinkSpec, rails: int, devices: int) -> LinkSpec:
-    """One device's share of its node's ports while all devices send."""
+    """Returns one device's share of its node's ports while all devices send."""
     name = f"{rails} x {port.name}" if rails > 1 else port.name
     return replace(port, name=name, bytes_per_s=port.bytes_per_s * rails / devices)

@@ -33,11 +33,11 @@ class RunNumbers:
     recorded: str
 
     def overhead_on(self, device: DeviceSpec) -> float:
-        """The overhead on that device; the default where no trainings on its generation were published."""
+        """Returns the overhead on that device; the default where no trainings on its generation were published."""
         return self.overhead.get(generation(device), self.overhead["default"])
 
 
 @cache
 def read_runs() -> RunNumbers:
-    """The catalogue's numbers."""
+    """Returns the catalogue's numbers."""
     return RunNumbers(**tomllib.loads(_FILE.read_text(encoding="utf-8")))

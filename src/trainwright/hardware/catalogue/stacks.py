@@ -19,12 +19,12 @@ DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
 
 
 def stack_names() -> tuple[str, ...]:
-    """Names of all stacks in the catalogue, sorted."""
+    """Returns names of all stacks in the catalogue, sorted."""
     return tables.names(_STACKS)
 
 
 def find_stack(name: str, *, release: str = "", settings: str = "", by_word: bool = True) -> Stack | None:
-    """The stack of that name, or the one that lists it among its aliases; None where there is none.
+    """Returns the stack of that name, or the one that lists it among its aliases; None where there is none.
 
     Of several with one alias: the latest whose first release ``release`` has reached, and before all others one of
     whose ``marks`` stands in ``settings``. ``by_word`` a name that none lists, as sources print it, is the stack's
@@ -58,7 +58,7 @@ def _heard(stack: Stack, slug: str) -> int:
 
 
 def stack(name: str, *, where: str | None = None) -> Stack:
-    """The stack of that name.
+    """Returns the stack of that name.
 
     Raises:
         RecipeError: the catalogue does not know it.
@@ -76,7 +76,7 @@ def stack(name: str, *, where: str | None = None) -> Stack:
 
 
 def unknown_stack(*, divides: bool, shards: str) -> Stack:
-    """The stack of a framework that no file knows, by how it shares a model.
+    """Returns the stack of a framework that no file knows, by how it shares a model.
 
     What divides layers or tensors over devices (``divides``), or the optimizer's state alone, is written like Megatron:
     fused kernels, master weights, gradients in one buffer. What runs on one device, replicates, or shards everything is
@@ -88,7 +88,7 @@ def unknown_stack(*, divides: bool, shards: str) -> Stack:
 
 @cache
 def read_stack(file: str) -> Stack:
-    """The stack in the file of that name; ``memory`` or ``time`` = "other" stands for the other stack's, with its fit.
+    """Returns the stack of that file; ``memory`` or ``time`` = "other" stands for the other's, with its fit.
 
     Raises:
         RecipeError: the other has none of its own.

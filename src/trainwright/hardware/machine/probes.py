@@ -28,7 +28,7 @@ class Timing:
     repetitions: int
 
     def divided(self, parts: int) -> Timing:
-        """The time of one of ``parts`` equal pieces of work that were timed together."""
+        """Returns the time of one of ``parts`` equal pieces of work that were timed together."""
         return replace(
             self,
             median_s=self.median_s / parts,
@@ -51,12 +51,12 @@ class MatmulProbe:
 
     @property
     def flops_per_s(self) -> float:
-        """The rate of the median repetition."""
+        """Returns the rate of the median repetition."""
         return self.flops / self.timing.median_s
 
     @property
     def flops(self) -> float:
-        """Two operations per multiply-add."""
+        """Returns two operations per multiply-add."""
         return 2.0 * self.tokens * self.inputs * self.outputs
 
 
@@ -70,7 +70,7 @@ class PeakProbe:
 
     @property
     def flops_per_s(self) -> float:
-        """The rate of the fastest repetition."""
+        """Returns the rate of the fastest repetition."""
         return 2.0 * self.side**3 / self.timing.fastest_s
 
 
@@ -83,7 +83,7 @@ class BandwidthProbe:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes read and written per second."""
+        """Returns bytes read and written per second."""
         return self.working_set_bytes / self.timing.median_s
 
 
@@ -212,7 +212,7 @@ class Probes:
     probe_s: float
 
     def peak_flops_per_s(self, dtype: str) -> float | None:
-        """The fastest repetition of any matrix product in ``dtype``, or None where none was measured."""
+        """Returns the fastest repetition of any matrix product in ``dtype``, or None where none was measured."""
         squares = (probe.flops_per_s for probe in self.peak if probe.dtype == dtype)
         layers = (probe.flops / probe.timing.fastest_s for probe in self.matmul if probe.dtype == dtype)
         return max((*squares, *layers), default=None)
@@ -227,7 +227,7 @@ class Probes:
         return _unique(probe.dtype for probe in self.matmul)
 
     def flat(self) -> dict[str, float]:
-        """The few numbers that a plan carries along."""
+        """Returns the few numbers that a plan carries along."""
         largest = max(self.bandwidth, key=lambda probe: probe.working_set_bytes)
         numbers = {f"matmul_{dtype}_flops_per_s": self.peak_flops_per_s(dtype) or 0.0 for dtype in self.dtypes()}
         return numbers | {

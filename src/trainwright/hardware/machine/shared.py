@@ -46,7 +46,7 @@ class SharedProbes:
 
     @property
     def path(self) -> Path:
-        """The file that they are or will be in."""
+        """Returns the file that they are or will be in."""
         return self.folder / FILE
 
     @property

@@ -32,12 +32,12 @@ class Card:
 
     @property
     def flops_per_s(self) -> float | None:
-        """The dense 16-bit rate."""
+        """Returns the dense 16-bit rate."""
         return None if self.dtype is None else self.device.flops_per_s[self.dtype]
 
     @property
     def usd_per_hour(self) -> float | None:
-        """The cheapest on-demand price."""
+        """Returns the cheapest on-demand price."""
         price = self.prices.get("on_demand")
         return None if price is None else price.usd_per_device_hour
 
@@ -48,7 +48,7 @@ class Card:
 
     @property
     def flops_per_s_per_w(self) -> float | None:
-        """The dense 16-bit rate for each watt of rated power."""
+        """Returns the dense 16-bit rate for each watt of rated power."""
         return self.flops_per_s / self.device.tdp_w if self.flops_per_s and self.device.tdp_w else None
 
     @property
@@ -59,7 +59,7 @@ class Card:
 
 
 def card(name: str, prices: PriceList, *, where: str | None = None) -> Card:
-    """The card of a device, by name or alias.
+    """Returns the card of a device, by name or alias.
 
     Raises:
         RecipeError: the catalogue does not know it.

@@ -46,7 +46,7 @@ class Cloud:
     instances: tuple[Instance, ...] = ()
 
     def device(self, accelerator: str, instance: str) -> str | None:
-        """The catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
+        """Returns the catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
         prefixes = [prefix for prefix in self.instance_prefixes if instance.startswith(prefix)]
         if prefixes:
             return self.instance_prefixes[max(prefixes, key=len)]
@@ -58,7 +58,7 @@ class Cloud:
 
 @cache
 def clouds() -> tuple[Cloud, ...]:
-    """All clouds, by name."""
+    """Returns all clouds, by name."""
     listed = []
     for entry in sorted(_CLOUDS.iterdir(), key=lambda item: item.name):
         if entry.name.endswith(".toml"):
@@ -70,7 +70,7 @@ def clouds() -> tuple[Cloud, ...]:
 
 
 def cloud(name: str, *, where: str | None = None) -> Cloud:
-    """The cloud of that name or alias.
+    """Returns the cloud of that name or alias.
 
     Raises:
         RecipeError: none has it; names near ones.

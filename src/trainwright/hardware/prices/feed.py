@@ -72,7 +72,7 @@ def update(origins: Sequence[str], wanted: Sequence[Cloud], *, today: str) -> tu
 
 
 def _sources(origin: str, wanted: Sequence[Cloud]) -> list[tuple[Cloud, str]]:
-    """Each cloud that ``origin`` holds, with its file or address."""
+    """Returns each cloud that ``origin`` holds, with its file or address."""
     base = origin.rstrip("/")
     if not _is_address(base) and (not base or not Path(base).exists()):
         raise RecipeError(
@@ -144,7 +144,7 @@ def _local(path: str) -> str:
 
 
 def _download(address: str) -> str:
-    """The text at an address.
+    """Returns the text at an address.
 
     Raises:
         MachineError: no network, no answer, an error of the server.

@@ -71,7 +71,7 @@ class PriceList:
     def cheapest(
         self, device: str, kind: PriceKind = "on_demand", *, providers: Sequence[str] | None = None
     ) -> Price | None:
-        """The lowest such price that is not doubtful, else the lowest, or None where none is known."""
+        """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known."""
         offers = self.offers(device, kind=kind, providers=providers)
         return offers[0] if offers else None
 
@@ -87,7 +87,7 @@ class PriceList:
 
 
 def price_list() -> PriceList:
-    """All price lists, checked; a cloud's fetched list stands in place of its packaged rows.
+    """Returns all price lists, checked; a cloud's fetched list stands in place of its packaged rows.
 
     Raises:
         MachineError: a fetched list cannot be read.
@@ -216,7 +216,7 @@ class _Reference:
 
 
 def _usd(row: PriceRow) -> float:
-    """The price; NaN where it is no finite number."""
+    """Returns the price; NaN where it is no finite number."""
     try:
         usd = float(row.get("usd_per_device_hour", ""))
     except ValueError:

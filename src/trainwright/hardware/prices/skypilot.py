@@ -41,7 +41,7 @@ class Read:
 
 
 def read(text: str, cloud: Cloud, *, source: str, as_of: str) -> Read:
-    """The prices in a SkyPilot CSV.
+    """Returns the prices in a SkyPilot CSV.
 
     Args:
         text: the file.
@@ -158,7 +158,7 @@ def _text(row: PriceRow, column: str) -> str:
 
 
 def _number(row: PriceRow, column: str) -> float:
-    """The cell as a number; NaN where it is none."""
+    """Returns the cell as a number; NaN where it is none."""
     try:
         number = float(_text(row, column))
     except ValueError:

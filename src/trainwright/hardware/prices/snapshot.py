@@ -32,7 +32,7 @@ class Snapshot:
 
 
 def folder() -> Path:
-    """The folder of this user's price lists; it need not exist."""
+    """Returns the folder of this user's price lists; it need not exist."""
     base = os.environ.get("XDG_DATA_HOME")
     # The XDG specification has relative paths ignored.
     data = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def packaged() -> tuple[Snapshot, ...]:
-    """The price lists that came with this version."""
+    """Returns the price lists that came with this version."""
     snapshots = []
     for entry in sorted(_PACKAGED.iterdir(), key=lambda item: item.name):
         if entry.name.endswith(".toml"):
@@ -52,7 +52,7 @@ def packaged() -> tuple[Snapshot, ...]:
 
 
 def fetched() -> tuple[Snapshot, ...]:
-    """The price lists in this user's folder.
+    """Returns the price lists in this user's folder.
 
     Raises:
         MachineError: one cannot be read.
@@ -71,7 +71,7 @@ def fetched() -> tuple[Snapshot, ...]:
 
 
 def fetched_files() -> tuple[Path, ...]:
-    """The files in this user's folder, by name."""
+    """Returns the files in this user's folder, by name."""
     here = folder()
     return tuple(sorted(here.glob("*.csv"))) if here.is_dir() else ()
 

@@ -30,7 +30,7 @@ _QKV = ("query", "key", "value")
 
 
 def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
-    """The shape a Hugging Face configuration describes.
+    """Returns the shape a Hugging Face configuration describes.
 
     Raises:
         RecipeError: a key is missing, or asks for something this family does not compute.
@@ -44,7 +44,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:
-    """The Hugging Face configuration of a shape.
+    """Returns the Hugging Face configuration of a shape.
 
     Raises:
         ValueError: GPT-2 in Hugging Face form has no grouped heads and no free head size.

@@ -26,7 +26,7 @@ _BLOCK = {
 
 
 def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
-    """The shape a Hugging Face configuration describes.
+    """Returns the shape a Hugging Face configuration describes.
 
     Raises:
         RecipeError: a key is missing, or asks for something this family does not compute.
@@ -45,7 +45,7 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
 
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:
-    """The Hugging Face configuration of a shape, readable by transformers 4 and 5."""
+    """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5."""
     return {
         "architectures": ["LlamaForSequenceClassification" if spec.classes else "LlamaForCausalLM"],
         "model_type": "llama",

@@ -48,7 +48,7 @@ class PromptEncoder:
 
 
 def _longest_token_bytes(settings: Mapping[str, Any], tokenizer: Tokenizer) -> int | None:
-    """Bytes of text that one token stands for at most; None where some text leaves no token behind.
+    """Returns bytes of text that one token stands for at most; None where some text leaves no token behind.
 
     A byte-level piece has one character for each byte. Any other piece stands for its own text at most: SentencePiece's
     mark for a space has three bytes, and a text may hold the mark itself.
@@ -88,7 +88,7 @@ def _normal_forms(settings: Mapping[str, Any] | None) -> Iterator[NormalForm]:
 
 
 def _parts(settings: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    """The members of a sequence of normalizers or pre-tokenizers, however deep."""
+    """Yields the members of a sequence of normalizers or pre-tokenizers, however deep."""
     if settings is None:
         return
     members = settings.get("normalizers", settings.get("pretokenizers"))

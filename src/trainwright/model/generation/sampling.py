@@ -16,7 +16,7 @@ CANDIDATES = 256
 
 
 def uniform(*, seed: int, choice: int, position: int) -> float:
-    """A number in [0, 1), uniform over counters and a function of them alone: 53 bits of a hash.
+    """Returns a number in [0, 1), uniform over counters and a function of them alone: 53 bits of a hash.
 
     The text of a request therefore never depends on what else is generated at the same time.
     """
@@ -24,7 +24,7 @@ def uniform(*, seed: int, choice: int, position: int) -> float:
 
 
 def sample(logits: Float[Tensor, " vocabulary"], sampling: Sampling, *, position: int) -> int:
-    """The next token, by inverting the distribution function at the request's random number.
+    """Returns the next token, by inverting the distribution function at the request's random number.
 
     Args:
         logits: of one sequence, fp32.
@@ -45,7 +45,7 @@ def sample(logits: Float[Tensor, " vocabulary"], sampling: Sampling, *, position
 
 
 def _invert(mass: Float[Tensor, " kept"], drawn: float) -> int:
-    """The index whose share of the cumulated ``mass`` the number in [0, 1) falls into."""
+    """Returns the index whose share of the cumulated ``mass`` the number in [0, 1) falls into."""
     return min(int(torch.searchsorted(mass, drawn * float(mass[-1]), right=True)), len(mass) - 1)
 
 

@@ -43,16 +43,16 @@ class TokenBytes:
                 self._bytes[token] = (piece.replace(_SPACE_MARK, " ") if spaces else piece).encode()
 
     def __getitem__(self, token: int) -> bytes:
-        """The token's bytes; a model may have more rows than its tokenizer has tokens, and those stand for none."""
+        """Returns the token's bytes; a model may have more rows than its tokenizer has tokens, which stand for none."""
         return self._bytes[token] if token < len(self._bytes) else b""
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text of a whole sequence; bytes that are no UTF-8 become U+FFFD."""
+        """Returns the text of a whole sequence; bytes that are no UTF-8 become U+FFFD."""
         return b"".join(self[token] for token in tokens).decode("utf-8", "replace")
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The printable character that byte-level BPE writes for each byte, and the byte (Radford et al., 2019)."""
+    """Returns the printable character that byte-level BPE writes for each byte, and the byte (Radford et al., 2019)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = sorted(set(range(256)) - set(printable))
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
@@ -79,7 +79,7 @@ class ByteTable(Protocol):
     """The bytes of each token."""
 
     def __getitem__(self, token: int, /) -> bytes:
-        """The bytes of one token."""
+        """Returns the bytes of one token."""
 
 
 class TextStream:

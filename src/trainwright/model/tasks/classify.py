@@ -179,7 +179,7 @@ class Classify:
     def _in_order(
         self, split: TokenSplit, batch_sequences: int, tokens: int | None
     ) -> Iterator[tuple[Batch, int, int]]:
-        """The split's first documents in batches, with how many of how many are in them so far."""
+        """Yields the split's first documents in batches, with how many of how many are in them so far."""
         total = int(np.searchsorted(split.document_ends, np.uint64(covered_tokens(split, tokens)), side="right"))
         if not total:
             raise DataError(
@@ -192,7 +192,7 @@ class Classify:
 
     @torch.inference_mode()
     def _predict(self, network: Network, batch: Batch) -> tuple[float, NDArray[np.int64]]:
-        """The summed loss of a batch and the likeliest class of each document."""
+        """Returns the summed loss of a batch and the likeliest class of each document."""
         here = {name: tensor.to(network.device) for name, tensor in batch.items()}
         hidden = self.hidden(network, here)
         loss, _ = self.loss(network, hidden, here)

@@ -37,12 +37,12 @@ class Confusion:
 
     @property
     def commonest_class_accuracy(self) -> float:
-        """The accuracy of always answering the commonest class: what a classifier must beat."""
+        """Returns the accuracy of always answering the commonest class: what a classifier must beat."""
         return float(self.counts.sum(axis=1).max()) / self.documents
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the classes that occur or were predicted, each with the same weight."""
+        """Returns the mean F1 of the classes that occur or were predicted, each with the same weight."""
         scores = [row["f1"] for row in self.by_label() if row["f1"] is not None]
         return float(sum(scores) / len(scores))
 

@@ -56,7 +56,7 @@ class SplitLoss:
 
 
 def summarise(split: TokenSplit, costs: NDArray[np.float32]) -> SplitLoss:
-    """The loss over the documents that ``costs`` (of ``token_nats``) cover."""
+    """Returns the loss over the documents that ``costs`` (of ``token_nats``) cover."""
     documents = int(np.searchsorted(split.document_ends, np.uint64(len(costs) + 1), side="right"))
     return SplitLoss(
         nats=float(costs.sum(dtype=np.float64)),
@@ -78,7 +78,7 @@ def token_nats(
     device: torch.device,
     done: Done | None = None,
 ) -> NDArray[np.float32]:
-    """The cost in nats of each token but the first: shape ``[covered tokens - 1]``, in the order of the stream.
+    """Returns the cost in nats of each token but the first: shape ``[covered tokens - 1]``, in the order of the stream.
 
     Args:
         model: on ``device``; its ``compute_dtype`` decides the precision.
@@ -124,7 +124,7 @@ def token_nats(
 
 
 def covered_tokens(split: TokenSplit, tokens: int | None) -> int:
-    """The end of a document that is nearest to ``tokens``, the earlier of two; all tokens where None."""
+    """Returns the end of a document that is nearest to ``tokens``, the earlier of two; all tokens where None."""
     if tokens is None or tokens >= split.tokens:
         return split.tokens
     ends = split.document_ends

@@ -102,7 +102,7 @@ class Task(Protocol):
 
     @property
     def unit(self) -> str:
-        """What one unit of weight is: ``token``, ``document``."""
+        """Returns what one unit of weight is: ``token``, ``document``."""
 
     def notes(self, splits: Mapping[str, TokenSplit]) -> Sequence[str]:
         """Returns what a user should know of these splits before they are learnt, a line each; mostly nothing."""

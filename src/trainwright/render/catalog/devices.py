@@ -51,7 +51,7 @@ def device_document(card: Card, pair: ClusterSpec, prices: PriceList) -> dict[st
 
 
 def show_list(cards: Sequence[Card], page: Page) -> None:
-    """A row for each device."""
+    """Shows a row for each device."""
     if not cards:
         page.line("no such device in the catalogue")
         return
@@ -61,7 +61,7 @@ def show_list(cards: Sequence[Card], page: Page) -> None:
 
 
 def show_device(card: Card, pair: ClusterSpec, prices: PriceList, page: Page) -> None:
-    """One device, its node, its prices, and the sources of all numbers."""
+    """Shows one device, its node, its prices, and the sources of all numbers."""
     spec = card.device
     sources: list[str] = []
     page.heading(f"{spec.name} ({spec.vendor}, {spec.year})")
@@ -80,7 +80,7 @@ def show_device(card: Card, pair: ClusterSpec, prices: PriceList, page: Page) ->
 
 
 def show_comparison(cards: Sequence[Card], page: Page) -> None:
-    """A column for each device."""
+    """Shows a column for each device."""
     page.table(("", *(card.device.name for card in cards)), _compared(cards))
     page.note("dense rates; prices: cheapest that is known, per device and hour; -: no rate known")
 
@@ -170,7 +170,7 @@ def _node(pair: ClusterSpec) -> list[Fact]:
 
 
 def _numbered(facts: Sequence[Fact], sources: list[str]) -> list[Fact]:
-    """The same facts with a number in place of each source; new ones are added to ``sources``."""
+    """Returns the same facts with a number in place of each source; new ones are added to ``sources``."""
     return [(name, value, _number(source, sources) if source else "") for name, value, source in facts]
 
 
@@ -181,7 +181,7 @@ def _number(source: str, sources: list[str]) -> str:
 
 
 def _prices(name: str, prices: PriceList, sources: list[str], page: Page) -> None:
-    """The cheapest price of each kind and provider; what is rented at an unknown price."""
+    """Shows the cheapest price of each kind and provider; what is rented at an unknown price."""
     offers, unpriced = prices.offers(name), prices.unpriced(name)
     if not offers and not unpriced:
         page.line("rental price: unknown")

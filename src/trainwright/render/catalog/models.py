@@ -33,7 +33,7 @@ def model_document(model: PublishedModel) -> dict[str, Any]:
 
 
 def show_models(models: Sequence[PublishedModel], page: Page) -> None:
-    """A row for each model."""
+    """Shows a row for each model."""
     page.table(("name", "parameters", "active", "layers", "width", "context", "title"), [_row(each) for each in models])
 
 
@@ -70,7 +70,7 @@ def stack_document(stack: Stack) -> dict[str, Any]:
 
 
 def show_stacks(stacks: Sequence[Stack], page: Page) -> None:
-    """A row for each training software, with how far predictions for it are off."""
+    """Shows a row for each training software, with how far predictions for it are off."""
     rows = [
         (
             each.name,

@@ -67,7 +67,7 @@ def stock_document(stock: Stock) -> dict[str, Any]:
 
 
 def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
-    """The lists, the providers, what is unknown or refused; ``sizes`` is a line about the whole catalogue."""
+    """Shows the lists, the providers, what is unknown or refused; ``sizes`` is a line about the whole catalogue."""
     page.line(sizes)
     page.line()
     rows = [
@@ -98,7 +98,7 @@ def update_document(each: Updated) -> dict[str, Any]:
 
 
 def show_update(results: Sequence[Updated], page: Page, *, folder: Path) -> None:
-    """A row for each list that was fetched, and where they were written."""
+    """Shows a row for each list that was fetched, and where they were written."""
     rows = [(each.cloud, each.offers, each.devices, counted(each.refused or {})) for each in results]
     page.table(("cloud", "prices", "devices", "rows refused"), rows)
     page.line(f"written to {folder}")

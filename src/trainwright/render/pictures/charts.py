@@ -188,7 +188,7 @@ def _numbers(axes: Axes, points: Sequence[ParetoPoint], scale: float) -> list[Li
 
 
 def spaced(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
-    """The first, the last, and as many between as leave room for their numbers on logarithmic axes."""
+    """Returns the first, the last, and as many between as leave room for their numbers on logarithmic axes."""
     seconds, usd = ([math.log(getattr(point, name)) for point in points] for name in ("seconds", "usd"))
     wide, high = (max(values) - min(values) or 1.0 for values in (seconds, usd))
     places = [(4.4 * x / wide, 2.9 * y / high) for x, y in zip(seconds, usd, strict=True)]
@@ -245,7 +245,7 @@ def scatter(points: Sequence[ScatterPoint], path: Path, *, unit: str = "tokens/s
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:
-    """The unit in which such times are read, and its seconds."""
+    """Returns the unit in which such times are read, and its seconds."""
     units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
     return next(((name, size) for name, size in units if longest_s >= 2 * size), ("s", 1.0))
 
@@ -259,7 +259,7 @@ def short(value: float) -> str:
 
 
 def _logarithmic(axes: Axes, axis: Literal["x", "y"], values: Sequence[float], text: Callable[[float], str]) -> None:
-    """A logarithmic axis with a few round ticks: at 1, 2 and 5 times powers of ten where the range is short."""
+    """Makes a logarithmic axis with a few round ticks: at 1, 2 and 5 times powers of ten where the range is short."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     decades = math.log10(max(values) / min(values))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def verdict(plan: Plan) -> str:
-    """One line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``."""
+    """Returns one line: ``fits: 61.2 GiB of 78.8 GiB; 11.4 days, $273k``."""
     estimate = plan.estimate
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fit == "does not fit":
@@ -40,7 +40,7 @@ def verdict(plan: Plan) -> str:
 
 
 def show(plan: Plan, planned: Planned, question: Question, page: Page) -> None:
-    """The plan as text."""
+    """Shows the plan as text."""
     estimate, work, machines = plan.estimate, plan.workload, plan.cluster
     page.heading(verdict(plan))
     name = question.model_name or plan.model.family
@@ -166,7 +166,7 @@ def _nvme_rows(needs: Needs) -> list[tuple[str, str, str]]:
 
 
 def draw(plan: Plan, planned: Planned, path: Path) -> tuple[Path, Path]:
-    """Two pictures: memory by class, and the phases of a step."""
+    """Returns two pictures: memory by class, and the phases of a step."""
     name = mesh(plan.parallel, plan.workload.recompute)
     memory, step = path, path.with_stem(f"{path.stem}-step")
     estimate = plan.estimate

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_explanation(explanation: Explanation, page: Page) -> None:
-    """The formula, its numbers, and what it comes to."""
+    """Shows the formula, its numbers, and what it comes to."""
     page.heading(f"{explanation.name} = {amount(explanation.value, explanation.unit)}: {explanation.about}")
     page.line(f"= {explanation.formula}")
     page.line(f"= {explanation.with_numbers(amount)}")

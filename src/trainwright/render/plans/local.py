@@ -49,7 +49,7 @@ def show(plan: Plan, page: Page) -> None:
 
 
 def verdict(plan: Plan) -> str:
-    """One line: ``fits: 0.9 GiB of 22.4 GiB; 4 min 50 s``."""
+    """Returns one line: ``fits: 0.9 GiB of 22.4 GiB; 4 min 50 s``."""
     estimate = plan.estimate
     memory = f"{format_bytes(estimate.memory.total_bytes)} of {format_bytes(estimate.memory_available_bytes)}"
     if estimate.fits:
@@ -64,7 +64,7 @@ def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tupl
 
 
 def rental_row(rental: Rental) -> tuple[str, ...]:
-    """A rented device's row; what is unknown says so."""
+    """Returns a rented device's row; what is unknown says so."""
     if not rental.fits:
         return rental.device, "", "", "", f"does not fit: {rental.reason}"
     time = f"{format_seconds(rental.seconds_low)} to {format_seconds(rental.seconds_high)}"

@@ -44,7 +44,7 @@ def show(
     judged: Pool | None,
     mended: dict[str, tuple[Change, ...]],
 ) -> None:
-    """The answer in one line, then tables of what it was chosen from."""
+    """Shows the answer in one line, then tables of what it was chosen from."""
     work = scenario.run.workload
     page.heading(_verdict(recommendation, together=judged is not None and judged.together))
     unit = scenario.run.model.unit
@@ -95,7 +95,7 @@ def show(
 
 
 def _verdict(recommendation: Recommendation, *, together: bool) -> str:
-    """One line: what to take, or what comes closest; where two kinds of devices do better together, of one kind."""
+    """Returns one line: what to take, or what comes closest; where two kinds do better together, of one kind."""
     goals = recommendation.goals
     wanted = " and ".join(
         filter(
@@ -117,7 +117,7 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
 
 
 def _no_way(refused: Sequence[Refusal]) -> str:
-    """One line: why there is not a single way, by all reasons that left devices out."""
+    """Returns one line: why there is not a single way, by all reasons that left devices out."""
     texts = {"device": "it does not fit", "precision": "{reason}", "price": "{reason}"}
     reasons = dict.fromkeys(texts[each.kind].format(reason=each.reason) for each in refused if each.kind in texts)
     alone = list(reasons) in ([], [texts["device"]])
@@ -227,7 +227,7 @@ def _show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
 
 
 def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]]:
-    """One row for each reason; what the search's rules spare in one row, unless the whole is wanted."""
+    """Returns one row for each reason; what the search's rules spare in one row, unless the whole is wanted."""
     grouped: dict[tuple[str, str], list[Refusal]] = {}
     rules = [each for each in refused if each.kind == "layout" and each.name not in TOO_LARGE and not whole]
     for each in refused:

@@ -69,7 +69,7 @@ class Scaling:
 
     @property
     def best(self) -> Best:
-        """The answer of the default law."""
+        """Returns the answer of the default law."""
         return next(law for law in self.laws if law.law == DEFAULT_LAW)
 
 
@@ -85,7 +85,7 @@ def scaling_document(scaling: Scaling) -> dict[str, Any]:
 
 
 def show(scaling: Scaling, page: Page) -> None:
-    """The default law's answer, then all laws, the batch and the run."""
+    """Shows the default law's answer, then all laws, the batch and the run."""
     best = scaling.best
     page.heading(f"{scaling.title}: {format_count(best.parameters)} parameters, {format_count(best.tokens)} tokens")
     _show_laws(scaling.laws, page)
@@ -100,7 +100,7 @@ def show(scaling: Scaling, page: Page) -> None:
 
 
 def laws_for(*, flops: float | None = None, parameters: float | None = None) -> list[Best]:
-    """The answer of each law for a budget of FLOPs, or for a model of that many parameters."""
+    """Returns the answer of each law for a budget of FLOPs, or for a model of that many parameters."""
     rows = []
     for name, law in LAWS.items():
         optimum = optimal_for(parameters or 0.0, law=name) if flops is None else compute_optimal(flops, law=name)
@@ -119,7 +119,7 @@ def laws_for(*, flops: float | None = None, parameters: float | None = None) -> 
 
 
 def _show_laws(laws: Sequence[Best], page: Page) -> None:
-    """Each law's answer, and what must hold for it."""
+    """Shows each law's answer, and what must hold for it."""
     page.table(
         ("law", "parameters", "tokens", "tokens/parameter", "FLOPs", "loss"),
         [
@@ -144,7 +144,7 @@ def _show_laws(laws: Sequence[Best], page: Page) -> None:
 
 
 def critical_batches(tokens: float, loss: float | None) -> list[Batch]:
-    """Two papers' critical batch, by the tokens of a run and by the loss at its end."""
+    """Returns two papers' critical batch, by the tokens of a run and by the loss at its end."""
     run = f"for a run of {format_count(tokens)}: beyond it, 20% more steps than in proportion"
     batches = [
         Batch(tokens=float(critical_batch_tokens(tokens)), source=f"{run} (Zhang et al., 2024, arXiv 2410.21676)")

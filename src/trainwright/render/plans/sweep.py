@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(sweep: Sweep, page: Page) -> None:
-    """A table for each series, and where more devices stop paying."""
+    """Shows a table for each series, and where more devices stop paying."""
     titles = {"strong": "strong scaling: the batch stays", "weak": "weak scaling: the batch grows with the nodes"}
     for place, series in enumerate(dict.fromkeys(point.series for point in sweep.points)):
         if place:

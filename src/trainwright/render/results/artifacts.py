@@ -27,7 +27,7 @@ def documents(made: Mapping[str, Artifact]) -> dict[str, Any]:
 
 
 def show(made: Mapping[str, Artifact], page: Page) -> None:
-    """A line for each artefact with its headline numbers, then where to look."""
+    """Shows a line for each artefact with its headline numbers, then where to look."""
     rows = [
         (
             name,

@@ -128,7 +128,7 @@ def _lines(rows: Sequence[AuditRow], whole: float) -> Iterator[AuditLine]:
 
 
 def _line(row: AuditRow) -> AuditLine:
-    """A part without a ratio that is large enough to matter was not predicted at all."""
+    """Returns a part without a ratio that is large enough to matter was not predicted at all."""
     return AuditLine(
         quantity=quantity_title(row.quantity),
         predicted=quantity_text(row.predicted, row.unit),

@@ -12,7 +12,7 @@ EXAMPLES_SHOWN = 2
 
 
 def show(report: Mapping[str, Any], execution: Mapping[str, Any], page: Page) -> None:
-    """The funnel of each source, the splits and the tokenizer."""
+    """Shows the funnel of each source, the splits and the tokenizer."""
     for source in report["sources"]:
         page.table(("", "documents", "bytes", "for example"), funnel_rows(source), title=source["source"])
         page.line()

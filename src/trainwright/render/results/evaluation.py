@@ -72,7 +72,7 @@ def row_columns(table: Any) -> list[str]:
 
 
 def is_square(table: Any) -> bool:
-    """Whether these are counts by true and by predicted label."""
+    """Returns whether these are counts by true and by predicted label."""
     if not isinstance(table, dict) or not isinstance(table.get("labels"), list):
         return False
     rows, size = table.get("counts"), len(table["labels"])
@@ -83,7 +83,7 @@ def is_square(table: Any) -> bool:
 
 
 def is_curve(table: Any) -> bool:
-    """Whether these are points and what to call them; a row may lack a number."""
+    """Returns whether these are points and what to call them; a row may lack a number."""
     told = isinstance(table, dict) and {"title", "x", "x_title", "y", "y_title", "rows"} <= table.keys()
     return told and bool(row_columns(table["rows"]))
 
@@ -112,7 +112,7 @@ def _cell(value: Any) -> str:
 
 
 def has_baselines(splits: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether each split has the metric that compressors and n-grams are compared in, and was compared with them."""
+    """Returns whether each split has the metric of compressors and n-grams, and was compared with them."""
     return all(
         "baselines" in split and split["metrics"].get("bits_per_byte", {}).get("value") is not None
         for split in splits.values()
@@ -120,7 +120,7 @@ def has_baselines(splits: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def baseline_rows(splits: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """A row per way to code the text, the best one on the first split on top."""
+    """Returns a row per way to code the text, the best one on the first split on top."""
     columns = [
         {"this model": split["metrics"]["bits_per_byte"]["value"]}
         | {entry["name"]: entry["bits_per_byte"] for entry in split["baselines"]}

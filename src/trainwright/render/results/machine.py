@@ -83,7 +83,7 @@ def disk_text(numbers: Mapping[str, float]) -> str:
 
 
 def product_rows(probes: Probes) -> Iterator[tuple[object, ...]]:
-    """A row per timed product."""
+    """Yields a row per timed product."""
     for probe in probes.matmul:
         quartiles = f"{format_seconds(probe.timing.low_s)} to {format_seconds(probe.timing.high_s)}"
         shape = (probe.tokens, probe.inputs, probe.outputs)
@@ -91,7 +91,7 @@ def product_rows(probes: Probes) -> Iterator[tuple[object, ...]]:
 
 
 def block_rows(probes: Probes) -> Iterator[tuple[str, ...]]:
-    """A row per timed network."""
+    """Yields a row per timed network."""
     for probe in probes.blocks:
         name = f"{probe.model.family}, {probe.model.layers} layers of {probe.model.width}"
         tokens = f"{probe.sequences} x {probe.sequence_tokens}"

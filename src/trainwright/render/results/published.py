@@ -29,7 +29,7 @@ def totals_document(totals: list[Total], skipped: list[Skipped], errors: Errors 
 
 
 def draw_totals(totals: list[Total], path: Path) -> None:
-    """A point for each training.
+    """Draws a point for each training.
 
     Raises:
         DataError: there is none.
@@ -39,7 +39,7 @@ def draw_totals(totals: list[Total], path: Path) -> None:
 
 
 def draw_throughput(judged: Sequence[Judged], path: Path) -> None:
-    """A point for each run whose throughput was measured, by class of model: few enough to tell apart.
+    """Draws a point for each run whose throughput was measured, by class of model: few enough to tell apart.
 
     Raises:
         DataError: there is none.
@@ -178,7 +178,7 @@ def show(report: Report, page: Page) -> None:
 
 
 def cut(name: str) -> str:
-    """A long name's beginning."""
+    """Returns a long name's beginning."""
     return name if len(name) <= 48 else f"{name[:45].rstrip()}..."
 
 
@@ -196,7 +196,7 @@ def short(errors: Errors | None) -> tuple[str, ...]:
 
 
 def draw(points: Sequence[tuple[str, float, float]], path: Path, *, unit: str, title: str) -> None:
-    """A point for each row: its group, what was measured, what is predicted.
+    """Draws a point for each row: its group, what was measured, what is predicted.
 
     Raises:
         DataError: there is none.

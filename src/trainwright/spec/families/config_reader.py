@@ -28,7 +28,7 @@ class ConfigReader:
         self._where = where
 
     def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number of at least ``least``.
+        """Returns a whole number of at least ``least``.
 
         Raises:
             RecipeError: it is missing without a default, or is no such number.
@@ -41,18 +41,18 @@ class ConfigReader:
         return value
 
     def optional(self, key: str, default: int | None = None, *, least: int = 1) -> int | None:
-        """A whole number of at least ``least``, None where it is null, ``default`` where there is none."""
+        """Returns a whole number of at least ``least``, None where it is null, ``default`` where there is none."""
         if key not in self._config:
             return default
         return None if self._config[key] is None else self.integer(key, least=least)
 
     def either(self, *keys: str, default: int | None = None, least: int = 1) -> int:
-        """The whole number under the first of ``keys`` that is there: names have changed between versions."""
+        """Returns the whole number under the first of ``keys`` that is there: names have changed between versions."""
         there = [key for key in keys if self._config.get(key) is not None]
         return self.integer(there[0] if there else keys[0], default, least=least)
 
     def number(self, key: str, default: float) -> float:
-        """A positive number."""
+        """Returns a positive number."""
         value = self._config.get(key)
         if value is None:
             return default
@@ -70,14 +70,14 @@ class ConfigReader:
         return value
 
     def square(self, key: str, default: int) -> int:
-        """One side of a square, written as a number or as two equal ones."""
+        """Returns one side of a square, written as a number or as two equal ones."""
         value = self._config.get(key)
         if isinstance(value, list | tuple) and len(value) == 2 and value[0] == value[1]:
             return ConfigReader({key: value[0]}, where=self._where).integer(key)
         return self.integer(key, default)
 
     def sizes(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        """A list of whole numbers of at least 1."""
+        """Returns a list of whole numbers of at least 1."""
         value = self._config.get(key)
         if value is None:
             return default
@@ -87,7 +87,7 @@ class ConfigReader:
         return tuple(value)
 
     def indices(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers from 0; empty where there is none."""
+        """Returns a list of whole numbers from 0; empty where there is none."""
         value = self._config.get(key)
         if value is None:
             return ()
@@ -96,14 +96,14 @@ class ConfigReader:
         return tuple(value)
 
     def word(self, key: str, default: str, known: tuple[str, ...]) -> str:
-        """One of the ``known`` words."""
+        """Returns one of the ``known`` words."""
         value: str = self._config.get(key, default)
         if value not in known:
             self._refuse(key, value, f"one of {', '.join(known)}")
         return value
 
     def names(self, key: str) -> tuple[str, ...] | None:
-        """A list of words, or None where there is none."""
+        """Returns a list of words, or None where there is none."""
         value = self._config.get(key)
         if value is None:
             return None
@@ -112,7 +112,7 @@ class ConfigReader:
         return tuple(value)
 
     def section(self, key: str) -> ConfigReader:
-        """What stands under ``key``; an empty one where there is nothing."""
+        """Returns what stands under ``key``; an empty one where there is nothing."""
         value = self._config.get(key)
         if value is None:
             value = {}
@@ -121,7 +121,7 @@ class ConfigReader:
         return ConfigReader(value, where=f"{self._where}: {key}")
 
     def head_size(self, width: int, heads: int) -> int:
-        """One head's share of the width, where the configuration gives heads no size of their own.
+        """Returns one head's share of the width, where the configuration gives heads no size of their own.
 
         Raises:
             RecipeError: the width cannot be divided.
@@ -136,7 +136,7 @@ class ConfigReader:
         return width // heads
 
     def activation(self, key: str, default: str) -> Activation:
-        """The function between the matrices of a feed-forward."""
+        """Returns the function between the matrices of a feed-forward."""
         value = self._config.get(key) or default
         if value not in _ACTIVATIONS:
             raise self.unsupported(key, value, ", ".join(_ACTIVATIONS))
@@ -148,7 +148,7 @@ class ConfigReader:
         return len(named) if isinstance(named, Mapping) and named else self.integer("num_labels", 2)
 
     def label_names(self) -> tuple[str, ...] | None:
-        """What those classes are called, in their order; None where ``id2label`` only numbers them."""
+        """Returns what those classes are called, in their order; None where ``id2label`` only numbers them."""
         named = self._config.get("id2label")
         if not isinstance(named, Mapping) or not named:
             return None
@@ -158,7 +158,7 @@ class ConfigReader:
         return names
 
     def rope_theta(self, default: float = 10000.0) -> float:
-        """The rotary base, from the place where transformers 5 keeps it or where transformers 4 did.
+        """Returns the rotary base, from the place where transformers 5 keeps it or where transformers 4 did.
 
         Where both sections are there, ``rope_scaling`` stands for the whole of the other, as in transformers.
         """
@@ -178,7 +178,7 @@ class ConfigReader:
             raise self.unsupported(key, value, repr(supported))
 
     def unsupported(self, key: str, value: Any, supported: str) -> RecipeError:
-        """The error for a setting that the family does not compute."""
+        """Returns the error for a setting that the family does not compute."""
         return RecipeError(
             "this model needs {key}={value!r}, which is not supported",
             where=self._where,

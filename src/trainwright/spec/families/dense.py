@@ -10,7 +10,7 @@ from trainwright.spec.model import ModelSpec, Positions
 
 
 def windows(read: ConfigReader, tokens: int | None, layers: int) -> dict[str, int | None]:
-    """The window's fields of ``ModelSpec``: ``layer_types`` says which layers have it, else ``layers`` of them do."""
+    """Returns the window's fields of ``ModelSpec``: ``layer_types`` says which layers have it, else ``layers`` do."""
     kinds = read.names("layer_types")
     if kinds is not None:
         layers = kinds.count("sliding_attention")
@@ -104,7 +104,7 @@ def gemma3_text(read: ConfigReader) -> ModelSpec:
 
 
 def _layernorm_decoder(read: ConfigReader, family: str, *, width: int, heads: int, **others: Any) -> ModelSpec:
-    """A decoder of GPT-2's kind: LayerNorm, plain feed-forward of four times the width, biases; and its ``own``."""
+    """Returns a decoder of GPT-2's kind: LayerNorm, plain feed-forward, four times as wide, biases; and its ``own``."""
     head = decoder_head(read)
     settings: dict[str, Any] = {
         "kv_heads": heads,

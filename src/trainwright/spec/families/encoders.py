@@ -10,7 +10,7 @@ from trainwright.spec.model import ModelSpec
 
 
 def _bert_head(read: ConfigReader, prefix: str) -> dict[str, Any]:
-    """What stands on the encoder, by the architecture's name; a configuration without one predicts masked tokens."""
+    """Returns what stands on the encoder, by the architecture's name; without one it predicts masked tokens."""
     name = (read.names("architectures") or (f"{prefix}ForMaskedLM",))[0]
     heads: dict[str, dict[str, Any]] = {
         f"{prefix}ForMaskedLM": {},

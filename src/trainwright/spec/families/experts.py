@@ -109,7 +109,7 @@ def gpt_oss(read: ConfigReader) -> ModelSpec:
 
 
 def _routing(read: ConfigReader, count: int, usual: str) -> dict[str, Any]:
-    """The keys of ``Experts`` that say where tokens may go and how load is balanced.
+    """Returns the keys of ``Experts`` that say where tokens may go and how load is balanced.
 
     ``noaux_tc`` is DeepSeek-V3's bias in place of an auxiliary loss; ``greedy`` looks at no groups. No group, one, or
     as many as a token may go to are no bound.

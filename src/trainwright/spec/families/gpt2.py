@@ -20,7 +20,7 @@ FAMILY = Family(
 
 
 def gpt2(read: ConfigReader) -> ModelSpec:
-    """The shape under GPT-2's own keys."""
+    """Returns the shape under GPT-2's own keys."""
     head = decoder_head(read)
     read.refuse("add_cross_attention", False)
     width, heads = read.integer("n_embd"), read.integer("n_head")

@@ -47,7 +47,7 @@ READERS: Mapping[str, Callable[[ConfigReader], ModelSpec | ConvNetSpec]] = {
 
 
 def from_huggingface(config: Any, *, where: str) -> ModelSpec | ConvNetSpec:
-    """The shape that a Hugging Face configuration describes; weights' dtype and quantisation are no part of it.
+    """Returns the shape that a Hugging Face configuration describes; weights' dtype and quantisation are no part of it.
 
     Raises:
         RecipeError: no object, an unknown ``model_type`` (names the nearest), a missing or malformed key, a setting

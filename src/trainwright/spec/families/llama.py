@@ -38,7 +38,7 @@ def decoder_head(read: ConfigReader) -> dict[str, Any]:
 
 
 def llama_like(read: ConfigReader, family: str, **different: Any) -> ModelSpec:
-    """The shape under Llama's keys, with what is ``different``."""
+    """Returns the shape under Llama's keys, with what is ``different``."""
     head = decoder_head(read)
     width, heads = read.integer("hidden_size"), read.integer("num_attention_heads")
     settings: dict[str, Any] = {

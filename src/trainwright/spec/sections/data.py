@@ -39,7 +39,7 @@ class SourceSection(Section):
 
     @property
     def labelled(self) -> bool:
-        """Whether every document of the source comes with a label."""
+        """Returns whether every document of the source comes with a label."""
         return False
 
 
@@ -79,7 +79,7 @@ class JsonlSource(PathsSection):
 
     @property
     def labelled(self) -> bool:
-        """Whether there is a key for labels."""
+        """Returns whether there is a key for labels."""
         return self.label_key is not None
 
 
@@ -197,7 +197,7 @@ class DataSection(Section):
 
     @property
     def labelled(self) -> bool:
-        """Whether every document has a label."""
+        """Returns whether every document has a label."""
         return all(source.labelled for source in self.sources)
 
     @model_validator(mode="after")

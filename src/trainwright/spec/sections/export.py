@@ -42,5 +42,5 @@ class ExportSection(Section):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is written, by name."""
+        """Returns what is written, by name."""
         return tuple(section.name for section in self.formats)

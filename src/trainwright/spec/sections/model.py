@@ -15,7 +15,7 @@ from trainwright.spec.sections.base import Count, Section
 
 
 def _nearest_divisor(width: int, heads: int) -> int:
-    """The divisor of ``width`` nearest to ``heads``, the smaller of two."""
+    """Returns the divisor of ``width`` nearest to ``heads``, the smaller of two."""
     start = min(heads, width)
     near = (number for distance in range(start) for number in (start - distance, start + distance))
     return next(number for number in near if width % number == 0)
@@ -50,7 +50,7 @@ class ModelSection(Section):
         return self
 
     def spec(self, *, vocabulary: int) -> ModelSpec:
-        """The shape, for a tokenizer of ``vocabulary`` entries."""
+        """Returns the shape, for a tokenizer of ``vocabulary`` entries."""
         try:
             family: Family = FAMILY.load(self.family)
         except RecipeError as error:

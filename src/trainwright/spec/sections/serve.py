@@ -40,7 +40,7 @@ def host_alone(host: str) -> str:
 
 
 def host_or_any(host: str) -> str:
-    """The same, for a host or ``*``."""
+    """Returns the same, for a host or ``*``."""
     return host if host == "*" else host_alone(host)
 
 

@@ -52,12 +52,12 @@ class StepSection(Section):
 
     @property
     def title(self) -> str:
-        """The step's name."""
+        """Returns the step's name."""
         return self.name or self.stage
 
     @property
     def overrides(self) -> dict[str, Overrides]:
-        """The keys of its own, by section."""
+        """Returns the keys of its own, by section."""
         keys = {section: getattr(self, section) for section in SECTIONS}
         return {section: values for section, values in keys.items() if values is not None}
 

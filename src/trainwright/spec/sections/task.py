@@ -58,7 +58,7 @@ class TaskSection(Section):
 
     @property
     def kind(self) -> TaskKind:
-        """What the task needs and makes.
+        """Returns what the task needs and makes.
 
         Raises:
             RecipeError: a plug-in cannot be imported, or is no ``TaskKind``.

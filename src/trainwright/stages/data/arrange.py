@@ -27,7 +27,7 @@ class ArrangeJob:
 
 
 def split_of(digest: bytes, shares: SplitSection) -> str:
-    """The split of a document: a function of its content alone, so that it never changes sides.
+    """Returns the split of a document: a function of its content alone, so that it never changes sides.
 
     Bytes 8 to 16 of the sha256 decide; the first ones order the documents, and order and split stay independent.
     """
@@ -51,7 +51,7 @@ def labels_path(directory: Path, bucket: int, split: str) -> Path:
 
 
 def bucket_path(directory: Path, bucket: int) -> Path:
-    """What a bucket holds; its presence says that the bucket is complete."""
+    """Returns what a bucket holds; its presence says that the bucket is complete."""
     return directory / f"bucket-{bucket:05d}.json"
 
 
@@ -90,7 +90,7 @@ def arrange_bucket(job: ArrangeJob) -> dict[str, Any]:
 
 
 def _kept(job: ArrangeJob) -> tuple[list[Document], dict[int, Funnel]]:
-    """The bucket's documents in order of the digest. Texts of duplicates are never in memory, be they many."""
+    """Returns the bucket's documents in order of the digest. Texts of duplicates are never in memory, be they many."""
     exact = job.section.dedup == "exact"
     kept: list[Document] = []
     labels: dict[bytes, str | None] = {}

@@ -40,13 +40,13 @@ def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[Trainwright
 
 def _sources(section: DataSection) -> Iterator[TrainwrightError]:
     for number, settings in enumerate(section.sources):
-        found = tuple(_source(number, settings))
-        problem = None if found else unusable_source(number, settings)
-        yield from found if problem is None else (problem,)
+        problems_of_paths = tuple(_source(number, settings))
+        problem = None if problems_of_paths else unusable_source(number, settings)
+        yield from problems_of_paths if problem is None else (problem,)
 
 
 def _skipped(section: DataSection) -> Iterator[TrainwrightError]:
-    """The first file here that cannot be read, where none may be skipped; every name is looked at for that."""
+    """Yields the first file here that cannot be read, where none may be skipped; every name is looked at for that."""
     here = (pair for pair in enumerate(section.sources) if not any(map(is_url, source_of(pair[1]).paths)))
     for number, settings in here if section.strict else ():
         try:

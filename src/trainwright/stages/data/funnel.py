@@ -100,7 +100,7 @@ class Funnel:
 
 
 def total(funnels: Iterable[Funnel]) -> Funnel:
-    """All sources together."""
+    """Returns all sources together."""
     everything = Funnel()
     for funnel in funnels:
         everything.merge(funnel)

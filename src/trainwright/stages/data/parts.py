@@ -54,7 +54,7 @@ def publish_json(path: Path, record: Any) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """A scratch JSON file, or None where there is none or it was cut short by a power failure."""
+    """Returns a scratch JSON file, or None where there is none or it was cut short by a power failure."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -62,7 +62,7 @@ def read_json(path: Path) -> Any | None:
 
 
 def bucket_of(digest: bytes, bucket_bits: int) -> int:
-    """The leading bits of a digest; buckets in order are digests in order."""
+    """Returns the leading bits of a digest; buckets in order are digests in order."""
     return int.from_bytes(digest[:4], "big") >> (32 - bucket_bits)
 
 
@@ -93,7 +93,7 @@ def _part_chunks(buckets: dict[int, list[Document]], footer: dict[str, Any]) -> 
 
 
 def read_footer(path: Path) -> dict[str, Any] | None:
-    """The footer of a part, with ``sections`` (bucket -> offset, length); None where it is absent or incomplete."""
+    """Returns a part's footer, with ``sections`` (bucket -> offset, length); None where it is absent or incomplete."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -110,7 +110,7 @@ def read_footer(path: Path) -> dict[str, Any] | None:
 
 
 def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
-    """The documents of one bucket of a part, in the corpus's order."""
+    """Yields the documents of one bucket of a part, in the corpus's order."""
     with path.open("rb") as stream:
         stream.seek(offset)
         while stream.tell() < offset + length:
@@ -121,5 +121,5 @@ def read_section(path: Path, offset: int, length: int) -> Iterator[Document]:
 
 
 def read_documents(path: Path) -> list[bytes]:
-    """The texts of a ``.docs`` file."""
+    """Returns the texts of a ``.docs`` file."""
     return path.read_bytes().split(TERMINATOR)[:-1]

@@ -34,7 +34,7 @@ class Unit:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes as stored."""
+        """Returns bytes as stored."""
         return sum((part.stop or part.file.size_bytes) - part.start for part in self.ranges)
 
 
@@ -74,12 +74,12 @@ def _ranges(file: CorpusFile, *, splittable: bool) -> list[FileRange]:
 
 
 def part_paths(directory: Path, unit: int) -> Iterable[Path]:
-    """The paths that a unit's parts have, in order, without end."""
+    """Returns the paths that a unit's parts have, in order, without end."""
     return (directory / f"read-{unit:06d}-{part:05d}.part" for part in itertools.count())
 
 
 def finished_parts(directory: Path, unit: int) -> tuple[list[Path], list[dict[str, Any]]]:
-    """A unit's parts so far and their footers."""
+    """Returns a unit's parts so far and their footers."""
     paths, footers = [], []
     for path in part_paths(directory, unit):
         footer = read_footer(path)
@@ -160,7 +160,7 @@ class _PartBuilder:
 
 
 def read_funnels(directory: Path, units: Sequence[Unit], skipped: Sequence[SkippedFile], sources: int) -> list[Funnel]:
-    """What all parts together say about each source, in the corpus's order, after the files that were skipped."""
+    """Returns what all parts say about each source, in the corpus's order, after the files that were skipped."""
     funnels = [Funnel() for _ in range(sources)]
     for file in skipped:
         funnels[file.source].read.add(0)

@@ -29,7 +29,7 @@ def build_report(
     *,
     lossy: int,
 ) -> dict[str, Any]:
-    """The report as plain values.
+    """Returns the report as plain values.
 
     Args:
         section: the recipe's data section.

@@ -90,7 +90,7 @@ class _Preparation:
         return self.out / ".parts"
 
     def run(self) -> StageResult:
-        """All phases."""
+        """Returns all phases."""
         started = time.perf_counter()
         Cleaner(self.section.clean)  # a misspelt filter is reported before any work
         corpus = self._corpus()
@@ -146,7 +146,7 @@ class _Preparation:
         return result
 
     def _corpus(self) -> Corpus:
-        """The corpus that the artefact's address is made of, and no other."""
+        """Returns the corpus that the artefact's address is made of, and no other."""
         corpus = read_corpus(self.section, cache=self.root / CACHE)
         if self.digests.get("corpus", input_digest(corpus, self.section)) != input_digest(corpus, self.section):
             if corpus.changed:
@@ -223,7 +223,7 @@ class _Preparation:
         return {"funnels": [funnel.to_json() for funnel in funnels], "splits": splits}
 
     def _check_splits(self, arranged: _Arranged, skipped: Sequence[SkippedFile]) -> list[str]:
-        """The splits to write; tells what was lost on the way."""
+        """Returns the splits to write; tells what was lost on the way."""
         funnel = total(arranged.funnels)
         if not funnel.kept.documents:
             reasons = {reason: tally.documents for reason, tally in (funnel.broken | funnel.dropped).items()}
@@ -300,7 +300,7 @@ class _Preparation:
         return {"vocabulary": trained.vocabulary, "engine": trained.trainer, "reason": trained.reason}
 
     def _training_sample(self, bits: int) -> list[Path]:
-        """The first ``sample_bytes`` of the train split, whole documents: a uniform sample, being in hash order."""
+        """Returns the first ``sample_bytes`` of the train split, whole documents: a uniform sample, in hash order."""
         left = self.section.tokenizer.sample_bytes
         taken = []
         for path in self._documents(bits, "train"):
@@ -384,7 +384,7 @@ class _Preparation:
 
 
 def _more_documents(split: str) -> str:
-    """What fills an empty split, or does without it; every run trains, and the shares must still sum to 1."""
+    """Returns what fills an empty split, or does without it; every run trains, and the shares must still sum to 1."""
     advice = f"add documents, or raise data.split.{split}"
     if split == "train":
         return advice

@@ -56,7 +56,7 @@ def main(threads: int, folder: Path, *, thorough: bool) -> None:
 
 
 def as_training_does(threads: int) -> None:
-    """The switches of a training process: threads, deterministic algorithms, a heap that keeps freed memory."""
+    """Sets the switches of a training process: threads, deterministic algorithms, a heap that keeps freed memory."""
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(choose().kind == "cpu")
     switches: Any = torch.utils.deterministic  # built at run time, so that type checkers cannot see into it
@@ -77,7 +77,7 @@ def load_what_training_loads(dtype: str) -> None:
 def probe(
     device: Device, folder: Path, dtypes: tuple[Precision, ...], shapes: Effort, *, threads: int, import_s: float
 ) -> Probes:
-    """Every probe on one device; memory first, while nothing else has touched the heap.
+    """Returns every probe on one device; memory first, while nothing else has touched the heap.
 
     Args:
         device: what to measure.

@@ -33,7 +33,7 @@ MUON_COUNT = 12
 
 
 def model_spec(stack: BlockShape) -> ModelSpec:
-    """The network of a stack."""
+    """Returns the network of a stack."""
     section = ModelSection(
         family=stack.family,
         layers=stack.layers,
@@ -64,7 +64,7 @@ def probe_blocks(watch: Stopwatch, entries: Iterable[tuple[BlockShape, Precision
 
 
 def _passes(model: Network, tokens: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A forward pass, and the backward pass of the last one."""
+    """Returns a forward pass, and the backward pass of the last one."""
     hidden = model(tokens)
     grad = torch.randn_like(hidden)
 
@@ -90,7 +90,7 @@ def _peak_bytes(device: torch.device) -> int:
 
 
 def probe_growth(device: torch.device, entries: Iterable[tuple[BlockShape, str]]) -> Iterator[GrowthProbe]:
-    """The bytes that each stack's forward and backward add to the process, which should be a fresh one."""
+    """Yields the bytes that each stack's forward and backward add to the process, which should be a fresh one."""
     for stack, dtype in entries:
         spec = model_spec(stack)
         model = _network(spec, device, dtype)
@@ -121,7 +121,7 @@ def probe_losses(watch: Stopwatch, entries: Iterable[tuple[tuple[int, int, int],
 
 
 def probe_muon(watch: Stopwatch, matrices: Iterable[tuple[int, int]]) -> Iterator[MuonProbe]:
-    """One Muon update of each (rows, columns), over so many matrices that a cache does not hold them."""
+    """Yields one Muon update of each (rows, columns), over so many matrices that a cache does not hold them."""
     for rows, columns in matrices:
         leaves = [torch.randn(rows, columns, device=watch.device).requires_grad_() for _ in range(MUON_COUNT)]
         for leaf in leaves:

@@ -49,7 +49,7 @@ def run(context: Context) -> StageResult:
 def examine(
     folder: Path, events: Events, *, fallback: Path | None = None, fresh: bool = False, thorough: bool = False
 ) -> Machine:
-    """The facts of this machine and its probes; without torch the facts alone.
+    """Returns the facts of this machine and its probes; without torch the facts alone.
 
     Args:
         folder: whose disk is measured; nothing is left there.

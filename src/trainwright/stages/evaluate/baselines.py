@@ -37,7 +37,7 @@ class Baseline:
 
 
 def take(documents: Iterator[bytes], limit_bytes: int) -> list[bytes]:
-    """The first whole documents that stay within ``limit_bytes``; at least one where there is one."""
+    """Returns the first whole documents that stay within ``limit_bytes``; at least one where there is one."""
     taken: list[bytes] = []
     size = 0
     for document in documents:

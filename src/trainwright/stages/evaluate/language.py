@@ -83,7 +83,7 @@ def _baselines(
 
 
 def texts(split: TokenSplit, read: TokenBytes | Sequence[bytes], *, tokens: int | None = None) -> Iterator[bytes]:
-    """The text of each document within the first ``tokens`` tokens, without its end-of-text token."""
+    """Yields the text of each document within the first ``tokens`` tokens, without its end-of-text token."""
     ends = split.document_ends.astype(int).tolist()
     first = 0
     while first < len(ends):

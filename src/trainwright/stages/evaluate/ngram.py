@@ -70,7 +70,7 @@ class NGram:
         self._orders = tuple(reversed(orders))
 
     def probabilities(self, text: bytes) -> NDArray[np.float64]:
-        """The probability of every byte of ``text`` but the first, given what stands before it."""
+        """Returns the probability of every byte of ``text`` but the first, given what stands before it."""
         symbols = np.frombuffer(text, np.uint8)
         parts = [
             self._block(symbols[max(0, start - self.order + 1) : start + _BLOCK], min(start, self.order - 1))
@@ -97,7 +97,7 @@ def bits(model: NGram, text: bytes) -> float:
 
 
 def _grams(symbols: NDArray[np.uint8], length: int) -> _Keys:
-    """Every window of ``length`` bytes as a big-endian integer."""
+    """Returns every window of ``length`` bytes as a big-endian integer."""
     count = len(symbols) - length + 1
     keys = np.zeros(count, np.uint64)
     for offset in range(length):

@@ -24,7 +24,7 @@ class Overlap:
 
 
 def longest_overlap(completion: bytes, text: bytes) -> Overlap:
-    """The longest common substring of ``completion`` and ``text``; the first where several are equally long.
+    """Returns the longest common substring of ``completion`` and ``text``; the first where several are equally long.
 
     Long matches are searched for only where windows of ``WINDOW`` bytes already agree, so that a large text is read
     once and not once per byte of the completion.
@@ -69,7 +69,7 @@ def _agreement(completion: bytes, text: bytes) -> NDArray[np.int64]:
 
 
 def _stretches(text: bytes, edges: NDArray[np.int64], minimum: int) -> bytes:
-    """Every part of ``text`` that may share ``minimum`` bytes or more with the completion, joined by 0xFF.
+    """Returns every part of ``text`` that may share ``minimum`` bytes or more with the completion, joined by 0xFF.
 
     Shared text of L bytes shows as ``L - WINDOW + 1`` successive windows that the completion has too.
     """

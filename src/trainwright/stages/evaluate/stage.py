@@ -112,7 +112,7 @@ def _split(dataset: TokenDataset, name: str) -> TokenSplit:
 
 
 def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, events: Events) -> dict[str, Any]:
-    """What the task measures on one split, and how fast."""
+    """Returns what the task measures on one split, and how fast."""
     started = time.perf_counter()
 
     def show(done: int, total: int) -> None:
@@ -134,7 +134,7 @@ def _measure(recipe: Recipe, task: Task, network: Network, split: TokenSplit, ev
 
 
 def _kept(part: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What an interrupted run has measured, or what is measured now; in ``part`` until the stage is complete."""
+    """Returns what an interrupted run measured, or what is measured now; in ``part`` until the stage is complete."""
     if part.is_file():
         kept: dict[str, Any] = json.loads(part.read_text(encoding="utf-8"))
         return kept

@@ -73,7 +73,7 @@ checked for bias."""
 
 
 def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], pretrained: bool, dtype: str) -> str:
-    """The text of ``README.md``, with the metadata header that model hubs read.
+    """Returns the text of ``README.md``, with the metadata header that model hubs read.
 
     Args:
         recipe: what the model was made from.
@@ -115,7 +115,7 @@ def model_card(recipe: Recipe, spec: ModelSpec, *, summary: Mapping[str, Any], p
 
 
 def _source(source: Mapping[str, Any]) -> str:
-    """The kind and the names; folders of the machine are nobody's business."""
+    """Returns the kind and the names; folders of the machine are nobody's business."""
     names = [path if "://" in path else Path(path).name for path in source.get("paths", ())]
     return f"`{source['kind']}`" + (f": {', '.join(names)}" if names else "")
 

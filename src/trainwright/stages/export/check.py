@@ -20,7 +20,7 @@ def problems(recipe: Recipe, tokenizer: Path | None) -> Iterator[TrainwrightErro
 
 
 def _huggingface(recipe: Recipe, *, where: str) -> Iterator[RecipeError]:
-    """The family, or the shape, has no form there."""
+    """Yields the family, or the shape, has no form there."""
     spec = recipe.model_spec(vocabulary=recipe.data.tokenizer.vocabulary)
     try:
         with blaming(spec.family, where="model.family"):

@@ -76,20 +76,20 @@ def run(context: Context) -> StageResult:
 
 
 def check_logits(model: Network) -> Float[Tensor, "batch seq vocabulary"]:
-    """The logits of a fixed sequence of random tokens, as long as the context allows."""
+    """Returns the logits of a fixed sequence of random tokens, as long as the context allows."""
     with torch.inference_mode():
         return model.logits(model(check_tokens(model.spec)))
 
 
 def check_tokens(spec: ModelSpec) -> Int[Tensor, "batch seq"]:
-    """A fixed sequence of random tokens, as long as the context allows."""
+    """Returns a fixed sequence of random tokens, as long as the context allows."""
     shape = (1, min(spec.context_tokens, CHECKED_TOKENS))
     return torch.randint(0, spec.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 
 
 @torch.no_grad()
 def _rounded(model: Network, dtype: torch.dtype) -> Network:
-    """The model with its weights rounded to the stored precision, still computing in fp32."""
+    """Returns the model with its weights rounded to the stored precision, still computing in fp32."""
     for parameter in model.parameters():
         parameter.copy_(parameter.to(dtype))
     return model

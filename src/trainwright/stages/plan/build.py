@@ -118,7 +118,7 @@ def _layouts(workload: Workload, sizes: Sequence[int], *, compiled: bool) -> Lay
 
 
 def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
-    """Whether the recipe asks for torch.compile, or the run is long enough to be worth it."""
+    """Returns whether the recipe asks for torch.compile, or the run is long enough to be worth it."""
     wanted = recipe.train.exec.compile
     if wanted != "auto":
         return wanted
@@ -134,7 +134,7 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
 
 
 def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compiled: bool) -> Plan:
-    """The plan of the best micro batch; of a smaller one where finished runs needed too much memory for it."""
+    """Returns the plan of the best micro batch; of a smaller one where finished runs needed too much memory for it."""
     layouts = _layouts(scenario.run.workload, sizes, compiled=compiled)
     plan = planned(scenario, best(scenario, layouts, same_speed=SAME_SPEED)).plan
     smaller = [size for size in sizes if size < plan.parallel.micro_batch_sequences]
@@ -148,7 +148,7 @@ def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compil
 
 
 def _with_range(estimate: Estimate, *, learnt: bool, length: float) -> Estimate:
-    """The estimate with the range of its time among what it rests on; ``length``: deviation of the run's length."""
+    """Returns an estimate with the range of its time among what it rests on; ``length``: deviation of its length."""
     seconds = _widened(estimate.seconds, length)
     low, high = (end / seconds.mid for end in (seconds.low, seconds.high))
     source = "what finished runs leave open, and differ by among themselves" if learnt else "docs/en/planner.md"
@@ -166,7 +166,7 @@ def _rental_with_range(rented: Rental, length: float) -> Rental:
 
 
 def _widened(seconds: Interval, length: float) -> Interval:
-    """The interval of a time that is in proportion to a length whose logarithm deviates by ``length``."""
+    """Returns the interval of a time that is in proportion to a length whose logarithm deviates by ``length``."""
     if not length:
         return seconds
     ends = (math.log(end / seconds.mid) for end in (seconds.low, seconds.high))
@@ -175,7 +175,7 @@ def _widened(seconds: Interval, length: float) -> Interval:
 
 
 def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
-    """The recipe's, or the one whose step is predicted to be faster."""
+    """Returns the recipe's, or the one whose step is predicted to be faster."""
     # Of the recipe's vocabulary: what is trained must not depend on whether the dataset is there when it is planned.
     model = recipe.model_spec(vocabulary=asked_vocabulary(recipe))
     if recipe.train.precision != "auto":
@@ -192,7 +192,7 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 
 
 def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
-    """The first change, from the mildest on, that makes it fit."""
+    """Returns the first change, from the mildest on, that makes it fit."""
     section, run = recipe.train, scenario.run
     model, workload = run.transformer, run.workload
     full = replace(workload, recompute="full")

@@ -81,7 +81,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """The title of the first view."""
+        """Returns the title of the first view."""
         return self.views[0][1].title
 
     def drawings(self) -> list[tuple[str, str, str, str]]:

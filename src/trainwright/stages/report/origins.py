@@ -112,7 +112,7 @@ def _machine_facts(facts: MachineFacts) -> list[tuple[str, str]]:
 
 
 def _products(probes: Probes) -> Figure:
-    """The rate of each shape's forward product, a bar per precision."""
+    """Returns the rate of each shape's forward product, a bar per precision."""
     tones = {dtype: tone for tone, dtype in enumerate(probes.dtypes())}
     by_shape: dict[str, list[Bar]] = {}
     for probe in probes.matmul:
@@ -137,7 +137,7 @@ def _findings(record: Machine) -> Table:
 
 
 def provenance(run: RunRecord) -> PageSection:
-    """Every artefact by its fingerprint, how long it took, and the recipe."""
+    """Returns every artefact by its fingerprint, how long it took, and the recipe."""
     blocks: list[Block] = []
     timed = [(name, seconds) for name in STAGES if (seconds := run.seconds(name)) is not None]
     if timed:

@@ -170,7 +170,7 @@ def _with_unit(value: float, unit: str) -> str:
 
 
 def elsewhere(run: RunRecord) -> PageSection:
-    """The same run on rented devices."""
+    """Returns the same run on rented devices."""
     rentals: Sequence[Rental] = () if run.plan is None else run.plan.rentals
     if not rentals:
         missing = Missing(

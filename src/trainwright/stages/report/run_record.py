@@ -33,24 +33,24 @@ class RunRecord:
 
     @cached_property
     def machine(self) -> Machine | None:
-        """The doctor's record."""
+        """Returns the doctor's record."""
         path = self._path("doctor", MACHINE)
         return None if path is None else read_machine(path)
 
     @cached_property
     def plan(self) -> Plan | None:
-        """The plan."""
+        """Returns the plan."""
         record = self.read("plan", "plan.json")
         return None if record is None else from_json(Plan, record, where="plan.json")
 
     @cached_property
     def data(self) -> dict[str, Any] | None:
-        """The data stage's report."""
+        """Returns the data stage's report."""
         return self.read("data", "report.json")
 
     @cached_property
     def training(self) -> dict[str, Any] | None:
-        """The training summary."""
+        """Returns the training summary."""
         return self.read("train", "summary.json")
 
     @cached_property
@@ -73,7 +73,7 @@ class RunRecord:
 
     @cached_property
     def model(self) -> ModelSpec | None:
-        """The transformer that was trained, else the one that was planned."""
+        """Returns the transformer that was trained, else the one that was planned."""
         record = self.read("train", SHAPE_FILE)
         if record is not None:
             return from_json(ModelSpec, record, where=SHAPE_FILE)
@@ -82,7 +82,7 @@ class RunRecord:
 
     @cached_property
     def answer(self) -> dict[str, Any] | None:
-        """The served model's answer to the recipe's question."""
+        """Returns the served model's answer to the recipe's question."""
         return self.read("serve", "answer.json")
 
     def seconds(self, stage: str) -> float | None:

@@ -26,7 +26,7 @@ class Curve:
 
     @property
     def last(self) -> float | None:
-        """The last finite value."""
+        """Returns the last finite value."""
         return next((value for value in reversed(self.values) if math.isfinite(value)), None)
 
 

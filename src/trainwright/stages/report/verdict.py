@@ -86,7 +86,7 @@ def _quality(run: RunRecord) -> Iterator[Tile]:
 
 
 def _worth(name: str, split: Mapping[str, Any]) -> Tile:
-    """The first of these metrics that the task has."""
+    """Returns the first of these metrics that the task has."""
     question = "What is it worth?"
     measured = {**split["record"], **{key: metric["value"] for key, metric in split["metrics"].items()}}
     if measured.get("bits_per_byte") is not None:

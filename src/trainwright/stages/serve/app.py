@@ -116,7 +116,7 @@ async def _whole(generation: Generation, answer: Answer) -> Response:
 
 
 async def _streamed(generation: Generation, answer: Answer, *, with_usage: bool) -> AsyncIterator[str]:
-    """The chunks of a stream; an error after its beginning is a chunk too, because the status has been sent."""
+    """Yields the chunks of a stream; an error after its beginning is a chunk too, because the status has been sent."""
     extra: dict[str, Any] = {"usage": None} if with_usage else {}
     try:
         for index, echo in enumerate(generation.order.echoes):
@@ -154,13 +154,13 @@ async def _answer(service: Service, order: Order, request: Request, kind: Answer
 
 
 async def _parsed(service: Service, cls: type[R], body: bytes) -> R:
-    """The request in a body; a large one is read in another thread."""
+    """Returns the request in a body; a large one is read in another thread."""
     read = partial(parse, cls, body, places=service.worker.capacity)
     return read() if len(body) <= SMALL_BODY_BYTES else await asyncio.to_thread(read)
 
 
 def build_app(service: Service, hosts: AllowedHosts) -> Starlette:
-    """The application; it starts the service's worker and stops it at shutdown."""
+    """Returns the application; it starts the service's worker and stops it at shutdown."""
     intake = Intake()
 
     async def completions(request: Request) -> Response:

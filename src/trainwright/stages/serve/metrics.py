@@ -70,7 +70,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Number of durations counted."""
+        """Returns number of durations counted."""
         return sum(self._counts)
 
     def samples(self) -> list[tuple[str, Mapping[str, str], float]]:

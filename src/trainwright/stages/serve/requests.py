@@ -156,7 +156,7 @@ class ChatRequest(_Request):
 
     @property
     def longest_answer(self) -> int | None:
-        """The token limit under its new or its old name."""
+        """Returns the token limit under its new or its old name."""
         return self.max_completion_tokens or self.max_tokens
 
 

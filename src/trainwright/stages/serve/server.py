@@ -101,7 +101,7 @@ class Server:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket.
+    """Returns a bound socket.
 
     Raises:
         MachineError: the port is in use, or the address is not this machine's.

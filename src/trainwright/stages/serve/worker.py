@@ -74,12 +74,12 @@ class Worker:
 
     @property
     def active(self) -> int:
-        """Number of answers being generated."""
+        """Returns number of answers being generated."""
         return min(self._unfinished, self._places)
 
     @property
     def waiting(self) -> int:
-        """Number of answers waiting in line."""
+        """Returns number of answers waiting in line."""
         return max(0, self._unfinished - self._places)
 
     def start(self) -> None:

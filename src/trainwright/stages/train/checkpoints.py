@@ -42,7 +42,7 @@ class TrainingProgress:
     """Summed loss and targets of the last updates, for the summary."""
 
     def spent(self, times: PhaseTimes) -> TrainingProgress:
-        """The same place with more time spent on getting there."""
+        """Returns the same place with more time spent on getting there."""
         return replace(self, phases={name: self.phases.get(name, 0.0) + part for name, part in times.as_dict().items()})
 
 

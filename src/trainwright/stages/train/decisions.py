@@ -30,7 +30,7 @@ class Decisions:
 
     @property
     def wait(self) -> bool:
-        """Whether the checkpoint must be on disk before anything else is done."""
+        """Returns whether the checkpoint must be on disk before anything else is done."""
         return self.last or self.stop is not None
 
 

@@ -9,7 +9,7 @@ from trainwright.model.tasks.task import Batch, Batches
 
 
 def prefetched(batches: Batches, first: int, last: int) -> Iterator[Batch]:
-    """The batches of the steps in [first, last), each read while the one before is in use."""
+    """Yields the batches of the steps in [first, last), each read while the one before is in use."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
         coming = pool.submit(batches.batch, first)
         for step in range(first, last):

@@ -125,7 +125,7 @@ class TrainingMetrics:
 
 
 def open_board(directory: Path, *, wanted: bool, first_step: int, events: Events) -> Board | None:
-    """A TensorBoard writer, or None where it is not wanted or not installed (said once, with the line that helps)."""
+    """Returns a TensorBoard writer, or None where it is not wanted or not installed (said once, with what helps)."""
     if not wanted:
         return None
     if find_spec("tensorboard") is None:

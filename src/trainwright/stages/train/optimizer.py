@@ -95,7 +95,7 @@ class Optimizers:
 
     @property
     def peak_rates(self) -> Mapping[str, float]:
-        """The peak learning rate of each kind of parameters, by the name of the metric that follows it."""
+        """Returns the peak learning rate of each kind of parameters, by the name of the metric that follows it."""
         return {group["rate"]: group["peak_lr"] for group in self._groups()}
 
     def step(self, share: float) -> None:
@@ -111,7 +111,7 @@ class Optimizers:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every state tensor with its name."""
+        """Yields every state tensor with its name."""
         for optimizer in self.members:
             for parameter, state in optimizer.state.items():
                 for key, value in state.items():

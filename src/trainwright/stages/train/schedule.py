@@ -23,7 +23,7 @@ def cosine(done: float, section: DecaySection) -> float:
 
 
 def linear(done: float, section: DecaySection) -> float:
-    """A line from 1 to ``final_ratio``."""
+    """Returns a line from 1 to ``final_ratio``."""
     return 1 - (1 - section.final_ratio) * done
 
 
@@ -33,7 +33,7 @@ def wsd(done: float, section: WsdSection) -> float:
 
 
 def constant(done: float, section: ScheduleSection) -> float:
-    """The peak all the way."""
+    """Returns the peak all the way."""
     return 1.0
 
 
@@ -48,7 +48,7 @@ def load_schedule(section: ScheduleSection) -> Schedule:
 
 
 def _blamed(name: str, schedule: Schedule) -> Schedule:
-    """A plug-in's schedule whose wrong answers are one line that names it."""
+    """Returns a plug-in's schedule whose wrong answers are one line that names it."""
 
     def share(done: float, section: ScheduleSection) -> float:
         value: object = schedule(done, section)

@@ -48,5 +48,5 @@ class Settings(Execution):
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens of one optimizer update."""
+        """Returns tokens of one optimizer update."""
         return self.batch_sequences * self.sequence_tokens

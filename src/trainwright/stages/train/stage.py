@@ -79,7 +79,7 @@ def run(context: Context) -> StageResult:
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
-    """What is computed and how: the recipe's mathematics, laid out as the plan says.
+    """Returns what is computed and how: the recipe's mathematics, laid out as the plan says.
 
     ``train.exec`` asked the plan for a micro batch, threads, compilation, determinism and a device; what the plan
     answered is executed, so that it runs as it was predicted.

@@ -92,10 +92,10 @@ class TrainingStep:
             return self.task.loss(self.network, hidden, inputs)
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:
-        """The batch cut along its sequences; the last part may be smaller."""
+        """Yields the batch cut along its sequences; the last part may be smaller."""
         parts = zip(*(tensor.split(self.micro_batch) for tensor in batch.values()), strict=True)
         return (dict(zip(batch, tensors, strict=True)) for tensors in parts)
 
     def on_device(self, batch: Batch) -> Batch:
-        """The batch where the network is."""
+        """Returns the batch where the network is."""
         return {name: tensor.to(self.device, non_blocking=True) for name, tensor in batch.items()}

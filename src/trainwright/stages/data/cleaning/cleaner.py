@@ -35,7 +35,7 @@ class Cleaner:
         )
 
     def __call__(self, text: str) -> tuple[str, str | None]:
-        """The cleaned text and None, or the text so far and the reason to drop it.
+        """Returns the cleaned text and None, or the text so far and the reason to drop it.
 
         Cleaning a cleaned text changes nothing.
         """
@@ -63,7 +63,7 @@ class Cleaner:
 
 
 def _blamed(name: str, function: Filter, *, key: str) -> Filter:
-    """A plug-in's filter whose exceptions and wrong answers are one line under its key."""
+    """Returns a plug-in's filter whose exceptions and wrong answers are one line under its key."""
 
     def reason_to_drop(text: str) -> str | None:
         try:

@@ -29,7 +29,7 @@ class CorpusFile:
 
     @property
     def remote(self) -> bool:
-        """Whether fsspec opens it."""
+        """Returns whether fsspec opens it."""
         return is_url(self.location)
 
 

@@ -181,7 +181,7 @@ def _local(text: str, place: _Place) -> Iterator[Entry]:
 
 
 def _fixed_part(path: Path) -> Path:
-    """The leading folders of a pattern that hold no pattern themselves."""
+    """Returns the leading folders of a pattern that hold no pattern themselves."""
     parts = path.parts[:-1]
     fixed = next((depth for depth, part in enumerate(parts) if MAGIC.search(part)), len(parts))
     return Path(*parts[:fixed])
@@ -256,7 +256,7 @@ def _file(number: int, path: Path, root: Path) -> Entry:
 
 
 def _shown(path: Path, root: Path) -> str:
-    """The relative path as text; bytes that are no text (a name on Linux can be any bytes) are written as escapes."""
+    """Returns the relative path as text; bytes that are no text (a name on Linux can be any bytes) become escapes."""
     return path.relative_to(root).as_posix().encode("utf-8", "backslashreplace").decode()
 
 

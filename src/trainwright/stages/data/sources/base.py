@@ -45,7 +45,7 @@ class Source(ABC, Generic[SectionT]):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Names that are taken from a directory."""
+        """Returns names that are taken from a directory."""
         return ("*",)
 
     @abstractmethod

@@ -20,7 +20,7 @@ class Files(Source[FilesSource]):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """The section's ``include``."""
+        """Returns the section's ``include``."""
         return self.section.include
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:

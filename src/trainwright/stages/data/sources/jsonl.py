@@ -22,7 +22,7 @@ class Jsonl(Source[JsonlSource]):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Names of JSON lines, plain and compressed."""
+        """Returns names of JSON lines, plain and compressed."""
         return ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.ndjson", "*.ndjson.gz", "*.ndjson.zst")
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:

@@ -24,7 +24,7 @@ class Parquet(Source[ParquetSource]):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Names of Parquet files, plain and compressed."""
+        """Returns names of Parquet files, plain and compressed."""
         return ("*.parquet", "*.parquet.gz", "*.parquet.zst")
 
     def read(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:

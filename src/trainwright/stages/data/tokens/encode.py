@@ -131,5 +131,5 @@ def assemble(
 
 
 def _labels(directory: Path, buckets: int, split: str) -> Iterator[list[str]]:
-    """The labels of a split's documents, a list for each bucket."""
+    """Yields the labels of a split's documents, a list for each bucket."""
     return (json.loads(labels_path(directory, bucket, split).read_bytes()) for bucket in range(buckets))

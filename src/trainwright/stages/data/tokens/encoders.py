@@ -45,7 +45,7 @@ class Encoder(Protocol):
         """Ids of each text, without any special token."""
 
     def decode(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        """The bytes that ids stand for."""
+        """Returns the bytes that ids stand for."""
 
 
 class GigatokenEncoder:
@@ -64,7 +64,7 @@ class GigatokenEncoder:
         return [self._tokenizer.encode(text) for text in texts]
 
     def decode(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        """The bytes that ids stand for."""
+        """Returns the bytes that ids stand for."""
         return bytes(self._tokenizer.decode(ids))
 
 
@@ -84,7 +84,7 @@ class TokenizersEncoder:
         return [np.array(encoding.ids, np.uint32) for encoding in encodings]
 
     def decode(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        """The bytes that ids stand for."""
+        """Returns the bytes that ids stand for."""
         return str(self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)).encode()
 
 
@@ -95,7 +95,7 @@ def _without_special_tokens(tokenizer_json: str) -> str:
 
 
 def load_encoder(name: EncoderName, path: Path) -> Encoder:
-    """The encoder for a tokenizer.json, kept for the next bucket that this process encodes."""
+    """Returns the encoder for a tokenizer.json, kept for the next bucket that this process encodes."""
     return _encoder(name, path.read_text(encoding="utf-8"))
 
 
@@ -114,7 +114,7 @@ class EncoderChoice:
 
 
 def choose_encoder(path: Path, sample: Sequence[bytes]) -> EncoderChoice:
-    """The fast encoder where it is installed, takes the tokenizer and gives the reference's ids.
+    """Returns the fast encoder where it is installed, takes the tokenizer and gives the reference's ids.
 
     Both encode ``sample`` and ``PROBES``; one difference is enough to take the reference.
     """

@@ -150,7 +150,7 @@ def tokenizers_merges(job: _Job) -> Merges:
 
 # ------------------------------------------------------------------------------------------------------------ the file
 def byte_characters() -> Mapping[int, str]:
-    """The printable character that byte-level BPE files write for each byte (GPT-2's table).
+    """Returns the printable character that byte-level BPE files write for each byte (GPT-2's table).
 
     Bytes that are printable in Latin-1 stand for themselves, the others for the characters from U+0100 on.
     """
@@ -160,7 +160,7 @@ def byte_characters() -> Mapping[int, str]:
 
 
 def tokenizer_json(merges: Sequence[tuple[bytes, bytes]], *, end_of_text: str) -> str:
-    """A tokenizer.json that ``tokenizers`` and ``transformers`` load: byte-level, lossless, no prefix space."""
+    """Returns a tokenizer.json that ``tokenizers`` and ``transformers`` load: byte-level, lossless, no prefix space."""
     characters = byte_characters()
 
     def written(token: bytes) -> str:
