@@ -51,7 +51,8 @@ def load_recipe(
         RecipeErrors: everything that is wrong, one line each.
     """
     paths = [local_path(str(path)) for path in files]
-    several = overrides if isinstance(overrides, (list, tuple)) else [overrides]
+    several = [overrides] if isinstance(overrides, str) else overrides
+    _refuse_others(several, (list, tuple), field="overrides", expected="key=value")
     for each in several:
         _refuse_others(each, str, field="overrides", expected="key=value")
     return load(Recipe, files=paths, overrides=several, environ=environ or {}).value
