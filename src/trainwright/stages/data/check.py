@@ -25,11 +25,12 @@ from trainwright.stages.data.sources import source_of
 def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
-    They are missing paths, patterns that match nothing, sources whose first records are no documents, files that
-    ``strict`` does not let be skipped, lengths that contradict each other, a missing tokenizer and packages that are
-    not installed. None means that reading can begin; what stands further back in the files is another matter.
+    They are missing paths, patterns that match nothing, a corpus without a byte, sources whose first records are no
+    documents, files that ``strict`` does not let be skipped, lengths that contradict each other, a missing tokenizer
+    and packages that are not installed. None means that reading can begin; what stands further back in the files is
+    another matter.
     """
-    return (*_sources(section), *_skipped(section), *_lengths(section.clean), *_tokenizer(section))
+    return (*_sources(section), *_empty(section), *_skipped(section), *_lengths(section.clean), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -43,6 +44,24 @@ def _sources(section: DataSection) -> Iterator[TrainwrightError]:
         problems_of_paths = tuple(_source(number, settings))
         problem = None if problems_of_paths else unusable_source(number, settings)
         yield from problems_of_paths if problem is None else (problem,)
+
+
+def _empty(section: DataSection) -> Iterator[TrainwrightError]:
+    """No file of any source has a byte; the first one that has ends the search."""
+    seen = list[str]()
+    for number, settings in enumerate(section.sources):
+        if any(map(is_url, source_of(settings).paths)):
+            return
+        try:
+            for entry in source_entries(number, settings):
+                if not isinstance(entry, SkippedFile) and entry.size_bytes:
+                    return
+                seen.append(f"{entry.name}: {entry.reason if isinstance(entry, SkippedFile) else '0 bytes'}")
+        except TrainwrightError:
+            return  # reported under its own key
+    if seen:
+        more = f" and {len(seen) - 1} more" if len(seen) > 1 else ""
+        yield DataError("the corpus is empty", where="data.sources", seen=seen[0] + more, expected="some text")
 
 
 def _skipped(section: DataSection) -> Iterator[TrainwrightError]:

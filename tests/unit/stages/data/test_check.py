@@ -57,6 +57,19 @@ def test_every_problem_is_found_at_once_and_named_by_its_key(section, folder):
     assert all("\n" not in str(problem) for problem in found)
 
 
+def test_a_corpus_without_a_byte_is_named_with_its_first_file(section, tmp_path):
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "lost.txt").symlink_to(tmp_path / "gone.txt")
+    source = {"kind": "files", "paths": [str(tmp_path)]}
+    (line,) = lines(section(source))
+    assert line.startswith("data.sources: the corpus is empty (seen ") and line.endswith(
+        " and 1 more, expected some text)"
+    )
+    assert lines(section(source, {"kind": "files", "paths": ["memory://nowhere"]})) == []
+    (tmp_path / "b.txt").write_text("text")
+    assert lines(section(source)) == []
+
+
 def test_strict_names_a_file_that_cannot_be_read_and_asks_no_network(section, folder):
     (folder / "pipe").unlink()
     (folder / "lost.txt").symlink_to(folder / "gone.txt")
