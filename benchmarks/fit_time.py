@@ -11,11 +11,13 @@ the squared distance from the priors. Needs scipy (``pip install -e .[dev]``).
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import compress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,16 +26,19 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import trainwright
+from doubts import PRIOR_ROWS, covered, doubts, figures, kind_of_work, left_out_spreads, spread, summary
 from priors import PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.ranks import processors_left
-from trainwright.planner.counts.work import Work, forward_work
+from trainwright.planner.counts.work import Work
 from trainwright.planner.evidence.published_run import Row, questions
 from trainwright.planner.evidence.rows import read_records
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.time.step import combine
 from trainwright.planner.rates.catalogue import CATALOGUE, SIXTEEN_BIT, Rates, exposure_of, factors, reached
+from trainwright.spec.workload import Workload
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
@@ -44,8 +49,8 @@ NOISE = 0.08
 """Log error beyond which a row counts linearly: what shapes and settings that rows do not print are worth."""
 SOURCE_ROWS = 40
 """A source with more rows than this counts as much as one with so many."""
-PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
-"""Log error of a stack that no row was fitted to, and how many rows that is worth."""
+TOLD = 0.02
+"""A number whose logarithm the rows move by less stays its prior: they do not tell it."""
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
 
@@ -112,11 +117,11 @@ def gather(rows: list[Row]) -> Data:
     steps: list[float] = []
     names: list[list[tuple[str, ...]]] = []
     for row in rows:
-        run, shape = row.placed.run, Layouts.one(row.placed)
+        run, shape = row.timed.run, Layouts.one(row.timed)
         if not row.measured.tokens_per_s:
             continue
         try:
-            works.append(forward_work(run.transformer, run.workload, shape, run.cluster.device))
+            works.append(CATALOGUE.work(run, shape))
         except RecipeError:  # the datasheet has no rate for the row's precision
             continue
         sents.append(exchange(run, shape))
@@ -174,8 +179,14 @@ class Fit:
             huber = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
             return np.concatenate([huber * self.data.weight, (values - self.prior[:, 0]) / self.prior[:, 1]])
 
-        self.values = least_squares(residuals, self.prior[:, 0], max_nfev=40).x
+        values = least_squares(residuals, self.prior[:, 0], max_nfev=40).x
+        self.values = np.where(np.abs(values - self.prior[:, 0]) < TOLD, self.prior[:, 0], values)
         return self
+
+    @property
+    def told(self) -> int:
+        """How many numbers the rows tell: those that are not their prior."""
+        return int(np.sum(self.values != self.prior[:, 0]))
 
     def errors(self, data: Data) -> Numbers:
         """log(predicted / measured) seconds of each row."""
@@ -212,28 +223,16 @@ def _places(data: Data, index: Mapping[str, int]) -> dict[str, NDArray[np.intp]]
     return found
 
 
-def summary(errors: Numbers) -> str:
-    """Median and 90th percentile of the error of tokens per second."""
-    median, ninety = figures(errors)
-    bias = np.expm1(-np.median(errors))
-    return f"n {len(errors):4d}  median {median:6.1%}  p90 {ninety:7.1%}  bias {bias:+6.1%}"
+def is_plain(work: Workload) -> bool:
+    """True of work that trains all weights in 16 bits."""
+    return work.precision in SIXTEEN_BIT and work.adapter is None
 
 
 def show(title: str, data: Data, errors: Numbers) -> None:
     """The summary of printed rows, and of each source."""
     printed = data.printed
     print(f"{title:44} {summary(errors[printed])}")
-    dense = (
-        np.array(
-            [
-                row.model_class == "decoder"
-                and row.placed.run.workload.precision in SIXTEEN_BIT
-                and row.placed.run.workload.adapter is None
-                for row in data.rows
-            ]
-        )
-        & printed
-    )
+    dense = printed & [row.model_class == "decoder" and is_plain(row.placed.run.workload) for row in data.rows]
     print(f"{'  dense decoders, 16 bit, all weights':44} {summary(errors[dense])}")
     for source in sorted({row.source for row in data.rows}):
         own = np.array([row.source == source for row in data.rows])
@@ -251,22 +250,6 @@ def held_out(data: Data, groups: NDArray[np.generic]) -> Numbers:
     return errors
 
 
-def spread(errors: Numbers) -> float:
-    """The standard deviation whose normal distribution has the errors' 80th percentile; widened where rows are few.
-
-    The prior is that of sources left out: what is not known of a stack is as uncertain as a stack that is not known.
-    """
-    count = len(errors)
-    own = float(np.quantile(np.abs(errors), 0.8)) / 1.2816 if count else PRIOR_SPREAD
-    return float(np.sqrt((count * own**2 + PRIOR_ROWS * PRIOR_SPREAD**2) / (count + PRIOR_ROWS)))
-
-
-def figures(errors: Numbers) -> tuple[float, float]:
-    """Median and 90th percentile of the error of tokens per second."""
-    size = np.abs(np.expm1(-errors))
-    return (float(np.median(size)), float(np.quantile(size, 0.9))) if len(size) else (0.0, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """A fit with the errors [R] of its rows: when fitted to, and when left out by fifths or by repositories."""
@@ -276,6 +259,12 @@ class Outcome:
     fitted: Numbers
     five_folds: Numbers
     source_left_out: Numbers
+
+    @property
+    def doubts(self) -> dict[str, float]:
+        """What ranges have beside the stacks' own errors."""
+        mask = self.data.printed
+        return doubts(list(compress(self.data.rows, mask)), self.five_folds[mask], self.source_left_out[mask])
 
     @property
     def values(self) -> dict[str, float]:
@@ -309,8 +298,12 @@ def write(outcome: Outcome) -> None:
     for table in sorted({name.partition(".")[0] for name in values if "." in name and not name.startswith("stack:")}):
         names = [name for name in sorted(values) if name.startswith(f"{table}.")]
         # What only says how a device or a method differs is left out where it does not.
-        names = [name for name in names if table not in WIDTHS or abs(np.log(values[name])) >= 0.005]
+        names = [name for name in names if table not in WIDTHS or values[name] != 1]
         lines += ["", f"[efficiency.{table}]", *(entry(name.partition(".")[2], name, values) for name in names)]
+    seen = sorted({generation(row.placed.run.cluster.device) for row in outcome.data.rows})
+    place = lines.index("[efficiency]") + 1
+    lines.insert(place, f"seen = {json.dumps(seen)}")
+    lines += ["", "[efficiency.doubt]", *(f"{name} = {value:.3g}" for name, value in outcome.doubts.items() if value)]
     (CATALOG / "efficiency.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for path in sorted((CATALOG / "stacks").glob("*.toml")):
         write_stack(path, outcome)
@@ -341,7 +334,8 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
     printed = mine & outcome.data.printed
     used = printed if printed.sum() >= PRIOR_ROWS else mine
     prefix = f"stack:{name}."
-    own = {key.removeprefix(prefix): value for key, value in sorted(outcome.values.items()) if key.startswith(prefix)}
+    told = {name: value for name, value in sorted(outcome.values.items()) if value != 1}
+    own = {name.removeprefix(prefix): value for name, value in told.items() if name.startswith(prefix)}
     tuned = [f"{key.removeprefix('tuned.')} = {value:.3g}" for key, value in own.items() if key.startswith("tuned.")]
     return [
         "[time]",
@@ -354,6 +348,25 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
     ]
 
 
+def show_ranges(outcome: Outcome) -> None:
+    """How many rows the ranges hold that a fit without their source would have printed."""
+    mask = outcome.data.printed
+    rows = list(compress(outcome.data.rows, mask))
+    print("doubts:", "  ".join(f"{name}={value:.3g}" for name, value in outcome.doubts.items()))
+    spreads = left_out_spreads(rows, outcome.five_folds[mask], outcome.doubts)
+    print("source left out:", covered(rows, outcome.source_left_out[mask], spreads))
+
+
+def show_kinds(data: Data, tasks: Mapping[str, str], left_out: Numbers) -> None:
+    """Errors by kind of work: with each source left out, and with all rows of the kind."""
+    kinds = np.array([kind_of_work(row, tasks[row.id]) for row in data.rows])
+    without = held_out(data, kinds)
+    for kind in sorted(set(kinds)):
+        mask = (kinds == kind) & data.printed
+        print(f"{kind + ', each source left out':44} {summary(left_out[mask])}")
+        print(f"{kind + ', all of them left out':44} {summary(without[mask])}")
+
+
 def main() -> None:
     """Fit, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -362,10 +375,12 @@ def main() -> None:
     how.add_argument("--write", action="store_true", help="write the catalogue")
     how.add_argument("--quick", action="store_true", help="leave no source out")
     args = parser.parse_args()
-    data = gather(questions(read_records(args.table))[0])
+    records = read_records(args.table)
+    data = gather(questions(records)[0])
     fit = Fit(data).run()
     fitted = fit.errors(data)
     show("fitted to all rows", data, fitted)
+    print(f"{fit.told} numbers are told by the rows, of {len(fit.names)}")
     print("  ".join(f"{name}={np.exp(value):.3g}" for name, value in zip(fit.names, fit.values, strict=True)))
     folds = held_out(data, np.random.default_rng(0).integers(0, FOLDS, len(data.rows)))
     show("five folds", data, folds)
@@ -373,8 +388,11 @@ def main() -> None:
         return
     left_out = held_out(data, np.array([row.source.partition("@")[0] for row in data.rows]))
     show("each source left out", data, left_out)
+    outcome = Outcome(data=data, fit=fit, fitted=fitted, five_folds=folds, source_left_out=left_out)
+    show_ranges(outcome)
+    show_kinds(data, {record.text("id"): record.notes.get("task", "pretrain") for record in records}, left_out)
     if args.write:
-        write(Outcome(data=data, fit=fit, fitted=fitted, five_folds=folds, source_left_out=left_out))
+        write(outcome)
 
 
 if __name__ == "__main__":

@@ -57,11 +57,9 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "update": (1.5, 0.3, "default"),
     "bubble": (1.0, 0.2, "the schedule's"),
     "bandwidth": (0.85, 0.001, "STREAM on GPUs"),
-    "adapters.lora": (1.0, 0.1, "by definition"),
+    "adapted": (4.0, 0.3, "count of kernels: a cast, two thin products, a scale and a sum"),
 }
 WIDTHS = {
-    "devices": 0.03,
-    "adapters": 0.3,
     "stack.compute": 0.07,
     "stack.attention": 0.15,
     "stack.traffic": 0.2,

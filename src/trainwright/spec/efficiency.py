@@ -11,7 +11,7 @@ class Efficiency:
     """The numbers of ``catalog/efficiency.toml``; each is a share of a rate, or a multiple of counted work.
 
     ``products`` and ``attention`` are by device generation: matrix products' share of the dense peak, and fused
-    attention's share of that. ``precisions`` multiplies products. ``devices`` multiplies all rates of one device.
+    attention's share of that. ``precisions`` multiplies products.
     ``traffic`` is memory traffic between products against fully fused operations, by how a stack runs them.
     """
 
@@ -19,7 +19,11 @@ class Efficiency:
     attention: Mapping[str, float]
     precisions: Mapping[str, float]
     traffic: Mapping[str, float]
-    devices: Mapping[str, float] = field(default_factory=dict)
+    doubt: Mapping[str, float] = field(default_factory=dict)
+    """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
+    errors grow when their source is left out of the fit; others by kind of work, and for a generation not ``seen``."""
+    seen: tuple[str, ...] = ()
+    """Generations of devices with published runs."""
     bandwidth: float = 0.85
     """Share of the memory's datasheet rate that streams reach."""
     tiles: float = 0.5
@@ -48,8 +52,8 @@ class Efficiency:
     """Memory traffic between products in models with experts, against the counted."""
     selective: float = 0.5
     """Share of the forward pass that selective recomputation repeats."""
-    adapters: Mapping[str, float] = field(default_factory=dict)
-    """Time of a step with adapters of that method, against frozen weights with none."""
+    adapted: float = 3.0
+    """Times that adapters move the inputs and outputs of their matrices in the forward pass."""
     tensor: float = 0.8
     """Exposed share of tensor parallelism's communication."""
     context: float = 0.5

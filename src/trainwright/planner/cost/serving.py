@@ -242,7 +242,7 @@ def _read_s(model: ModelSpec, serving: Serving, cluster: ClusterSpec) -> float:
 
 
 def _launch_s(model: ModelSpec, workload: Workload) -> float:
-    return KERNEL_S * model.layers * kernels(model, workload)
+    return KERNEL_S * model.layers * float(kernels(model, workload))
 
 
 def _reduce_s(model: ModelSpec, serving: Serving, cluster: ClusterSpec, *, rows: int) -> float:

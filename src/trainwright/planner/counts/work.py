@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.adapters import adapter_parameters
@@ -49,6 +50,12 @@ table 1; fused attention pads its heads)."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
+FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
+"""Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
+WITHOUT_FACTORS = frozenset(
+    ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
+)
+"""Methods of PEFT that train prompts, norms, or scales of activations, and nothing beside a matrix."""
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "nvfp4": ("fp4", "fp8", "bf16"),
     "fp8": ("fp8", "bf16"),
@@ -109,6 +116,12 @@ class Work:
     backward_products: float
     update_s: Numbers
     orthogonal_s: Values = 0.0
+    adapted_s: Values = 0.0
+    """Moving an element for each input and output of the matrices that adapters stand beside."""
+    dequantised_s: Values = 0.0
+    """Reading quantised weights, and writing them in 16 bits for a pass's products."""
+    compiled: Values = 0.0
+    """1 where a compiler fuses what lies between products."""
     lighter: Values = 0.0
     """Share of its blocks that the pipeline rank with the head has fewer than the slowest one."""
     lighter_ends: Values = 0.0
@@ -129,8 +142,10 @@ def tile_share(rows: Numbers, columns: Values, units: int) -> Numbers:
     return np.asarray(whole / (np.ceil(tiles / units) * units))
 
 
-def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> Work:
-    """Returns all that one device computes and moves in its own memory.
+def forward_work(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool = False
+) -> Work:
+    """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
@@ -173,9 +188,12 @@ def forward_work(model: ModelSpec, workload: Workload, layouts: Layouts, device:
         lighter=lighter,
         lighter_ends=ends,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
-        kernels=layers * kernels(model, workload),
+        kernels=layers * kernels(model, workload, eager=eager & (layouts.compile == 0)),
         expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
+        adapted_s=size * tokens * layers * adapter_elements(model, workload, layouts) / device.bytes_per_s,
+        dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
+        compiled=layouts.compile,
         update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )
@@ -231,7 +249,7 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
 
     Two norms and two residual sums on the width; rotation of queries and keys; a transposition of the mixed values; the
     activation, and its product with the gate. Experts gather and scatter their tokens. Eight-bit products cast and
-    transpose their inputs. Adapters read each target's input and add to its output.
+    transpose their inputs.
     """
     width = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     queries, keys = model.heads * model.score_size, model.kv_heads * model.score_size
@@ -247,18 +265,47 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     if workload.precision in ("fp8", "nvfp4"):
         parts = [matrix for matrix in matrices(model) if matrix.part in BLOCK_PARTS]
         inner = inner + 2.0 * sum(each.rows * each.inputs * each.layers for each in parts) / model.blocks
-    if workload.adapter is not None:
-        targets = (matrix for matrix in matrices(model) if matrix.name in workload.adapter.targets)
-        inner = inner + 3.0 * sum(matrix.inputs + matrix.outputs for matrix in targets)
     return np.asarray(wide / width + inner / layouts.tp)
 
 
-def kernels(model: ModelSpec, workload: Workload) -> float:
-    """Returns the number of kernels that a block's forward pass launches: products, attention, and all between."""
+def adapter_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns inputs and outputs of an average block's adapted matrices on one rank; 0 where only others are trained.
+
+    Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
+    """
+    adapter = workload.adapter
+    if adapter is None or adapter.method in WITHOUT_FACTORS:
+        return np.zeros(len(layouts))
+    targets = (matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+    return np.asarray(sum(each.layers * (each.inputs + each.outputs) for each in targets) / model.blocks / layouts.tp)
+
+
+def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
+
+    bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
+    rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
+    """
+    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
+    if stored is None:
+        return np.zeros(len(layouts))
+    share = slowest_layers(model, layouts) / model.blocks / layouts.tp
+    return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
+
+
+def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bool_] = False) -> Numbers:
+    """Returns the number of kernels that a block's forward pass launches: products, attention, and all between.
+
+    Hugging Face's code launches 8 for an RMSNorm and 10 to rotate queries and keys (transformers 5.23.0,
+    models/llama/modeling_llama.py). The modules of PEFT take as long as 10 kernels for each adapted matrix: 0.11 ms
+    in forward and backward pass, and as much again in the walks of its trainer over 10 more modules.
+    """
     products = sum(matrix.layers for matrix in matrices(model) if matrix.part in BLOCK_PARTS) / model.blocks
     between = 17 if model.positions == "rope" else 11
-    adapters = 4 * len(workload.adapter.targets) if workload.adapter else 0
-    return products + between + (12 if model.experts else 0) + adapters
+    written = (16 if model.norm == "rmsnorm" else 2) + (10 if model.positions == "rope" else 0) + 10
+    targets = len(workload.adapter.targets) if workload.adapter else 0
+    beside = np.where(eager, np.maximum(written, between) + 10 * targets, between + 4 * targets)
+    return np.asarray(products + beside + (12 if model.experts else 0))
 
 
 def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

@@ -33,6 +33,18 @@ class Row:
     framework: str
     placed: PlacedRun
     measured: Measured
+    mean_tokens: int | None = None
+    """Of the sequences, where lengths vary and ``placed`` has the longest; None where all are equal."""
+
+    @property
+    def timed(self) -> PlacedRun:
+        """Returns what time is asked of: sequences of the mean length, while memory is that of the longest."""
+        if self.mean_tokens is None:
+            return self.placed
+        work = self.placed.run.workload
+        batch = work.batch_sequences * self.mean_tokens
+        shorter = replace(work, sequence_tokens=self.mean_tokens, batch_tokens=batch)
+        return replace(self.placed, run=replace(self.placed.run, workload=shorter))
 
     @property
     def device(self) -> str:
@@ -108,9 +120,32 @@ def question(record: Record) -> Row:
     run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
     placed = filled(PlacedRun(run=run, parallel=parallel), record)
     flops, reports = counted_flops(placed.run, record), stack.memory.reports
-    seen = measured(record, devices=devices, batch_tokens=workload.batch_tokens, reports=reports, token_flops=flops)
-    name, source = record.text("id"), record.text("source_repo_or_paper")
-    return Row(id=name, source=source, line=record.line, framework=framework, placed=placed, measured=seen)
+    mean = mean_tokens(record, workload.sequence_tokens)
+    batch_tokens = workload.batch_sequences * (mean or workload.sequence_tokens)
+    seen = measured(record, devices=devices, batch_tokens=batch_tokens, reports=reports, token_flops=flops)
+    return Row(
+        id=record.text("id"),
+        source=record.text("source_repo_or_paper"),
+        line=record.line,
+        framework=framework,
+        placed=placed,
+        measured=seen,
+        mean_tokens=mean,
+    )
+
+
+def mean_tokens(record: Record, longest: int) -> int | None:
+    """Returns the mean length of the row's sequences where its notes say it (``mean_len=340``).
+
+    Raises:
+        ValueError: it is no whole number, or longer than the longest sequence.
+    """
+    text = record.notes.get("mean_len")
+    if text is None:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= longest:
+        raise ValueError(f"mean_len is {text}, expected a whole number of tokens from 1 to seq_len ({longest})")
+    return int(text)
 
 
 def counted_flops(run: RunSpec, record: Record) -> float:

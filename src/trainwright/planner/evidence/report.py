@@ -61,7 +61,10 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
     if learnt is not None:
         worst_stage, there = (corrected(each, **asdict(learnt)) for each in (worst_stage, there))
     memory, worst = there.memory, worst_stage.memory
-    tokens = run.workload.batch_tokens / float(layouts.devices[0])
+    if row.mean_tokens is not None:
+        timed = forecast(row.timed.run, layouts, CATALOGUE)
+        worst_stage = timed if learnt is None else corrected(timed, **asdict(learnt))
+    tokens = row.timed.run.workload.batch_tokens / float(layouts.devices[0])
     slow, mid, fast = (tokens / float(each[0]) for each in (worst_stage.high_s, worst_stage.step_s, worst_stage.low_s))
     kind = row.measured.memory_kind or run.stack.memory.reports
     least, most = memory.interval(kind)

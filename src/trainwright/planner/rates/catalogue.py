@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work, forward_work
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.efficiency import Efficiency
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 
 ATTENTION_BACKWARD = 2.5
@@ -36,6 +37,8 @@ class Rates:
     head: Values
     attention: Values
     traffic: Values
+    compiled: Values
+    adapted: Values
     loss: Values
     ramp: Values
     launch_s: Values
@@ -74,8 +77,8 @@ class Factor(NamedTuple):
 def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     """Returns the numbers whose product each field of ``Rates`` is: of ``Efficiency``, or the stack (``stack.x``)."""
     workload, cluster, time = run.workload, run.cluster, run.stack.time
-    kind, adapter = generation(cluster.device), workload.adapter
-    device = (_entry("products", general.products, kind), _entry("devices", general.devices, cluster.device.name))
+    kind = generation(cluster.device)
+    device = (_entry("products", general.products, kind),)
     # Fused attention's share of a rate stands by kernel too where there are several.
     kernel = f"{kind}-{run.stack.flash}" if kind in FLASH_GENERATIONS else kind
     flash = _entry("attention", general.attention, kernel)
@@ -87,13 +90,17 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         "compute": (
             Factor("stack.compute", time.compute),
             tuned,
-            *([_entry("adapters", general.adapters, adapter.method)] if adapter else ()),
         ),
         "products": (*device, _entry("precisions", general.precisions, workload.precision)),
         "head": device,
         "attention": fused if workload.fused_attention else device,
         "traffic": (
             _entry("traffic", general.traffic, run.stack.memory.kernels),
+            Factor("stack.traffic", time.traffic),
+            *((Factor("expert_traffic", general.expert_traffic),) if experts else ()),
+        ),
+        "compiled": (
+            _entry("traffic", general.traffic, "compiled"),
             Factor("stack.traffic", time.traffic),
             *((Factor("expert_traffic", general.expert_traffic),) if experts else ()),
         ),
@@ -122,10 +129,31 @@ def rates(run: RunSpec, general: Efficiency) -> Rates:
     return Rates(**{name: math.prod(factor.value for factor in parts) for name, parts in every})
 
 
+def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
+    """Yields what makes a run less certain than one of a dense decoder that trains all weights in 16 or more bits."""
+    model, workload = run.model, run.workload
+    if workload.adapter is not None:
+        yield "adapters"
+    if isinstance(model, ModelSpec) and model.experts is not None:
+        yield "experts"
+    if isinstance(model, ModelSpec) and model.kind == "encoder":
+        yield "encoders"
+    if workload.precision in ("fp8", "nvfp4"):
+        yield "low_precision"
+
+
+def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
+    """Yields the deviations that a run's range has beside its stack's own."""
+    names = ["source", *kinds_of_doubt(run)]
+    if generation(run.cluster.device) not in general.seen:
+        names.append("generation")
+    yield from (general.doubt.get(name, 0.0) for name in names)
+
+
 WORK_OF: Mapping[Kind, tuple[str, ...]] = {
     "products": ("products_s", "unaligned_s", "operands_s"),
     "attention": ("attention_s", "short_s", "scores_s"),
-    "between": ("traffic_s", "encoder_s", "casts_s"),
+    "between": ("traffic_s", "encoder_s", "casts_s", "adapted_s", "dequantised_s"),
     "head": ("head_s", "loss_s"),
     "launches": ("kernels", "expert_layers"),
     "update": ("update_s", "orthogonal_s"),
@@ -154,8 +182,10 @@ class Catalogue:
         return exposure_of(self.rates(run))
 
     def spread(self, run: RunSpec) -> float:
-        """Returns the deviation of published runs of the stack, unless the device's peaks are uncertain."""
-        return run.stack.time.spread if self.deviation is None else self.deviation
+        """Returns the deviation of published runs of the stack with ``doubts``; another for a peak that is a guess."""
+        if self.deviation is not None:
+            return self.deviation
+        return math.hypot(run.stack.time.spread, *doubts(run, self.efficiency))
 
     def process(self, run: RunSpec) -> Process | None:
         """Returns what is assumed of a process; the same for every run."""
@@ -167,7 +197,7 @@ class Catalogue:
         model, workload, device = run.model, run.workload, run.cluster.device
         if isinstance(model, ConvNetSpec):
             return convnet_work(model, workload, layouts, device)
-        return forward_work(model, workload, layouts, device)
+        return forward_work(model, workload, layouts, device, eager=run.stack.memory.kernels == "eager")
 
     def rates(self, run: RunSpec) -> Rates:
         """Returns every rate of the run, by name."""
@@ -185,12 +215,14 @@ def reached(work: Work, rate: Rates, *, left: Values = 1.0) -> Kernels:
     aligned = work.products_s + (1 / rate.unaligned - 1) * work.unaligned_s
     products = aligned / (rate.products * work.busy**rate.tiles * left) + rate.operands * work.operands_s
     attention = (work.attention_s + rate.ramp * work.short_s) / (rate.attention * left)
-    moved = rate.traffic * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
-    between = moved / rate.bandwidth
+    fused = np.where(np.asarray(work.compiled) > 0, rate.compiled, rate.traffic)
+    moved = fused * work.traffic_s + rate.scores * work.scores_s + rate.encoder * work.encoder_s
+    between = (moved + rate.adapted * work.adapted_s) / rate.bandwidth
+    dequantised = work.dequantised_s / rate.bandwidth
     head, loss = work.head_s / rate.head, rate.loss * work.loss_s
     return Kernels(
-        forward=products + attention + between,
-        backward=work.backward_products * products + ATTENTION_BACKWARD * attention + 2 * between,
+        forward=products + attention + between + dequantised,
+        backward=work.backward_products * products + ATTENTION_BACKWARD * attention + 2 * between + dequantised,
         weight=(work.backward_products - 1) * products,
         head=head + loss / 2,
         head_backward=work.backward_products * head + loss / 2,

@@ -208,3 +208,20 @@ def test_a_finished_run_on_a_device_that_nobody_knows_is_refused(tmp_path):
     rows, (refused,) = questions(read_runs(path))
     assert rows == []
     assert "abacus" in refused.reason and refused.source == "ledger"
+
+
+def test_time_is_asked_of_the_mean_length_and_memory_of_the_longest():
+    said = record(seq_len=768, micro_batch=4, global_batch=4, n_gpus=1, dp_shard_or_fsdp="", notes="mean_len=340")
+    row = question(said)
+    assert row.placed.run.workload.sequence_tokens == 768
+    assert (row.timed.run.workload.sequence_tokens, row.timed.run.workload.batch_tokens) == (340, 4 * 340)
+    padded = question(record(seq_len=768, micro_batch=4, global_batch=4, n_gpus=1, dp_shard_or_fsdp="", notes=""))
+    assert padded.timed is padded.placed
+    mixed, whole = (judge_all([each])[0][0] for each in (row, padded))
+    assert mixed.tokens_per_s.mid < whole.tokens_per_s.mid and mixed.memory_bytes == whole.memory_bytes
+
+
+@pytest.mark.parametrize("length", ["0", "769", "many", "-3"])
+def test_a_mean_length_that_cannot_be_is_refused(length):
+    with pytest.raises(ValueError, match="mean_len is .*from 1 to seq_len"):
+        question(record(seq_len=768, notes=f"mean_len={length}"))

@@ -1,5 +1,6 @@
 """What the catalogue's numbers come to for one run."""
 
+import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import stack, stack_names
-from trainwright.planner.rates.catalogue import Rates, factors, rates, tuned_key
+from trainwright.planner.rates.catalogue import Catalogue, Rates, factors, rates, tuned_key
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack, StackTime
@@ -26,12 +27,12 @@ EFFICIENCY = Efficiency(
     attention={"default": 0.4},
     precisions={"default": 1.0, "fp8": 0.9},
     traffic={"eager": 2.0},
-    devices={"h100-sxm": 1.1},
+    doubt={"source": 0.1, "adapters": 0.3, "generation": 0.4},
+    seen=("hopper",),
     loss=8.0,
     fused_loss=0.5,
     expert_traffic=3.0,
     bus={"default": 1.5},
-    adapters={"lora": 0.9},
 )
 PLAIN = Stack(name="plain", title="", states="fp32", time=StackTime(compute=2.0, tuned={"hopper-fp8": 1.5}))
 
@@ -42,11 +43,11 @@ def reached(model=LLAMA, on="8xh100-sxm", **changes):
 
 def test_rates_are_products_of_the_catalogues_numbers():
     kernels_s = reached()
-    assert kernels_s.products == pytest.approx(0.8 * 1.1)
-    assert kernels_s.attention == pytest.approx(0.8 * 1.1 * 0.4)
+    assert kernels_s.products == pytest.approx(0.8)
+    assert kernels_s.attention == pytest.approx(0.8 * 0.4)
     assert (kernels_s.compute, kernels_s.traffic, kernels_s.loss, kernels_s.link) == (2.0, 2.0, 8.0, 1.0)
     eight = reached(precision="fp8", fused_loss=True)
-    assert (eight.products, eight.compute, eight.loss) == pytest.approx((0.8 * 1.1 * 0.9, 2.0 * 1.5, 4.0))
+    assert (eight.products, eight.compute, eight.loss) == pytest.approx((0.8 * 0.9, 2.0 * 1.5, 4.0))
 
 
 def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
@@ -54,15 +55,32 @@ def test_what_a_table_lacks_is_its_default_and_without_one_nothing_changes():
     assert kernels_s.products == pytest.approx(0.5)  # no ampere, no such device, no bf16
     other = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xa100-sxm-80gb"), stack=PLAIN)
     named = {factor.name: factor.value for parts in factors(other, EFFICIENCY).values() for factor in parts}
-    assert named["devices.a100-sxm-80gb"] == named["stack.tuned.ampere-16"] == 1.0
+    assert named["stack.tuned.ampere-16"] == 1.0
     assert named["products.ampere"] == 0.5
 
 
-def test_adapters_experts_and_the_hosts_bus_have_their_own():
-    assert reached(adapter=Adapter(rank=8)).compute == pytest.approx(2.0 * 0.9)
-    assert reached(adapter=Adapter(rank=8, method="new")).compute == pytest.approx(2.0)
+def test_experts_and_the_hosts_bus_have_their_own():
     assert reached(model=catalogue_model("mixtral-8x7b")).traffic == pytest.approx(6.0)
     assert reached(on="4xrtx-4090").link == 1.5
+
+
+def test_a_range_is_wider_for_what_published_runs_say_less_of():
+    source = Catalogue(efficiency=EFFICIENCY)
+
+    def spread(on="8xh100-sxm", **changes):
+        run = RunSpec(model=LLAMA, workload=replace(WORK, **changes), cluster=cluster(on), stack=PLAIN)
+        return source.spread(run)
+
+    own = PLAIN.time.spread
+    assert spread() == pytest.approx(math.hypot(own, 0.1))
+    assert spread(adapter=Adapter(rank=8)) == pytest.approx(math.hypot(own, 0.1, 0.3))
+    assert spread(on="8xmi300x") == pytest.approx(math.hypot(own, 0.1, 0.4))
+    assert (
+        replace(source, deviation=0.05).spread(
+            RunSpec(model=LLAMA, workload=WORK, cluster=cluster("h100"), stack=PLAIN)
+        )
+        == 0.05
+    )
 
 
 def test_attention_that_is_not_fused_runs_as_products_do():

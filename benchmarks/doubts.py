@@ -1,0 +1,108 @@
+"""How far a prediction may lie off where the fit has seen nothing like it: by source, and by kind of work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainwright.hardware.catalogue.efficiency import generation
+from trainwright.planner.evidence.published_run import Row
+from trainwright.planner.rates.catalogue import kinds_of_doubt
+from trainwright.spec.plan import INTERVAL
+
+Errors = NDArray[np.float64]
+
+PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
+"""Log error of a stack that no row was fitted to, and how many rows that is worth."""
+GENERATION = 0.3
+"""Log error added for a generation of devices without rows: that of a stack without rows."""
+FOLLOWS = 1.2816
+"""Standard deviations within which eight of ten of a normal distribution lie."""
+
+
+def summary(errors: Errors) -> str:
+    """Median and 90th percentile of the error of tokens per second."""
+    median, ninety = figures(errors)
+    bias = np.expm1(-np.median(errors))
+    return f"n {len(errors):4d}  median {median:6.1%}  p90 {ninety:7.1%}  bias {bias:+6.1%}"
+
+
+def figures(errors: Errors) -> tuple[float, float]:
+    """Median and 90th percentile of the error of tokens per second."""
+    size = np.abs(np.expm1(-errors))
+    return (float(np.median(size)), float(np.quantile(size, 0.9))) if len(size) else (0.0, 0.0)
+
+
+def kind_of_work(row: Row, task: str) -> str:
+    """The kind of work of a row whose notes say ``task``."""
+    work = row.placed.run.workload
+    if work.adapter is not None:
+        return "adapters"
+    if row.model_class != "decoder":
+        return {"moe": "mixtures", "encoder": "encoders"}[row.model_class]
+    if work.precision in ("fp8", "nvfp4"):
+        return "low precision"
+    return "pretraining" if task == "pretrain" else "full tuning"
+
+
+def deviation(errors: Errors) -> float:
+    """The standard deviation whose normal distribution has the errors' 80th percentile."""
+    return float(np.quantile(np.abs(errors), 0.8)) / FOLLOWS
+
+
+def spread(errors: Errors) -> float:
+    """The deviation of the errors; widened where rows are few.
+
+    The prior is that of sources left out: what is not known of a stack is as uncertain as a stack that is not known.
+    """
+    count = len(errors)
+    own = deviation(errors) if count else PRIOR_SPREAD
+    return float(np.sqrt((count * own**2 + PRIOR_ROWS * PRIOR_SPREAD**2) / (count + PRIOR_ROWS)))
+
+
+def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors) -> dict[str, float]:
+    """What is added to a stack's own deviation, in squares: for every run, and for each kind of work.
+
+    ``source`` is what errors of plain rows grow by when their source is left out of the fit; a kind's number what its
+    rows are worse by than plain ones. Each source counts as one.
+    """
+    of = [frozenset(kinds_of_doubt(row.placed.run)) for row in rows]
+    sources = np.array([row.source.partition("@")[0] for row in rows])
+
+    def squared(errors: Errors, mask: NDArray[np.bool_]) -> float:
+        groups = [errors[mask & (sources == name)] for name in sorted(set(sources[mask]))]
+        return float(np.median([deviation(group) ** 2 for group in groups]))
+
+    plain = np.array([not kinds for kinds in of])
+    base = squared(left_out, plain)
+    found = {"source": base - squared(folds, plain), "generation": GENERATION**2}
+    for kind in sorted({kind for kinds in of for kind in kinds}):
+        found[kind] = squared(left_out, np.array([kinds == {kind} for kinds in of])) - base
+    return {name: float(np.sqrt(max(0.0, value))) for name, value in found.items()}
+
+
+def covered(rows: Sequence[Row], left_out: Errors, spreads: Errors) -> str:
+    """How many rows lie inside the range that they would get with their source left out, and how wide it is."""
+    inside = np.abs(left_out) <= INTERVAL * spreads
+    plain = np.array([not tuple(kinds_of_doubt(row.placed.run)) for row in rows])
+    names = np.array([row.source.partition("@")[0] for row in rows])
+    by_source = np.mean([inside[names == name].mean() for name in set(names)])
+    wide = np.exp(2 * INTERVAL * np.median(spreads[plain]))
+    return f"in range {inside.mean():.0%} of rows, {by_source:.0%} by source; slow over fast of plain ones {wide:.2f}"
+
+
+def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]) -> Errors:
+    """The deviation that each row's range would have without its source: its stack's from other sources' rows."""
+    stacks = np.array([row.placed.run.stack.time_of for row in rows])
+    sources = np.array([row.source.partition("@")[0] for row in rows])
+    found = []
+    for row, stack, source in zip(rows, stacks, sources, strict=True):
+        mine = spread(folds[(stacks == stack) & (sources != source)])
+        added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
+        others = {generation(each.placed.run.cluster.device) for each in np.array(rows)[sources != source]}
+        if generation(row.placed.run.cluster.device) not in others:
+            added.append(doubt["generation"])
+        found.append(float(np.sqrt(mine**2 + np.sum(np.square(added)))))
+    return np.array(found)
