@@ -31,6 +31,7 @@ from trainwright.planner.forecast.memory.table import (
     INTERVAL_DEVIATIONS,
     MemoryTable,
     PipelineStage,
+    deviation,
     predict_memory,
     usable_bytes,
 )
@@ -141,7 +142,10 @@ def show(title: str, rows: list[Row], stacks: Stacks) -> None:
     """Error, bias and coverage of the interval, in all and by source."""
     errors = np.array([log_error(row, stacks(row)) for row in rows])
     inside = np.array(
-        [abs(error) <= INTERVAL_DEVIATIONS * stacks(row).memory.spread for error, row in zip(errors, rows, strict=True)]
+        [
+            abs(error) <= INTERVAL_DEVIATIONS * deviation(replace(row.placed.run, stack=stacks(row)))
+            for error, row in zip(errors, rows, strict=True)
+        ]
     )
     sources = np.array([row.source.split("@")[0][:34] for row in rows])
     for name in ("all", *sorted(set(sources))):

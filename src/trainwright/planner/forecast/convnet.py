@@ -20,7 +20,7 @@ from trainwright.planner.forecast.communication.collectives import (
 )
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.memory.states import StateBytes
-from trainwright.planner.forecast.memory.table import MemoryTable, stuck_share
+from trainwright.planner.forecast.memory.table import MemoryTable, deviation, stuck_share
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Workload
@@ -92,7 +92,7 @@ def convnet_memory(run: RunSpec, layouts: Layouts) -> MemoryTable:
         reserved_unused=memory.fragmentation * allocated,
         stuck=stuck_share(memory) * allocated,
         context=memory.context_bytes * one,
-        spread=memory.spread * one,
+        spread=deviation(run) * one,
         last_stage=one < 0,
         moment=np.where(late, 3, 0),
         host_bytes=0 * one,

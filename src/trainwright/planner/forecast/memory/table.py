@@ -7,6 +7,7 @@ use; ``device`` adds the driver's context and communicators, and is what nvidia-
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,6 +29,13 @@ from trainwright.spec.stack import MemoryKind, StackMemory
 PipelineStage = Literal["worst", "first", "last"]
 INTERVAL_DEVIATIONS = 1.28
 """Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
+SOURCE_DEVIATION = 0.05
+"""What errors of memory grow by, in squares, where their source is left out of the fit (benchmarks/fit_memory.py)."""
+BORROWED_DEVIATION = 0.09
+"""The same where the framework's name is withheld: of a stack that has another's numbers."""
+ADAPTER_DEVIATION = 0.12
+"""Of adapters: their dtype, dropout and upcasts, which people do not say, make a layer keep 42 to 75 bytes for each
+token and unit of the width (counted with PEFT 0.21.2 and transformers 5.23.0 in 16 bits)."""
 USABLE_SHARE = 0.985
 """Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
 USABLE_HOST_SHARE = 0.95
@@ -178,12 +186,22 @@ def predict_memory(
         reserved_unused=memory.fragmentation * allocated + memory.idle * idle,
         context=memory.context_bytes * one,
         stuck=(stuck_share(memory) if process is None else 0.0) * allocated,
-        spread=memory.spread * one,
+        spread=(memory.spread if process else deviation(run)) * one,
         last_stage=(at == 1) & (layouts.pp > 1),
         moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
         host_bytes=here(elsewhere.host) * run.cluster.node.devices,
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
     )
+
+
+def deviation(run: RunSpec) -> float:
+    """Returns the deviation of the logarithm of measured over predicted peak: the stack's own and what adds to it."""
+    added = [SOURCE_DEVIATION]
+    if run.stack.memory_of != run.stack.name:
+        added.append(BORROWED_DEVIATION)
+    if run.workload.adapter is not None:
+        added.append(ADAPTER_DEVIATION)
+    return math.hypot(run.stack.memory.spread, *added)
 
 
 def stuck_share(memory: StackMemory) -> float:
