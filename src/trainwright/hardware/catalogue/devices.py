@@ -7,11 +7,14 @@ as many GiB: what a process can have of them is ``planner.forecast.memory.table.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue import tables
 from trainwright.hardware.catalogue.links import link
+from trainwright.hardware.catalogue.printed_names import same_device
 from trainwright.spec.device import DeviceSpec
 
 _DEVICES = "devices"
@@ -25,15 +28,27 @@ def device_names() -> tuple[str, ...]:
 def find_device(name: str) -> DeviceSpec | None:
     """Returns the device of that name or alias (as in ``nvidia-smi`` or a cloud's list), or None.
 
-    A size that follows the name is understood where it is the device's own: ``RTX-4090-24GB``, ``H200 (141 GB)``.
+    A size behind the name is understood where it is the device's own: ``RTX-4090-24GB``, ``H200 (141 GB)``. Names as
+    vendors print them and instance types are found by ``printed_names``; one that several devices have is None.
     """
     slug = normalised(name)
     spec = _named(slug)
     sized = re.fullmatch(r"(.+?)-(\d+)-?gb", slug)
     if spec is None and sized is not None:
         bare = _named(sized[1])
-        return bare if bare is not None and round(bare.memory_bytes / 1e9) == int(sized[2]) else None
+        if bare is not None and round(bare.memory_bytes / 1e9) == int(sized[2]):
+            return bare
+    if spec is None and len(meant := same_device(slug, _names())) == 1:
+        return _read(meant[0])
     return spec
+
+
+@cache
+def _names() -> Mapping[str, tuple[str, ...]]:
+    """Returns for each device its name, its aliases, and its name with the size of its memory."""
+    aliases = tables.aliases(_DEVICES)
+    named = {name: (name, *(alias for alias, of in aliases.items() if of == name)) for name in device_names()}
+    return {name: (*all_, f"{name}-{round(_read(name).memory_bytes / 1e9)}gb") for name, all_ in named.items()}
 
 
 def _named(slug: str) -> DeviceSpec | None:
@@ -45,10 +60,14 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
     """Returns the device of that name or alias; ``where`` it was asked for stands in the error.
 
     Raises:
-        RecipeError: the catalogue does not know it; names the nearest ones.
+        RecipeError: the catalogue does not know it, or several have it; names them, or the nearest ones.
     """
     spec = find_device(name)
     if spec is None:
+        several = same_device(normalised(name), _names())
+        if several:
+            fix, expected = f"say which: {', '.join(several)}", "a name that one device has"
+            raise RecipeError("ambiguous device", where=where, seen=repr(name), expected=expected, fix=fix)
         near = get_close_matches(normalised(name), [*device_names(), *tables.aliases(_DEVICES)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
         raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)

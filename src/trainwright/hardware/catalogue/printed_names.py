@@ -1,0 +1,109 @@
+"""Finds devices by names as vendors and people print them: words in any order, with words that tell nothing."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+_INSTANCES = files("trainwright") / "catalog" / "instances.toml"
+_FILLER = re.compile(
+    r"nvidia|amd|intel|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud|oam|ubb|dgx|hgx"
+    r"|hbm\d?e?|gen\d|x16|nvlink|\d+cc|nvl\d+"
+)
+"""Words that no two devices of the catalogue differ by: vendors, boards, machines, memory chips, bus generations."""
+_FORMS: Mapping[str, str] = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "pci": "pcie"}
+_ONE_FORM = frozenset(("sxm", "pcie", "nvl"))
+_MACHINES: Mapping[str, str] = {
+    "dgx-1v": "v100-sxm",
+    "dgx-1": "v100-sxm",
+    "dgx1": "v100-sxm",
+    "dgx-2": "v100-sxm-32gb",
+    "dgx2": "v100-sxm-32gb",
+}
+"""NVIDIA's machines that are named by number (DGX-1 and DGX-2 system architecture, V100)."""
+_PREFIXES = ("", "rtx", "gtx", "ascend")
+"""What people leave out: ``4090``, ``1080 Ti``, ``910B``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A name taken apart: its model's words run together, its form, and its memory in GB; None where not said."""
+
+    model: str
+    form: str | None
+    memory_gb: int | None
+
+
+def same_device(name: str, known: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Returns the devices that a printed name can mean: one, or several that it does not tell apart.
+
+    ``known`` has for each device its normalised names. Memory and form narrow the choice where they are said.
+    """
+    if instance := _instance(name):
+        return (instance,)
+    for machine, meant in _MACHINES.items():
+        if name == machine or name.startswith(f"{machine}-"):
+            name = meant + name.removeprefix(machine)
+            break
+    if exact := [device for device, names in known.items() if _plain(name) in names]:
+        return tuple(exact)
+    asked = _parts(name)
+    for prefix in _PREFIXES:
+        found = tuple(sorted(_matching(_Parts(prefix + asked.model, asked.form, asked.memory_gb), known)))
+        if found:
+            return found
+    return ()
+
+
+def _plain(name: str) -> str:
+    """Returns a normalised name without filler, its memory in ``gb``: ``a100-40gb`` of ``nvidia-a100-40g``."""
+    words = re.sub(r"\b(\d+)-?(g|gb|gib)\b", r"\1gb", name).split("-")
+    return "-".join(word for word in words if not _FILLER.fullmatch(word))
+
+
+def _matching(asked: _Parts, known: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    for device, names in known.items():
+        parts = [_parts(each) for each in names]
+        like = [each for each in parts if each.model == asked.model]
+        forms, sizes = ({getattr(each, key) for each in parts} - {None} for key in ("form", "memory_gb"))
+        right_form = asked.form is None or asked.form in forms or not forms
+        if like and right_form and (asked.memory_gb is None or asked.memory_gb in sizes or not sizes):
+            yield device
+
+
+def _parts(name: str) -> _Parts:
+    """Returns a normalised name taken apart: ``h100-80gb-pcie-gen5`` is h100, pcie, 80."""
+    words = re.sub(r"\b(\d+)-(g|gb|gib)\b", r"\1\2", name).split("-")
+    model, form, memory = [], None, None
+    for word in words:
+        plain = _FORMS.get(word, word)
+        if size := re.fullmatch(r"(\d+)(g|gb|gib)", plain):
+            memory = int(size[1])
+        elif plain in _ONE_FORM:
+            form = plain
+        elif not _FILLER.fullmatch(plain) and plain not in model:
+            model.append(plain)
+    if form is None and not {"dgx", "hgx"}.isdisjoint(words):
+        form = "sxm"
+    if "ada" in model and any(re.fullmatch(r"a\d000", word) for word in model):
+        # The A6000 is of the generation before: "Ada A6000" is its successor, the RTX 6000 Ada.
+        model = ["rtx", *(re.sub(r"^a(?=\d000$)", "", word) for word in model if word not in ("ada", "rtx")), "ada"]
+    return _Parts("".join(model), form, memory)
+
+
+def _instance(name: str) -> str | None:
+    """Returns the device of an instance type, ``p4d-24xlarge`` or ``ml-p4d-24xlarge`` (SageMaker's)."""
+    plain = name.removeprefix("ml-")
+    is_sized = re.search(r"xlarge|metal|standard|gpu", plain)
+    fits = [key for key in _instances() if is_sized and (plain == key or plain.startswith(f"{key}-"))]
+    return _instances()[max(fits, key=len)] if fits else None
+
+
+@cache
+def _instances() -> Mapping[str, str]:
+    table: Mapping[str, str] = tomllib.loads(_INSTANCES.read_text(encoding="utf-8"))["devices"]
+    return table

@@ -1,0 +1,60 @@
+"""Devices as vendors print them, as clouds rent them, and as people shorten them."""
+
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import device, device_names, find_device
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("H100 80GB PCIe Gen5", "h100-pcie"),
+        ("1CC H100 80GB SXM5", "h100-sxm"),
+        ("Ada A6000", "rtx-6000-ada"),
+        ("RTX A6000 48GB", "rtx-a6000"),
+        ("p4d.24xlarge", "a100-sxm-40gb"),
+        ("ml.p4de.24xlarge", "a100-sxm-80gb"),
+        ("Standard_ND96asr_v4", "a100-sxm-40gb"),
+        ("a3-highgpu-8g", "h100-sxm"),
+        ("A100 40G", "a100-sxm-40gb"),
+        ("A100-80G PCIe", "a100-pcie-80gb"),
+        ("MI300X OAM", "mi300x"),
+        ("Gaudi 2", "gaudi2"),
+        ("GB200 NVL72", "gb200"),
+        ("DGX H100 80GB", "h100-sxm"),
+        ("DGX1 V100 32GB", "v100-sxm-32gb"),
+        ("DGX2 32GB", "v100-sxm-32gb"),
+        ("DGX-1V 16G", "v100-sxm-16gb"),
+        ("2080Ti", "rtx-2080-ti"),
+        ("4090", "rtx-4090"),
+        ("V100 16GB PCIe", "v100-pcie-16gb"),
+    ],
+)
+def test_names_as_vendors_and_clouds_print_them(printed, name):
+    assert device(printed).name == name
+
+
+@pytest.mark.parametrize(
+    ("printed", "candidates"),
+    [("A100-SXM", ("a100-sxm-40gb", "a100-sxm-80gb")), ("A100 PCIe", ("a100-pcie-40gb", "a100-pcie-80gb"))],
+)
+def test_a_name_that_several_devices_have_asks_which(printed, candidates):
+    assert find_device(printed) is None
+    with pytest.raises(RecipeError, match=f"ambiguous device.*say which: {', '.join(candidates)}"):
+        device(printed)
+
+
+@pytest.mark.parametrize("printed", ["A100-SXM4-60GB", "80GB", "", "p5", "foo", "H100-24GB"])
+def test_a_size_that_no_such_device_has_is_not_guessed(printed):
+    assert find_device(printed) is None
+    with pytest.raises(RecipeError, match="unknown device"):
+        device(printed)
+
+
+def test_every_instance_is_of_a_known_device():
+    table = tomllib.loads((files("trainwright") / "catalog" / "instances.toml").read_text())
+    assert set(table["devices"].values()) <= set(device_names())
