@@ -8,54 +8,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from trainwright.planner.evidence.rows import LARGEST, Record, number
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
-    Adapter,
     Offload,
-    OptimizerName,
     ParallelPlan,
-    Precision,
-    Recompute,
-    States,
-    Workload,
 )
 
 GPT2_VOCABULARY = 50257
 BERT_VOCABULARY = 30522
 LLAMA_VOCABULARY = 32000
 """Of Llama and Llama 2 (arXiv 2302.13971, section 2.1)."""
-PRECISIONS: dict[Precision, tuple[str, ...]] = {
-    "nvfp4": ("nvfp4", "fp4"),
-    "fp8": ("fp8",),
-    "bf16": ("nf4", "int4", "int8", "bf16", "bfloat16"),
-    "fp16": ("fp16", "float16", "half"),
-    "tf32": ("tf32",),
-    "fp32": ("fp32", "float32"),
-}
-"""Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
-OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
-TARGETS = {
-    "q_proj": "query",
-    "k_proj": "key",
-    "v_proj": "value",
-    "o_proj": "output",
-    "c_attn": "query",
-    "gate_proj": "gate",
-    "up_proj": "up",
-    "down_proj": "down",
-}
 MLA = LatentAttention(query_rank=1536, kv_rank=512, rope_size=64, value_size=128)
 """DeepSeek-V3's (arXiv 2412.19437, section 4.2), which rows with latent attention share unless they say otherwise."""
 ZERO_STAGES: dict[str, Literal[0, 1, 2, 3]] = {"ddp": 0, "zero0": 0, "zero1": 1, "zero2": 2}
-FILLED = 4
-"""Micro batches for each pipeline stage where a row gives no batch."""
-NODE_DEVICES, BIG_DEVICES = 8, 64
-"""Devices where a row does not say: one node, and eight for what its source calls big."""
+NODE_DEVICES = 8
+"""Devices where a row does not say: one node."""
 
 
 class Axes(NamedTuple):
@@ -75,7 +46,7 @@ def is_gated(record: Record) -> bool:
 
 def vocabulary(record: Record, *, tp: int) -> int:
     """Returns the number of rows of the embedding; GPT-2's, padded as Megatron pads it, where none is given."""
-    printed = record.number("vocab") or _note_number(record, "vocab-size")
+    printed = record.number("vocab") or note_number(record, "vocab-size")
     if printed:
         return int(printed)
     text = record.text("notes")
@@ -113,8 +84,8 @@ def model_of(record: Record) -> ModelSpec:
         width=width,
         heads=heads,
         kv_heads=record.whole("n_kv_heads", heads),
-        head_size=int(_note_number(record, "head_dim") or width // heads),
-        ffn_width=int(_note_number(record, "dense_ffn") or record.whole("ffn_hidden", usual_width)),
+        head_size=int(note_number(record, "head_dim") or width // heads),
+        ffn_width=int(note_number(record, "dense_ffn") or record.whole("ffn_hidden", usual_width)),
         vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
         context_tokens=512 if bert else record.whole("seq_len"),
         tied=tied != "no" if tied else not llama,
@@ -128,7 +99,7 @@ def model_of(record: Record) -> ModelSpec:
         segments=2 if bert else 0,
         classes=2 if bert and tunes else 0,
         experts=_experts(record),
-        further_layers=int(_note_number(record, "mtp-num-layers") or 0),
+        further_layers=int(note_number(record, "mtp-num-layers") or 0),
         latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
     )
     if problems := model.problems():
@@ -137,20 +108,20 @@ def model_of(record: Record) -> ModelSpec:
 
 
 def _experts(record: Record) -> Experts | None:
-    count = _note_number(record, "experts") or _note_number(record, "num-experts")
+    count = note_number(record, "experts") or note_number(record, "num-experts")
     if record.text("arch") != "moe":
         if count:
             raise ValueError("experts in an architecture that is called dense: other layers than the columns describe")
         return None
     if not count or not ("topk" in record.notes or "moe-router-topk" in record.notes):
         raise ValueError("a mixture of experts whose experts or top-k the row does not say")
-    width = int(_note_number(record, "moe-ffn-hidden-size") or record.whole("ffn_hidden", record.whole("hidden")))
-    shared = int(_note_number(record, "moe-shared-expert-intermediate-size") or 0)
+    width = int(note_number(record, "moe-ffn-hidden-size") or record.whole("ffn_hidden", record.whole("hidden")))
+    shared = int(note_number(record, "moe-shared-expert-intermediate-size") or 0)
     return Experts(
         count=int(count),
-        active=int(_note_number(record, "topk") or _note_number(record, "moe-router-topk") or 2),
+        active=int(note_number(record, "topk") or note_number(record, "moe-router-topk") or 2),
         ffn_width=width,
-        shared_ffn_width=shared or int(_note_number(record, "shared") or 0) * width,
+        shared_ffn_width=shared or int(note_number(record, "shared") or 0) * width,
         dense_layers=_dense_layers(record),
     )
 
@@ -159,10 +130,10 @@ def _dense_layers(record: Record) -> int:
     """Returns the number of layers before the first with experts; ``([0]*4+[1]*9)`` is Megatron's way to say 4."""
     if match := re.match(r"\(\[0\]\*(\d+)", record.notes.get("moe-layer-freq", "")):
         return int(match[1])
-    return int(_note_number(record, "dense_layers") or 0)
+    return int(note_number(record, "dense_layers") or 0)
 
 
-def _note_number(record: Record, name: str) -> float | None:
+def note_number(record: Record, name: str) -> float | None:
     """Returns a setting in the notes as a number; None where it is not there, or is a word or a formula.
 
     Raises:
@@ -177,108 +148,6 @@ def _note_number(record: Record, name: str) -> float | None:
     if value > LARGEST:
         raise ValueError(f"{name} is {text}, expected no more than {LARGEST:.0e}")
     return value
-
-
-def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workload:
-    """Returns the work of one step.
-
-    Raises:
-        ValueError: an unknown precision, or a sequence that is no number.
-    """
-    sequence = record.whole("seq_len")
-    ranks = parallel.dp_replicate * parallel.dp_shard
-    filled = 1 if parallel.pp == 1 else FILLED * parallel.pp
-    accumulated = int(_note_number(record, "grad_accum") or _note_number(record, "micro_num") or filled)
-    batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
-    recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
-    framework, optimizer = record.notes.get("framework_config", ""), record.text("optimizer").lower()
-    return Workload(
-        sequence_tokens=sequence,
-        batch_tokens=sequence * batch,
-        steps=1,
-        precision=precision_of(record, stack),
-        optimizer=optimizer_of(record),
-        recompute=recompute_of(recompute),
-        states=states_of(record, stack),
-        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else None,
-        adapter=adapter_of(record),
-        fused_attention=is_fused(record, stack),
-        expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
-        fused_loss="liger" in framework or "cross-entropy-loss-fusion" in record.notes,
-    )
-
-
-def is_fused(record: Record, stack: Stack) -> bool:
-    """Returns True where attention keeps its scores out of memory."""
-    whole = ("unfused", "local")
-    if record.notes.get("attention-backend") in whole or record.notes.get("transformer-impl") in whole:
-        return False
-    word = record.text("flash_attention")
-    return word != "no" if word else stack.fused_attention
-
-
-def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
-    """Returns the framework's recomputation where the row names none."""
-    tunes = record.notes.get("task", "pretrain") != "pretrain"
-    where = stack.memory.recomputes
-    return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
-
-
-def recompute_of(text: str) -> Recompute:
-    """Returns the recomputation that a column names: all, nothing, or in any other words a part."""
-    if text.lower() in ("full", "yes", "true", "uniform", "all"):
-        return "full"
-    return "none" if text.lower() in ("none", "no", "false", "off") else "selective"
-
-
-def optimizer_of(record: Record) -> OptimizerName:
-    """Returns the optimizer; AdamW where the row does not say."""
-    text = record.text("optimizer").lower()
-    return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
-
-
-def precision_of(record: Record, stack: Stack) -> Precision:
-    """Returns the format of matrix products; the framework's usual one where the row names none.
-
-    Raises:
-        ValueError: a dtype that is not known.
-    """
-    text = record.text("dtype").lower() or stack.precision
-    known = next((name for name, words in PRECISIONS.items() if any(word in text for word in words)), None)
-    if known is None:
-        raise ValueError(f"dtype is {text}, expected one of {', '.join(chain.from_iterable(PRECISIONS.values()))}")
-    return known
-
-
-def states_of(record: Record, stack: Stack) -> States:
-    """Returns the formats in which trained weights and their states are kept."""
-    notes = record.notes
-    if "bf16-true" in notes or notes.get("fsdp_mixed_precision") == "PURE":
-        return "pure"
-    if "flag blank" in record.text("notes"):
-        # Accelerate's FSDP keeps trained weights in fp32 where the trainer's flag asks for mixed precision; on one
-        # device the weights stay as they were loaded.
-        mixed = "true" in (notes.get("bf16flag", "").lower(), notes.get("fp16flag", "").lower())
-        return "fp32" if mixed and record.text("dp_shard_or_fsdp").startswith("fsdp") else "pure"
-    return stack.states
-
-
-def adapter_of(record: Record) -> Adapter | None:
-    """Returns the adapters on frozen weights, where the row's task has them."""
-    task, quant = record.notes.get("task", ""), record.notes.get("quant", "")
-    if not (any(word in task for word in ("lora", "peft:")) or record.notes.get("lora") == "True"):
-        return None
-    nf4 = "nf4" in task or "nf4" in quant or task == "qlora"
-    rank = int(_note_number(record, "lora_r") or _note_number(record, "rank") or 8)
-    named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
-    trained = _note_number(record, "trainable")
-    return Adapter(
-        method=task.removeprefix("peft:") if task.startswith("peft:") else "lora",
-        rank=rank,
-        targets=named or ("query", "value"),
-        parameters=int(trained) if trained else None,
-        frozen="nf4" if nf4 else "int4" if "gptq" in task else "bf16",
-    )
 
 
 def axes_of(record: Record, stack: Stack) -> Axes:
@@ -301,18 +170,19 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     """Returns the layout, and the number of devices that it uses.
 
     Raises:
-        ValueError: a size is no positive whole number, or there are fewer devices than the layout needs.
+        ValueError: a size is no positive whole number, or the sizes do not multiply to the devices.
     """
     tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
     axes = axes_of(record, stack)
     inner = tp * pp * cp
-    usual = BIG_DEVICES if "CI_BIG" in record.notes else NODE_DEVICES
-    devices = record.whole("n_gpus", inner * (axes.ranks or max(1, usual // inner)))
-    if record.notes.get("config", "").endswith(".yaml"):
-        devices = 1  # LitGPT's recipes run on one device; the column counts the machine's
-    if devices < inner:
-        raise ValueError(f"n_gpus is {devices}, fewer than tp x pp x cp = {inner}")
+    devices = record.whole("n_gpus", inner * (axes.ranks or max(1, NODE_DEVICES // inner)))
+    if devices % inner:
+        raise ValueError(f"n_gpus is {devices}, no multiple of tp x pp x cp = {inner}")
     ranks = devices // inner
+    # Parts of a sequence share weights too: FSDP's count may have them.
+    if axes.ranks is not None and (ranks * cp) % axes.ranks:
+        text, count = record.text("dp_shard_or_fsdp"), ranks * cp
+        raise ValueError(f"dp_shard_or_fsdp is {text}, expected a count that divides the {count} ranks left of n_gpus")
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
@@ -355,9 +225,9 @@ def _virtual_stages(record: Record, pp: int) -> int:
     if pp == 1:
         return 1
     for name in ("vp", "interleave", "num-virtual-stages-per-pipeline-rank"):
-        if value := _note_number(record, name):
+        if value := note_number(record, name):
             return max(1, int(value))
-    if each := _note_number(record, "num-layers-per-virtual-pipeline-stage"):
+    if each := note_number(record, "num-layers-per-virtual-pipeline-stage"):
         layers = record.whole("n_layers") if record.model is None else record.model.layers
         return max(1, int(layers / pp / each))
     return 1

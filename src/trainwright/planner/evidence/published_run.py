@@ -11,9 +11,10 @@ from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of, workload_of
+from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
 from trainwright.planner.evidence.rows import Measured, Record, measured
+from trainwright.planner.evidence.workload_columns import workload_of
 from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec

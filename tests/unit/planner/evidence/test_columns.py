@@ -7,18 +7,13 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.stacks import find_stack, stack
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.evidence.columns import (
-    adapter_of,
     axes_of,
     model_of,
-    optimizer_of,
     parallel_of,
-    precision_of,
-    recompute_of,
-    states_of,
     vocabulary,
-    workload_of,
 )
 from trainwright.planner.evidence.rows import read_records
+from trainwright.planner.evidence.workload_columns import workload_of
 
 TITAN, MEGATRON = stack("torchtitan"), stack("megatron-2021")
 
@@ -129,87 +124,6 @@ def test_shapes_that_cannot_be_are_refused(columns, message):
         model_of(record(**columns))
 
 
-# ------------------------------------------------------------------------------------------------------------ workload
-def test_a_batch_is_printed_or_follows_from_the_layout():
-    assert workload(record(global_batch=64)).batch_sequences == 64
-    accumulated = record(global_batch="", micro_batch=2, notes="grad_accum=4")
-    assert workload(accumulated).batch_sequences == 2 * 8 * 4
-    piped = record(global_batch="", micro_batch=1, pp=4, dp_shard_or_fsdp="zero1:2")
-    assert workload(piped).batch_sequences == 2 * 16  # enough micro batches to fill the stages
-
-
-def test_what_is_computed_is_what_the_row_says():
-    work = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
-    assert (work.recompute, work.fused_attention, work.precision, work.moments) == (
-        "full",
-        False,
-        "fp8",
-        "int8",
-    )
-    assert workload(record(notes="attention-backend=unfused")).fused_attention is False
-    assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
-    assert workload(record(notes="cross-entropy-loss-fusion")).fused_loss
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [("adam(distributed)", "adamw"), ("", "adamw"), ("muon", "muon"), ("SGD", "sgd"), ("adafactor", "adafactor")],
-)
-def test_optimizers(text, name):
-    assert optimizer_of(record(optimizer=text)) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("bf16", "bf16"),
-        ("fp32/tf32", "tf32"),
-        ("bnb.nf4-dq", "bf16"),
-        ("", "bf16"),
-        ("MXFP8", "fp8"),
-        ("bfloat16", "bf16"),
-    ],
-)
-def test_precisions(text, name):
-    assert precision_of(record(dtype=text), TITAN) == name
-
-
-def test_an_unknown_dtype_is_refused():
-    with pytest.raises(ValueError, match="dtype is fp6, expected one of nvfp4"):
-        precision_of(record(dtype="fp6"), TITAN)
-    assert precision_of(record(dtype=""), MEGATRON) == "fp16"
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("full", "full"), ("yes", "full"), ("none", "none"), ("no", "none"), ("op", "selective")]
-)
-def test_recomputation(text, name):
-    assert recompute_of(text) == name
-
-
-def test_states_follow_the_settings_of_a_run():
-    assert states_of(record(notes="bf16-true"), TITAN) == "pure"
-    assert states_of(record(notes="fsdp_mixed_precision=PURE"), TITAN) == "pure"
-    assert states_of(record(), TITAN) == TITAN.states
-    assert states_of(record(framework="transformers+peft"), find_stack("transformers+peft")) == "pure"
-    assert states_of(record(framework="transformers+peft"), TITAN) == TITAN.states
-
-
-def test_adapters_are_what_the_task_says():
-    assert adapter_of(record()) is None
-    adapter = adapter_of(record(notes="task=lora;lora_r=16;targets=q_proj v_proj down_proj"))
-    assert (adapter.method, adapter.rank, adapter.targets, adapter.frozen) == (
-        "lora",
-        16,
-        ("query", "value", "down"),
-        "bf16",
-    )
-    assert adapter_of(record(notes="task=peft:oft;trainable=1000000")).parameters == 1_000_000
-    assert adapter_of(record(notes="task=peft:oft")).method == "oft"
-    assert adapter_of(record(notes="task=qlora;rank=64")).frozen == "nf4"
-    assert adapter_of(record(notes="task=lora-gptq")).frozen == "int4"
-
-
 # -------------------------------------------------------------------------------------------------------------- layout
 @pytest.mark.parametrize(
     ("column", "expected"),
@@ -249,7 +163,7 @@ def test_devices_are_printed_or_a_node():
     assert parallel_of(record(n_gpus=64, tp=8, dp_shard_or_fsdp=""), TITAN)[1] == 64
     assert parallel_of(record(n_gpus="", tp=2, dp_shard_or_fsdp=""), TITAN)[1] == 8
     assert parallel_of(record(n_gpus="", tp=2, dp_shard_or_fsdp="zero1:2"), TITAN)[1] == 4
-    with pytest.raises(ValueError, match="n_gpus is 8, fewer than tp x pp x cp = 16"):
+    with pytest.raises(ValueError, match="n_gpus is 8, no multiple of tp x pp x cp = 16"):
         parallel(record(tp=8, pp=2))
 
 
@@ -258,7 +172,7 @@ def test_devices_are_printed_or_a_node():
     [("vp=4", 4), ("interleave=2", 2), ("num-layers-per-virtual-pipeline-stage=2", 4), ("", 1), ("vp=0.5", 1)],
 )
 def test_interleaving(notes, chunks):
-    plan = parallel(record(pp=4, notes=notes))
+    plan = parallel(record(pp=4, dp_shard_or_fsdp="fsdp_full:2", notes=notes))
     assert plan.virtual_stages == chunks
     assert plan.schedule == ("interleaved" if chunks > 1 else "1f1b")
     assert parallel(record(pp=1, notes=notes)).virtual_stages == 1
@@ -283,3 +197,19 @@ def test_what_notes_say_of_experts_beyond_their_number():
     assert model_of(row).further_layers == 1
     assert workload(row).expert_imbalance == 1.0
     assert workload(record(arch="moe", notes="experts=8;topk=2")).expert_imbalance is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"n_gpus": 12, "tp": 8}, "n_gpus is 12, no multiple of tp x pp x cp = 8"),
+        ({"n_gpus": 320, "tp": 8, "pp": 10, "dp_shard_or_fsdp": "zero1:8"}, "divides the 4 ranks left"),
+    ],
+)
+def test_layouts_that_do_not_multiply_to_the_devices_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        parallel(record(**columns))
+
+
+def test_ranks_with_parts_of_a_sequence_may_count_among_those_that_share_weights():
+    assert parallel(record(n_gpus=64, tp=8, cp=2, dp_shard_or_fsdp="fsdp_full:8")).dp_shard == 4

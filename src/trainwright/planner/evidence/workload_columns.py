@@ -1,0 +1,202 @@
+"""Turns what a published row says of its training into a workload: precision, states, recomputation, adapters.
+
+Words that are not understood are refused: a guess would be a prediction of another run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+from typing import cast, get_args
+
+from trainwright.planner.evidence.columns import note_number
+from trainwright.planner.evidence.rows import Record
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import (
+    Adapter,
+    OptimizerName,
+    ParallelPlan,
+    Precision,
+    Recompute,
+    States,
+    Workload,
+)
+
+PRECISIONS: dict[Precision, tuple[str, ...]] = {
+    "nvfp4": ("nvfp4", "fp4"),
+    "fp8": ("fp8",),
+    "bf16": ("nf4", "int4", "int8", "bf16", "bfloat16"),
+    "fp16": ("fp16", "float16", "half"),
+    "tf32": ("tf32",),
+    "fp32": ("fp32", "float32"),
+}
+"""Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
+OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
+TARGETS = {
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "output",
+    "c_attn": "query",
+    "gate_proj": "gate",
+    "up_proj": "up",
+    "down_proj": "down",
+}
+ALL_WEIGHTS = frozenset(
+    ("", "pretrain", "train", "full", "full-ft", "finetune", "fine-tune", "finetuning", "fine-tuning", "sft", "cpt")
+)
+"""Words for training all weights."""
+ADAPTED: Mapping[str, str] = {
+    **dict.fromkeys(("lora", "qlora", "gptq-lora", "lora-gptq", "dora", "qdora", "peft"), "lora"),
+    **dict.fromkeys(("adapter", "adapter_v2", "llama-adapter"), "adaptionprompt"),
+}
+"""Words for training a few weights beside frozen ones, each with its method in PEFT's words."""
+_CHUNKED = re.compile(
+    r"liger|chunked[ _-](?:loss|ce|cross|nll)|linear[ _-]?cross[ _-]?entropy|cut[ _-]cross|fused[ _-]linear"
+)
+_PURE = re.compile(
+    r"pure[ _-]bf16|bf16[ _-]true|bf16[ _-](?:optimizer|optim|adam|moments|states)|no (?:fp32 )?master", re.IGNORECASE
+)
+_OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?\s*(?:=|:)?\s*(\w*)", re.IGNORECASE)
+FILLED = 4
+"""Micro batches for each pipeline stage where a row gives no batch."""
+
+
+def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workload:
+    """Returns the work of one step.
+
+    Raises:
+        ValueError: an unknown precision, or a sequence that is no number.
+    """
+    sequence = record.whole("seq_len")
+    ranks = parallel.dp_replicate * parallel.dp_shard
+    filled = 1 if parallel.pp == 1 else FILLED * parallel.pp
+    accumulated = int(note_number(record, "grad_accum") or note_number(record, "micro_num") or filled)
+    batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
+    recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
+    _refuse_unplanned(record)
+    optimizer = record.text("optimizer").lower()
+    return Workload(
+        sequence_tokens=sequence,
+        batch_tokens=sequence * batch,
+        steps=1,
+        precision=precision_of(record, stack),
+        optimizer=optimizer_of(record),
+        recompute=recompute_of(recompute),
+        states=states_of(record, stack),
+        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else None,
+        adapter=adapter_of(record),
+        fused_attention=is_fused(record, stack),
+        expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
+        fused_loss="cross-entropy-loss-fusion" in record.notes or bool(_CHUNKED.search(_settings(record))),
+    )
+
+
+def _settings(record: Record) -> str:
+    return record.text("notes").lower()
+
+
+def _refuse_unplanned(record: Record) -> None:
+    """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
+    match = _OFFLOADED.search(record.text("notes"))
+    if match and match[1].lower() not in ("no", "false", "off", "none"):
+        raise ValueError(f"activation offload is {match[1] or 'on'}, expected no: plans keep activations on the device")
+
+
+def is_fused(record: Record, stack: Stack) -> bool:
+    """Returns True where attention keeps its scores out of memory."""
+    whole = ("unfused", "local")
+    if record.notes.get("attention-backend") in whole or record.notes.get("transformer-impl") in whole:
+        return False
+    word = record.text("flash_attention")
+    return word != "no" if word else stack.fused_attention
+
+
+def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
+    """Returns the framework's recomputation where the row names none."""
+    tunes = record.notes.get("task", "pretrain") != "pretrain"
+    where = stack.memory.recomputes
+    return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
+
+
+def recompute_of(text: str) -> Recompute:
+    """Returns the recomputation that a column names: all, nothing, or in any other words a part."""
+    if text.lower() in ("full", "yes", "true", "uniform", "all"):
+        return "full"
+    return "none" if text.lower() in ("none", "no", "false", "off") else "selective"
+
+
+def optimizer_of(record: Record) -> OptimizerName:
+    """Returns the optimizer; AdamW where the row does not say."""
+    text = record.text("optimizer").lower()
+    return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
+
+
+def precision_of(record: Record, stack: Stack) -> Precision:
+    """Returns the format of matrix products; the framework's usual one where the row names none.
+
+    Raises:
+        ValueError: a dtype that is not known.
+    """
+    text = record.text("dtype").lower() or stack.precision
+    known = next((name for name, words in PRECISIONS.items() if any(word in text for word in words)), None)
+    if known is None:
+        raise ValueError(f"dtype is {text}, expected one of {', '.join(chain.from_iterable(PRECISIONS.values()))}")
+    return known
+
+
+def states_of(record: Record, stack: Stack) -> States:
+    """Returns the formats in which trained weights and their states are kept.
+
+    Raises:
+        ValueError: the notes name formats that are not known.
+    """
+    word = record.notes.get("states")
+    if word is not None:
+        known = next((states for states in get_args(States) if states == word), None)
+        if known is None:
+            raise ValueError(f"states is {word}, expected one of {', '.join(get_args(States))}")
+        return cast("States", known)
+    if record.notes.get("fsdp_mixed_precision") == "PURE" or _PURE.search(
+        f"{record.text('dtype')};{_settings(record)}"
+    ):
+        return "pure"
+    return stack.states
+
+
+def adapter_of(record: Record) -> Adapter | None:
+    """Returns the adapters on frozen weights, where the row's task has them.
+
+    Raises:
+        ValueError: the task is no word that is known.
+    """
+    task, quant = record.notes.get("task", ""), f"{record.notes.get('quant', '')} {record.text('dtype')}".lower()
+    method = _method(task)
+    if method is None and record.notes.get("lora") != "True":
+        return None
+    nf4 = "nf4" in task or "nf4" in quant or "qlora" in task or "qdora" in task
+    eight, four = "int8" in quant or "8bit" in quant, "gptq" in task or "int4" in quant or "gptq" in quant
+    rank = int(note_number(record, "lora_r") or note_number(record, "rank") or 8)
+    named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
+    trained = note_number(record, "trainable")
+    return Adapter(
+        method=method or "lora",
+        rank=rank,
+        targets=named or ("query", "value"),
+        parameters=int(trained) if trained else None,
+        frozen="int4" if four else "int8" if eight else "nf4" if nf4 else "bf16",
+    )
+
+
+def _method(task: str) -> str | None:
+    """Returns how a task adapts frozen weights, in PEFT's words; None where it trains all weights."""
+    if task.startswith("peft:"):
+        return task.removeprefix("peft:")
+    word = task.partition("(")[0].strip().lower()
+    if word in ALL_WEIGHTS:
+        return None
+    if word not in ADAPTED:
+        known = ", ".join(sorted({*ALL_WEIGHTS, *ADAPTED} - {""}))
+        raise ValueError(f"task is {task}, expected one of {known}, or peft: and a method of PEFT")
+    return ADAPTED[word]

@@ -1,0 +1,147 @@
+"""Words of a row's settings become a workload, or are refused by name."""
+
+import pytest
+
+from fixtures.published import record
+from trainwright.hardware.catalogue.stacks import find_stack, stack
+from trainwright.planner.evidence.columns import parallel_of
+from trainwright.planner.evidence.workload_columns import (
+    adapter_of,
+    optimizer_of,
+    precision_of,
+    recompute_of,
+    states_of,
+    workload_of,
+)
+
+TITAN, MEGATRON = stack("torchtitan"), stack("megatron-2021")
+
+
+def workload(row, by=TITAN):
+    return workload_of(row, by, parallel_of(row, by)[0])
+
+
+def test_a_batch_is_printed_or_follows_from_the_layout():
+    assert workload(record(global_batch=64)).batch_sequences == 64
+    accumulated = record(global_batch="", micro_batch=2, notes="grad_accum=4")
+    assert workload(accumulated).batch_sequences == 2 * 8 * 4
+    piped = record(global_batch="", micro_batch=1, pp=4, dp_shard_or_fsdp="zero1:2")
+    assert workload(piped).batch_sequences == 2 * 16  # enough micro batches to fill the stages
+
+
+def test_what_is_computed_is_what_the_row_says():
+    work = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
+    assert (work.recompute, work.fused_attention, work.precision, work.moments) == (
+        "full",
+        False,
+        "fp8",
+        "int8",
+    )
+    assert workload(record(notes="attention-backend=unfused")).fused_attention is False
+    assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
+    assert workload(record(notes="cross-entropy-loss-fusion")).fused_loss
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("adam(distributed)", "adamw"), ("", "adamw"), ("muon", "muon"), ("SGD", "sgd"), ("adafactor", "adafactor")],
+)
+def test_optimizers(text, name):
+    assert optimizer_of(record(optimizer=text)) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("bf16", "bf16"),
+        ("fp32/tf32", "tf32"),
+        ("bnb.nf4-dq", "bf16"),
+        ("", "bf16"),
+        ("MXFP8", "fp8"),
+        ("bfloat16", "bf16"),
+    ],
+)
+def test_precisions(text, name):
+    assert precision_of(record(dtype=text), TITAN) == name
+
+
+def test_an_unknown_dtype_is_refused():
+    with pytest.raises(ValueError, match="dtype is fp6, expected one of nvfp4"):
+        precision_of(record(dtype="fp6"), TITAN)
+    assert precision_of(record(dtype=""), MEGATRON) == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("full", "full"), ("yes", "full"), ("none", "none"), ("no", "none"), ("op", "selective")]
+)
+def test_recomputation(text, name):
+    assert recompute_of(text) == name
+
+
+def test_states_follow_the_settings_of_a_run():
+    assert states_of(record(notes="bf16-true"), TITAN) == "pure"
+    assert states_of(record(notes="fsdp_mixed_precision=PURE"), TITAN) == "pure"
+    assert states_of(record(), TITAN) == TITAN.states
+    assert states_of(record(framework="transformers+peft"), find_stack("transformers+peft")) == "pure"
+    assert states_of(record(framework="transformers+peft"), TITAN) == TITAN.states
+
+
+def test_adapters_are_what_the_task_says():
+    assert adapter_of(record()) is None
+    adapter = adapter_of(record(notes="task=lora;lora_r=16;targets=q_proj v_proj down_proj"))
+    assert (adapter.method, adapter.rank, adapter.targets, adapter.frozen) == (
+        "lora",
+        16,
+        ("query", "value", "down"),
+        "bf16",
+    )
+    assert adapter_of(record(notes="task=peft:oft;trainable=1000000")).parameters == 1_000_000
+    assert adapter_of(record(notes="task=peft:oft")).method == "oft"
+    assert adapter_of(record(notes="task=qlora;rank=64")).frozen == "nf4"
+    assert adapter_of(record(notes="task=lora-gptq")).frozen == "int4"
+
+
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [("adapter", "adaptionprompt"), ("adapter_v2", "adaptionprompt"), ("dora", "lora")],
+)
+def test_few_weights_are_never_taken_for_all(task, method):
+    assert adapter_of(record(notes=f"task={task}")).method == method
+
+
+@pytest.mark.parametrize("task", ["full-ft", "sft", "finetune", "pretrain"])
+def test_words_for_all_weights(task):
+    assert adapter_of(record(notes=f"task={task}")) is None
+
+
+def test_a_task_that_is_not_known_is_refused_by_word():
+    with pytest.raises(ValueError, match="task is bitfit, expected one of adapter, .*qlora"):
+        adapter_of(record(notes="task=bitfit"))
+
+
+def test_frozen_weights_are_as_the_dtype_or_the_quantisation_says():
+    assert adapter_of(record(notes="task=lora", dtype="bnb.nf4-dq")).frozen == "nf4"
+    assert adapter_of(record(notes="task=lora;quant=int8")).frozen == "int8"
+    assert adapter_of(record(notes="task=lora;quant=gptq-int4")).frozen == "int4"
+
+
+@pytest.mark.parametrize("words", ["pure bf16", "bf16-true", "bf16 states", "no master weights", "states=pure"])
+def test_words_for_states_in_16_bits(words):
+    assert states_of(record(notes=words), TITAN) == "pure" != TITAN.states
+
+
+def test_states_that_are_not_known_are_refused():
+    with pytest.raises(ValueError, match="states is bf8, expected one of fp32, mixed, pure"):
+        states_of(record(notes="states=bf8"), TITAN)
+
+
+@pytest.mark.parametrize("words", ["chunked loss", "LinearCrossEntropy", "liger", "cut_cross_entropy"])
+def test_losses_in_chunks_keep_no_logits(words):
+    assert workload(record(notes=words)).fused_loss
+    assert not workload(record(notes="a plain loss")).fused_loss
+
+
+def test_activation_offload_is_refused_where_it_is_on():
+    with pytest.raises(ValueError, match="activation offload is true, expected no"):
+        workload(record(notes="activation_offloading=true"))
+    assert workload(record(notes="activation_offloading=false")).fused_loss is False
