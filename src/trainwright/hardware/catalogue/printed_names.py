@@ -11,7 +11,7 @@ from importlib.resources import files
 
 _INSTANCES = files("trainwright") / "catalog" / "instances.toml"
 _FILLER = re.compile(
-    r"nvidia|amd|intel|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud|oam|ubb|dgx|hgx"
+    r"nvidia|amd|instinct|intel|google|huawei|aws|tesla|geforce|gpus?|tensor|core|graphics|accelerator|cloud|oam|ubb|dgx|hgx"
     r"|hbm\d?e?|gen\d|x16|nvlink|\d+cc|nvl\d+"
 )
 """Words that no two devices of the catalogue differ by: vendors, boards, machines, memory chips, bus generations."""
@@ -43,6 +43,7 @@ def same_device(name: str, known: Mapping[str, Iterable[str]]) -> tuple[str, ...
 
     ``known`` has for each device its normalised names. Memory and form narrow the choice where they are said.
     """
+    name = re.sub(r"^\d+-?x-?(?=[a-z])", "", name)  # 8xA100 is eight of them
     if instance := _instance(name):
         return (instance,)
     for machine, meant in _MACHINES.items():

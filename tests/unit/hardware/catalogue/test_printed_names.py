@@ -32,6 +32,8 @@ from trainwright.hardware.catalogue.devices import device, device_names, find_de
         ("2080Ti", "rtx-2080-ti"),
         ("4090", "rtx-4090"),
         ("V100 16GB PCIe", "v100-pcie-16gb"),
+        ("8x H100 SXM", "h100-sxm"),
+        ("AMD Instinct MI250X", "mi250x"),
     ],
 )
 def test_names_as_vendors_and_clouds_print_them(printed, name):
