@@ -4,9 +4,8 @@
     python benchmarks/fit_totals.py totals.csv --write    # the same, and writes catalog/runs.toml
 
 Of all trainings that ran (not those that their source extrapolated from throughput) the fit finds the overhead and the
-days over which it grows that make the mean absolute logarithm of predicted over reported hours least; then, for each
-generation of ``PRIORS``, its own, with ``PRIOR_ROWS`` rows' weight on the prior. Everything else of the prediction is
-``fit_time.py``'s, which is why this runs after it.
+days over which it grows that make the mean absolute logarithm of predicted over reported hours least. Everything else
+of the prediction is ``fit_time.py``'s, which is why this runs after it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import compress
 from pathlib import Path
@@ -29,13 +28,11 @@ from trainwright.planner.evidence.totals import REQUIRED, Total, replay
 from trainwright.spec.plan import INTERVAL
 
 RUNS = Path(trainwright.__file__).parent / "catalog" / "runs.toml"
-DAY_S = 24 * 3600.0
 OVERHEADS = np.round(np.arange(0.0, 1.51, 0.01), 2)
 DAYS = (1.0, 2.0, 3.0, 5.0, 7.0)
 """What little the table says of short runs cannot tell these apart by more."""
-PRIORS = {"ampere": 0.47 / 0.38 - 1, "hopper": 0.40 / 0.26 - 1}
-"""Median MFU of published benchmarks over that of whole trainings by 6 N D, less 1."""
-PRIOR_ROWS = 2.0
+DEVICES = 4.0
+"""Devices beside the first that have half of the overhead: one device waits for no other, and one node already does."""
 SPREADS = np.round(np.arange(0.1, 0.61, 0.01), 2)
 COVERED = 0.9
 """Share of trainings that the interval is made wide enough for: what it claims."""
@@ -45,15 +42,15 @@ COVERED = 0.9
 class Fitted:
     """The numbers of ``catalog/runs.toml`` that are fitted."""
 
-    overhead: dict[str, float]
+    overhead: float
     days: float
 
     def hours(self, each: Total) -> float:
         """Device-hours of a training with these numbers."""
         if each.extrapolated:
             return each.bare_hours
-        share = self.overhead.get(each.generation, self.overhead["default"])
-        return float(each.bare_hours * (1 - share * np.expm1(-each.steps_s / (self.days * DAY_S))))
+        numbers = replace(read_runs(), overhead=self.overhead, overhead_days=self.days, overhead_devices=DEVICES)
+        return float(each.bare_hours * (1 + numbers.overhead_share(each.steps_s, each.devices)))
 
     def errors(self, totals: Sequence[Total]) -> np.ndarray:
         """log(predicted / reported) hours of each."""
@@ -66,22 +63,9 @@ def fit(totals: Sequence[Total], sources: Sequence[str]) -> Fitted:
     ran, counts = [each for each in totals if each.line in origins], Counter(origins.values())
     weights = {line: counts[source] ** -0.5 for line, source in origins.items()}
 
-    def cost(rows: Sequence[Total], days: float, prior: float | None) -> Callable[[float], float]:
-        weight = np.array([weights[each.line] for each in rows])
-
-        def of(overhead: float) -> float:
-            size = float((weight * np.abs(Fitted({"default": overhead}, days).errors(rows))).sum())
-            return size if prior is None else size + PRIOR_ROWS * abs(np.log((1 + overhead) / (1 + prior)))
-
-        return of
-
-    choices = [(cost(ran, days, None)(overhead), days, overhead) for days in DAYS for overhead in map(float, OVERHEADS)]
-    _, days, default = min(choices)
-    found = {"default": default}
-    for kind, prior in PRIORS.items():
-        rows = [each for each in ran if each.generation == kind]
-        found[kind] = min(map(float, OVERHEADS), key=cost(rows, days, prior))
-    return Fitted(found, days)
+    weight = np.array([weights[each.line] for each in ran])
+    choices = [Fitted(float(overhead), days) for days in DAYS for overhead in OVERHEADS]
+    return min(choices, key=lambda each: float((weight * np.abs(each.errors(ran))).sum()))
 
 
 def spread(fitted: Fitted, totals: Sequence[Total]) -> float:
@@ -129,14 +113,13 @@ def show(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> Non
         )
     print(
         f"\noverhead {fitted.overhead}, {fitted.days:g} days to grow, spread {spread(fitted, totals):.2f} "
-        f"(in the catalogue: {dict(numbers.overhead)}, {numbers.overhead_days:g}, {numbers.spread:.2f})"
+        f"(in the catalogue: {numbers.overhead}, {numbers.overhead_days:g}, {numbers.spread:.2f})"
     )
     for title, found in (
         ("all trainings", errors),
         ("each training left out", left_out(totals, sources, [str(each.line) for each in totals])),
         ("each source left out", left_out(totals, sources, sources)),
-        ("one overhead for all", Fitted({"default": fitted.overhead["default"]}, fitted.days).errors(totals)),
-        ("no overhead", Fitted({"default": 0.0}, fitted.days).errors(totals)),
+        ("no overhead", Fitted(0.0, fitted.days).errors(totals)),
     ):
         print(f"{title:26} {summary(found)}")
     for kind in sorted({each.generation for each in totals}):
@@ -158,14 +141,13 @@ def write(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> No
     )
     lines = [
         "# What whole runs take beyond their steps, failures and checkpoints. Written by benchmarks/fit_totals.py.",
+        f"overhead = {fitted.overhead:g}",
         f"overhead_days = {fitted.days:g}",
+        f"overhead_devices = {DEVICES:g}",
         f"start_s = {numbers.start_s:g}",
         f"spread = {spread(fitted, totals):.2f}",
         f'source = "{source}"',
         f'recorded = "{datetime.now(UTC).date()}"',
-        "",
-        "[overhead]",
-        *(f"{kind} = {value:g}" for kind, value in fitted.overhead.items()),
     ]
     RUNS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from trainwright.hardware.catalogue.efficiency import generation
-from trainwright.spec.device import DeviceSpec
+import numpy as np
+from numpy.typing import NDArray
 
+Numbers = NDArray[np.float64]
+Values = float | Numbers
+DAY_S = 24 * 3600.0
 _FILE = files("trainwright") / "catalog" / "runs.toml"
 
 
@@ -18,23 +20,25 @@ _FILE = files("trainwright") / "catalog" / "runs.toml"
 class RunNumbers:
     """Idle nights, changes of plan and slow weeks, as a share of a run's time.
 
-    ``overhead`` is that share in a long run, by the device's generation: what people, hosts and networks lose does not
-    shrink as devices become faster, so that it is a larger share of the newer ones' time. A run of ``overhead_days``
-    has 63 % of it, an hour hardly any: ``overhead (1 - exp(-days / overhead_days))``. ``start_s`` is from the command
-    to the first step. ``spread`` is the standard deviation of the logarithm of real over predicted time that runs add
-    to that of steps.
+    ``overhead`` is that share in a long run on many devices, of any generation. A run of ``overhead_days`` has 63 % of
+    it, an hour hardly any; of the devices beside the first ``overhead_devices`` have half of it, one device has none.
+    ``start_s`` is from the command to the first step. ``spread`` is the standard deviation of the logarithm of real
+    over predicted time that runs add to that of steps.
     """
 
-    overhead: Mapping[str, float]
+    overhead: float
     overhead_days: float
+    overhead_devices: float
     start_s: float
     spread: float
     source: str
     recorded: str
 
-    def overhead_on(self, device: DeviceSpec) -> float:
-        """Returns the overhead on that device; the default where no trainings on its generation were published."""
-        return self.overhead.get(generation(device), self.overhead["default"])
+    def overhead_share(self, steps_s: Values, devices: Values) -> Numbers:
+        """Returns what a run of such steps on so many devices takes beyond all that is modelled, as a share of it."""
+        others = np.maximum(np.asarray(devices, dtype=np.float64) - 1.0, 0.0)
+        long = -np.expm1(-np.asarray(steps_s) / (self.overhead_days * DAY_S))
+        return np.asarray(self.overhead * long * others / (others + self.overhead_devices))
 
 
 @cache

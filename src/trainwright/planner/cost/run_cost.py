@@ -163,7 +163,7 @@ def _parts(
         work_s = steps_s + evaluation_s
         interval_s = work_s / (1 + np.floor(work_s / interval_s))
         start_s = start_s + (forecast.step.forward + forecast.step.backward) / layouts.micro_batches
-    overhead = numbers.overhead_on(cluster.device) * -np.expm1(-steps_s / (numbers.overhead_days * DAY_S))
+    overhead = numbers.overhead_share(steps_s, layouts.devices)
     parts = goodput(
         steps_s,
         devices=layouts.devices,

@@ -55,7 +55,7 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
         Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states"),
         of_failures(settings.device_mtbf_s),
         Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery, key="recovery"),
-        Assumption("overhead of long runs", numbers.overhead_on(device), "", "catalog", numbers.source, key="overhead"),
+        Assumption("overhead of long runs", numbers.overhead, "", "catalog", numbers.source, key="overhead"),
         Assumption("disk of a node", disk_rate, "GB/s", disk, stops, key="disk"),
         Assumption("host memory of a rank", RANK_HOST_BYTES / 1e9, "GB", "default", RANK_HOLDS, key="rank_host_memory"),
     ]

@@ -66,9 +66,8 @@ class Here:
     def numbers(self, layers: int, *, compiled: bool) -> RunNumbers:
         """Returns what a run on it takes beyond its steps: torch.compile's start-up, and no cluster's overhead."""
         start_s = COMPILE_S + COMPILE_PER_LAYER_S * layers if compiled else 0.0
-        return RunNumbers(
-            overhead={"default": 0.0}, overhead_days=1.0, start_s=start_s, spread=0.0, source=ONE_MACHINE, recorded=""
-        )
+        nothing = {"overhead": 0.0, "overhead_days": 1.0, "overhead_devices": 1.0, "spread": 0.0}
+        return RunNumbers(**nothing, start_s=start_s, source=ONE_MACHINE, recorded="")
 
     def assumptions(self, run: RunSpec, *, compiled: bool) -> tuple[Assumption, ...]:
         """Returns every number of the machine that a plan of the run rests on."""
