@@ -25,6 +25,9 @@ from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
+MOST_TOKENS, MOST_SEQUENCE_TOKENS = 10**15, 10**8
+"""Beyond these a question is a slip: 20 times the largest published run, 10 times the longest published context."""
+
 
 def _integer(value: Any) -> int:
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
@@ -38,6 +41,12 @@ def count(value: Any) -> int:
         RecipeError: no whole number, or below one.
     """
     return at_least_one(_integer(value))
+
+
+def _up_to(value: Any, most: int) -> int:
+    if (number := count(value)) > most:
+        raise RecipeError("more than any run has", seen=f"{number:.3g}", expected=f"at most {most:.0e}")
+    return number
 
 
 def one_of(value: Any, known: tuple[str, ...]) -> str:
@@ -125,7 +134,9 @@ def _pool(value: Any) -> tuple[ClusterSpec, ...]:
 
 Readers = dict[str, Callable[[Any], Any]]
 OF_RUN: Readers = {
-    **dict.fromkeys(("tokens", "batch_tokens", "sequence_tokens", "rank"), count),
+    **dict.fromkeys(("tokens", "batch_tokens"), partial(_up_to, most=MOST_TOKENS)),
+    "sequence_tokens": partial(_up_to, most=MOST_SEQUENCE_TOKENS),
+    "rank": count,
     "precision": partial(one_of, known=get_args(Precision)),
     "optimizer": partial(one_of, known=get_args(OptimizerName)),
     "states": partial(one_of, known=get_args(States)),

@@ -72,3 +72,11 @@ def test_every_reader_is_of_a_field_of_a_question():
 def test_an_error_names_its_field(field, value, message):
     with pytest.raises(RecipeError, match=message):
         read_fields({field: value})
+
+
+@pytest.mark.parametrize(("field", "value"), [("tokens", "15Q"), ("sequence_tokens", "1e99"), ("batch_tokens", "1e16")])
+def test_numbers_beyond_any_run_are_refused(field, value):
+    with pytest.raises(RecipeError, match="more than any run has.*at most") as raised:
+        read_fields({field: value})
+    assert raised.value.field == field
+    assert read_fields({"tokens": "1000T", "sequence_tokens": "100M"})
