@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.planner.evidence.published_run import Row
-from trainwright.planner.rates.catalogue import kinds_of_doubt
+from trainwright.planner.rates.catalogue import SIXTEEN_BIT, kinds_of_doubt
 from trainwright.spec.plan import INTERVAL
 
 Errors = NDArray[np.float64]
@@ -33,6 +33,12 @@ def figures(errors: Errors) -> tuple[float, float]:
     """Median and 90th percentile of the error of tokens per second."""
     size = np.abs(np.expm1(-errors))
     return (float(np.median(size)), float(np.quantile(size, 0.9))) if len(size) else (0.0, 0.0)
+
+
+def is_plain(row: Row) -> bool:
+    """True of a dense decoder that trains all weights in 16 bits."""
+    work = row.placed.run.workload
+    return row.model_class == "decoder" and work.precision in SIXTEEN_BIT and work.adapter is None
 
 
 def kind_of_work(row: Row, task: str) -> str:
@@ -97,12 +103,12 @@ def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]
     """The deviation that each row's range would have without its source: its stack's from other sources' rows."""
     stacks = np.array([row.placed.run.stack.time_of for row in rows])
     sources = np.array([row.source.partition("@")[0] for row in rows])
+    generations = np.array([generation(row.placed.run.cluster.device) for row in rows])
     found = []
     for row, stack, source in zip(rows, stacks, sources, strict=True):
         mine = spread(folds[(stacks == stack) & (sources != source)])
         added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
-        others = {generation(each.placed.run.cluster.device) for each in np.array(rows)[sources != source]}
-        if generation(row.placed.run.cluster.device) not in others:
+        if generation(row.placed.run.cluster.device) not in set(generations[sources != source]):
             added.append(doubt["generation"])
         found.append(float(np.sqrt(mine**2 + np.sum(np.square(added)))))
     return np.array(found)

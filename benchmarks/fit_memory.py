@@ -166,6 +166,24 @@ def left_out(rows: list[Row]) -> Stacks:
     return lambda row: found[row.source](row)
 
 
+def show_growth(rows: list[Row], inside: Stacks, outside: Stacks, nameless: list[Row]) -> None:
+    """What errors grow by, in squares, without the source, and without the framework's name; a source counts as one."""
+
+    def squared(judged: list[Row], stacks: Stacks) -> float:
+        errors: defaultdict[str, list[float]] = defaultdict(list)
+        for row in judged:
+            errors[row.source.partition("@")[0]].append(abs(log_error(row, stacks(row))))
+        each = [(np.quantile(own, COVERED) / INTERVAL_DEVIATIONS) ** 2 for own in errors.values()]
+        return float(np.median(each))
+
+    base = squared(rows, inside)
+    grown = (squared(rows, outside) - base, squared(nameless, lambda row: row.placed.run.stack) - base)
+    without_source, without_name = (np.sqrt(max(0.0, each)) for each in grown)
+    print(
+        f"deviation that comes without the source {without_source:.3f}, without the framework's name {without_name:.3f}"
+    )
+
+
 def unnamed(records: list[Record], rows: list[Row]) -> list[Row]:
     """The rows asked again without the framework's name: as that of one that no file knows would be."""
     measured = {row.id: row.measured for row in rows}
@@ -233,6 +251,7 @@ def main() -> None:
     show("fitted to all rows", rows, with_numbers(numbers))
     show("each source left out", rows, outside)
     show("framework not named", unnamed(records, rows), lambda row: row.placed.run.stack)
+    show_growth(rows, with_numbers(numbers), outside, unnamed(records, rows))
     show_verdicts(
         everything, with_numbers({**{row.placed.run.stack.memory_of: _given(row) for row in everything}, **numbers})
     )

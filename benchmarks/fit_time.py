@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 import trainwright
-from doubts import PRIOR_ROWS, covered, doubts, figures, kind_of_work, left_out_spreads, spread, summary
+from doubts import PRIOR_ROWS, covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
 from priors import PRIORS, WIDTHS
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.efficiency import generation
@@ -37,8 +37,7 @@ from trainwright.planner.evidence.published_run import Row, questions
 from trainwright.planner.evidence.rows import read_records
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.time.step import combine
-from trainwright.planner.rates.catalogue import CATALOGUE, SIXTEEN_BIT, Rates, exposure_of, factors, reached
-from trainwright.spec.workload import Workload
+from trainwright.planner.rates.catalogue import CATALOGUE, Rates, exposure_of, factors, reached
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", Work, Exchange, Layouts)
@@ -50,7 +49,7 @@ NOISE = 0.08
 SOURCE_ROWS = 40
 """A source with more rows than this counts as much as one with so many."""
 TOLD = 0.02
-"""A number whose logarithm the rows move by less stays its prior: they do not tell it."""
+"""A number whose logarithm the rows move by less stays its prior, and the others are fitted once more."""
 DERIVED_WEIGHT = 0.3
 """Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
 
@@ -179,8 +178,15 @@ class Fit:
             huber = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
             return np.concatenate([huber * self.data.weight, (values - self.prior[:, 0]) / self.prior[:, 1]])
 
-        values = least_squares(residuals, self.prior[:, 0], max_nfev=40).x
-        self.values = np.where(np.abs(values - self.prior[:, 0]) < TOLD, self.prior[:, 0], values)
+        first = least_squares(residuals, self.values, max_nfev=40).x
+        told = np.abs(first - self.values) >= TOLD
+
+        def with_told(values: Numbers) -> Numbers:
+            every = self.prior[:, 0].copy()
+            every[told] = values
+            return every
+
+        self.values = with_told(least_squares(lambda each: residuals(with_told(each)), first[told], max_nfev=20).x)
         return self
 
     @property
@@ -223,16 +229,11 @@ def _places(data: Data, index: Mapping[str, int]) -> dict[str, NDArray[np.intp]]
     return found
 
 
-def is_plain(work: Workload) -> bool:
-    """True of work that trains all weights in 16 bits."""
-    return work.precision in SIXTEEN_BIT and work.adapter is None
-
-
 def show(title: str, data: Data, errors: Numbers) -> None:
     """The summary of printed rows, and of each source."""
     printed = data.printed
     print(f"{title:44} {summary(errors[printed])}")
-    dense = printed & [row.model_class == "decoder" and is_plain(row.placed.run.workload) for row in data.rows]
+    dense = printed & [is_plain(row) for row in data.rows]
     print(f"{'  dense decoders, 16 bit, all weights':44} {summary(errors[dense])}")
     for source in sorted({row.source for row in data.rows}):
         own = np.array([row.source == source for row in data.rows])

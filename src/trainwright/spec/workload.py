@@ -21,6 +21,8 @@ FSDP's mixed precision). ``mixed``: weights in the reduced precision, gradients 
 ``pure``: weights, gradients and moments all in the reduced precision."""
 Method = Literal["full", "lora", "qlora"]
 MomentDtype = Literal["fp32", "bf16", "int8"]
+Frozen = Literal["fp32", "bf16", "int8", "nf4", "int4"]
+"""How base weights beside adapters are kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +35,7 @@ class Adapter:
 
     rank: int
     targets: tuple[str, ...] = ("query", "value")
-    frozen: Literal["fp32", "bf16", "int8", "nf4", "int4"] = "bf16"
+    frozen: Frozen = "bf16"
     parameters: int | None = None
     method: str = "lora"
     """How the adapter acts (lora, oft, ia3, ...), which decides what it costs in time."""

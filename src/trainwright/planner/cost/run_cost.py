@@ -23,7 +23,6 @@ from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
 
-DAY_S = 24 * HOUR_S
 KEPT_CHECKPOINTS = 2
 """The last complete one, and the one being written."""
 IMAGE_BYTES = 108e3

@@ -76,7 +76,7 @@ def model_of(record: Record) -> ModelSpec:
     llama, bert = is_gated(record), arch == "bert"
     usual_width = width * 8 // 3 if llama else 4 * width
     tied = record.text("tied_embeddings")
-    rope = llama or "rope" in record.notes.get("position-embedding-type", "") or arch.startswith(("gpt(phi", "gpt(fal"))
+    rope = llama or "rope" in record.notes.get("position-embedding-type", "")
     model = ModelSpec(
         family="bert" if bert else "transformer",
         kind="encoder" if bert else "decoder",

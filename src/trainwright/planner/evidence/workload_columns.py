@@ -15,6 +15,7 @@ from trainwright.planner.evidence.rows import Record
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
+    Frozen,
     OptimizerName,
     ParallelPlan,
     Precision,
@@ -53,12 +54,20 @@ ADAPTED: Mapping[str, str] = {
 }
 """Words for training a few weights beside frozen ones, each with its method in PEFT's words."""
 _CHUNKED = re.compile(
-    r"liger|chunked[ _-](?:loss|ce|cross|nll)|linear[ _-]?cross[ _-]?entropy|cut[ _-]cross|fused[ _-]linear"
+    r"(?i)liger|chunked[ _-](?:loss|ce|cross|nll)|linear[ _-]?cross[ _-]?entropy|cut[ _-]cross|fused[ _-]linear"
 )
 _PURE = re.compile(
     r"pure[ _-]bf16|bf16[ _-]true|bf16[ _-](?:optimizer|optim|adam|moments|states)|no (?:fp32 )?master", re.IGNORECASE
 )
-_OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?\s*(?:=|:)?\s*(\w*)", re.IGNORECASE)
+_OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?", re.IGNORECASE)
+_DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
+_DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
+FROZEN: Mapping[Frozen, tuple[str, ...]] = {
+    "int4": ("gptq", "int4", "awq", "hqq"),
+    "int8": ("int8", "8bit"),
+    "nf4": ("nf4", "fp4", "qlora", "qdora", "4bit"),
+}
+"""Words for quantised weights, those of a method before those of bits."""
 FILLED = 4
 """Micro batches for each pipeline stage where a row gives no batch."""
 
@@ -89,19 +98,22 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
-        fused_loss="cross-entropy-loss-fusion" in record.notes or bool(_CHUNKED.search(_settings(record))),
+        fused_loss="cross-entropy-loss-fusion" in record.notes or says(_CHUNKED, record.text("notes")),
     )
 
 
-def _settings(record: Record) -> str:
-    return record.text("notes").lower()
+def says(words: re.Pattern[str], settings: str) -> bool:
+    """Returns True where settings have one of the words and do not deny it: ``no liger``, ``liger=false``."""
+    return any(
+        not _DENIED_BEFORE.search(settings[: match.start()]) and not _DENIED_BEHIND.match(settings[match.end() :])
+        for match in words.finditer(settings)
+    )
 
 
 def _refuse_unplanned(record: Record) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
-    match = _OFFLOADED.search(record.text("notes"))
-    if match and match[1].lower() not in ("no", "false", "off", "none"):
-        raise ValueError(f"activation offload is {match[1] or 'on'}, expected no: plans keep activations on the device")
+    if says(_OFFLOADED, record.text("notes")):
+        raise ValueError("activation offload is on, expected off: plans keep activations on the device")
 
 
 def is_fused(record: Record, stack: Stack) -> bool:
@@ -158,9 +170,8 @@ def states_of(record: Record, stack: Stack) -> States:
         if known is None:
             raise ValueError(f"states is {word}, expected one of {', '.join(get_args(States))}")
         return cast("States", known)
-    if record.notes.get("fsdp_mixed_precision") == "PURE" or _PURE.search(
-        f"{record.text('dtype')};{_settings(record)}"
-    ):
+    said = f"{record.text('dtype')};{record.text('notes')}"
+    if record.notes.get("fsdp_mixed_precision") == "PURE" or says(_PURE, said):
         return "pure"
     return stack.states
 
@@ -169,14 +180,11 @@ def adapter_of(record: Record) -> Adapter | None:
     """Returns the adapters on frozen weights, where the row's task has them.
 
     Raises:
-        ValueError: the task is no word that is known.
+        ValueError: the task or the quantisation is no word that is known.
     """
-    task, quant = record.notes.get("task", ""), f"{record.notes.get('quant', '')} {record.text('dtype')}".lower()
-    method = _method(task)
+    method = _method(record.notes.get("task", ""))
     if method is None and record.notes.get("lora") != "True":
         return None
-    nf4 = "nf4" in task or "nf4" in quant or "qlora" in task or "qdora" in task
-    eight, four = "int8" in quant or "8bit" in quant, "gptq" in task or "int4" in quant or "gptq" in quant
     rank = int(note_number(record, "lora_r") or note_number(record, "rank") or 8)
     named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
     trained = note_number(record, "trainable")
@@ -185,8 +193,21 @@ def adapter_of(record: Record) -> Adapter | None:
         rank=rank,
         targets=named or ("query", "value"),
         parameters=int(trained) if trained else None,
-        frozen="int4" if four else "int8" if eight else "nf4" if nf4 else "bf16",
+        frozen=_frozen(record),
     )
+
+
+def _frozen(record: Record) -> Frozen:
+    """Returns how frozen weights are kept: as task, quantisation or dtype say, else in 16 bits."""
+    quantised = record.notes.get("quant", "").lower()
+    said = f"{record.notes.get('task', '')} {quantised} {record.text('dtype')}".lower().replace("-bit", "bit")
+    for frozen, words in FROZEN.items():
+        if any(word in said for word in words):
+            return frozen
+    if quantised not in ("", "none", "no", "bf16", "fp16"):
+        known = ", ".join(word for words in FROZEN.values() for word in words)
+        raise ValueError(f"quant is {quantised}, expected none or one with {known}")
+    return "bf16"
 
 
 def _method(task: str) -> str | None:

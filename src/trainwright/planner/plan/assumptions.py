@@ -47,12 +47,10 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
     if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
         name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
         notes.append(Assumption(name, peak, "TFLOP/s", "catalog", device.source, key="peak"))
-    kept = f"as software {scenario.run.stack.name!r} does"
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
     recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
     notes += [
-        Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states"),
         of_failures(settings.device_mtbf_s),
         Assumption("recovery from a failure", settings.recovery_s, "s", "default", recovery, key="recovery"),
         Assumption("overhead of long runs", numbers.overhead, "", "catalog", numbers.source, key="overhead"),

@@ -19,10 +19,9 @@ from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.plan.question import FixedLayout, Question, filled, stretched, trained, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
-from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
+from trainwright.spec.device import LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
@@ -79,8 +78,13 @@ def scenario_of(question: Question) -> Scenario:
     price = price_of(machines.device.name, question.price_kind, usd=question.price, clouds=question.clouds)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
-    assumptions += _machine_assumptions(machines, software, price, question.price_kind, here)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
+    assumptions += _machine_assumptions(run, price, question.price_kind, here)
+    if question.states is None and here is None:
+        kept = f"as software {software.name!r} does"
+        assumptions.append(
+            Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states")
+        )
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
     # One machine fails and waits as one's own does; published runs say how several do.
@@ -119,16 +123,16 @@ def _stages(question: Question) -> list[Assumption]:
     return [Assumption("idle share of uneven stages", waste / (1 + waste), "", "given", source, key="uneven_stages")]
 
 
-def _machine_assumptions(
-    machines: ClusterSpec, software: Stack, price: Price | None, kind: PriceKind, here: Here | None
-) -> list[Assumption]:
+def _machine_assumptions(run: RunSpec, price: Price | None, kind: PriceKind, here: Here | None) -> list[Assumption]:
+    machines, software = run.cluster, run.stack
     device, node = machines.device, machines.node
     assumptions = of_device(device) if here is None else []
     if node.scale_up is not None and node.devices > 1:
         assumptions.append(_link("link inside a node", node.scale_up, machines.origins, key="scale_up"))
     if machines.scale_out is not None and machines.nodes > 1:
         assumptions.append(_link("network, a device's share", machines.scale_out, machines.origins, key="scale_out"))
-    spread = f"measured over predicted time: a factor of {math.exp(software.time.spread):.2f} (one standard deviation)"
+    one = math.exp((CATALOGUE if here is None else here.source).spread(run))
+    spread = f"measured over predicted time: a factor of {one:.2f} (one standard deviation)"
     title = f"{software.title}; {spread}"
     assumptions.append(Assumption("software", software.name, "", "catalog", title, key="software"))
     if price is None:

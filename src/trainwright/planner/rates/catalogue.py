@@ -84,7 +84,8 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     flash = _entry("attention", general.attention, kernel)
     tuned = _entry("stack.tuned", time.tuned, tuned_key(kind, workload.precision))
     bus = "peer" if cluster.device.peer_to_peer else "staged"
-    experts = run.model.experts is not None
+    routed = (Factor("expert_traffic", general.expert_traffic),) if run.model.experts is not None else ()
+    moved = (Factor("stack.traffic", time.traffic), *routed)
     fused = (*device, flash, Factor("stack.attention", time.attention))
     products = {
         "compute": (
@@ -94,16 +95,8 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         "products": (*device, _entry("precisions", general.precisions, workload.precision)),
         "head": device,
         "attention": fused if workload.fused_attention else device,
-        "traffic": (
-            _entry("traffic", general.traffic, run.stack.memory.kernels),
-            Factor("stack.traffic", time.traffic),
-            *((Factor("expert_traffic", general.expert_traffic),) if experts else ()),
-        ),
-        "compiled": (
-            _entry("traffic", general.traffic, "compiled"),
-            Factor("stack.traffic", time.traffic),
-            *((Factor("expert_traffic", general.expert_traffic),) if experts else ()),
-        ),
+        "traffic": (_entry("traffic", general.traffic, run.stack.memory.kernels), *moved),
+        "compiled": (_entry("traffic", general.traffic, "compiled"), *moved),
         "loss": (
             Factor("loss", general.loss),
             *((Factor("fused_loss", general.fused_loss),) if workload.fused_loss else ()),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.published import RUNS, record
+from fixtures.published import RUNS, record, workload
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.stacks import find_stack, stack
 from trainwright.planner.counts.parameters import total_parameters
@@ -13,17 +13,12 @@ from trainwright.planner.evidence.columns import (
     vocabulary,
 )
 from trainwright.planner.evidence.rows import read_records
-from trainwright.planner.evidence.workload_columns import workload_of
 
 TITAN, MEGATRON = stack("torchtitan"), stack("megatron-2021")
 
 
 def parallel(row, by=TITAN):
     return parallel_of(row, by)[0]
-
-
-def workload(row, by=TITAN):
-    return workload_of(row, by, parallel(row, by))
 
 
 # ------------------------------------------------------------------------------------------------------------ networks
@@ -195,8 +190,8 @@ def test_what_notes_say_of_experts_beyond_their_number():
     notes = "experts=8;topk=2;mtp-num-layers=1;moe force-balanced"
     row = record(arch="moe", notes=notes)
     assert model_of(row).further_layers == 1
-    assert workload(row).expert_imbalance == 1.0
-    assert workload(record(arch="moe", notes="experts=8;topk=2")).expert_imbalance is None
+    assert workload(row, TITAN).expert_imbalance == 1.0
+    assert workload(record(arch="moe", notes="experts=8;topk=2"), TITAN).expert_imbalance is None
 
 
 @pytest.mark.parametrize(

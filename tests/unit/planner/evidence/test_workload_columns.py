@@ -2,44 +2,40 @@
 
 import pytest
 
-from fixtures.published import record
+from fixtures.published import record, workload
 from trainwright.hardware.catalogue.stacks import find_stack, stack
-from trainwright.planner.evidence.columns import parallel_of
 from trainwright.planner.evidence.workload_columns import (
     adapter_of,
     optimizer_of,
     precision_of,
     recompute_of,
     states_of,
-    workload_of,
 )
 
 TITAN, MEGATRON = stack("torchtitan"), stack("megatron-2021")
 
 
-def workload(row, by=TITAN):
-    return workload_of(row, by, parallel_of(row, by)[0])
-
-
 def test_a_batch_is_printed_or_follows_from_the_layout():
-    assert workload(record(global_batch=64)).batch_sequences == 64
+    assert workload(record(global_batch=64), TITAN).batch_sequences == 64
     accumulated = record(global_batch="", micro_batch=2, notes="grad_accum=4")
-    assert workload(accumulated).batch_sequences == 2 * 8 * 4
+    assert workload(accumulated, TITAN).batch_sequences == 2 * 8 * 4
     piped = record(global_batch="", micro_batch=1, pp=4, dp_shard_or_fsdp="zero1:2")
-    assert workload(piped).batch_sequences == 2 * 16  # enough micro batches to fill the stages
+    assert workload(piped, TITAN).batch_sequences == 2 * 16  # enough micro batches to fill the stages
 
 
 def test_what_is_computed_is_what_the_row_says():
-    work = workload(record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"))
+    work = workload(
+        record(activation_checkpointing="full", flash_attention="no", optimizer="AdamW8bit", dtype="fp8"), TITAN
+    )
     assert (work.recompute, work.fused_attention, work.precision, work.moments) == (
         "full",
         False,
         "fp8",
         "int8",
     )
-    assert workload(record(notes="attention-backend=unfused")).fused_attention is False
+    assert workload(record(notes="attention-backend=unfused"), TITAN).fused_attention is False
     assert workload(record(flash_attention=""), MEGATRON).fused_attention is MEGATRON.fused_attention
-    assert workload(record(notes="cross-entropy-loss-fusion")).fused_loss
+    assert workload(record(notes="cross-entropy-loss-fusion"), TITAN).fused_loss
 
 
 @pytest.mark.parametrize(
@@ -137,11 +133,32 @@ def test_states_that_are_not_known_are_refused():
 
 @pytest.mark.parametrize("words", ["chunked loss", "LinearCrossEntropy", "liger", "cut_cross_entropy"])
 def test_losses_in_chunks_keep_no_logits(words):
-    assert workload(record(notes=words)).fused_loss
-    assert not workload(record(notes="a plain loss")).fused_loss
+    assert workload(record(notes=words), TITAN).fused_loss
+    assert not workload(record(notes="a plain loss"), TITAN).fused_loss
 
 
 def test_activation_offload_is_refused_where_it_is_on():
-    with pytest.raises(ValueError, match="activation offload is true, expected no"):
-        workload(record(notes="activation_offloading=true"))
-    assert workload(record(notes="activation_offloading=false")).fused_loss is False
+    with pytest.raises(ValueError, match="activation offload is on, expected off"):
+        workload(record(notes="activation_offloading=true"), TITAN)
+    assert workload(record(notes="activation_offloading=false"), TITAN).fused_loss is False
+
+
+@pytest.mark.parametrize("words", ["no liger", "without chunked loss", "liger=false", "cut_cross_entropy: no"])
+def test_words_that_deny_a_setting_do_not_set_it(words):
+    assert not workload(record(notes=words), TITAN).fused_loss
+
+
+def test_states_that_are_denied_are_the_softwares():
+    assert states_of(record(notes="not pure bf16"), TITAN) == TITAN.states
+
+
+@pytest.mark.parametrize(
+    ("quant", "frozen"), [("hqq", "int4"), ("bnb.fp4", "nf4"), ("8-bit", "int8"), ("None", "bf16")]
+)
+def test_quantisations(quant, frozen):
+    assert adapter_of(record(notes=f"task=lora;quant={quant}")).frozen == frozen
+
+
+def test_a_quantisation_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match="quant is ternary, expected none or one with gptq"):
+        adapter_of(record(notes="task=lora;quant=ternary"))

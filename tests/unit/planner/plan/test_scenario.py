@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fixtures.questions import LLAMA, assumption, scenario
@@ -66,3 +68,16 @@ def test_stages_that_waste_much_are_allowed_and_said():
     assert "4 or 8" in note.source
     for layout in ({}, {"pp": 4}, {"pp": 33}):
         assert not any("uneven" in entry.name for entry in scenario(layout=layout).assumptions)
+
+
+def test_states_that_are_asked_for_are_no_default():
+    assert assumption(scenario(), "how trained weights are kept").origin == "default"
+    asked = scenario(states="pure")
+    assert asked.run.workload.states == "pure"
+    assert not [each for each in asked.assumptions if each.key == "states"]
+
+
+def test_the_printed_deviation_is_that_of_the_range():
+    asked = scenario()
+    factor = math.exp(asked.source.spread(asked.run))
+    assert f"a factor of {factor:.2f} " in assumption(asked, "software").source

@@ -29,13 +29,14 @@ from trainwright.spec.stack import MemoryKind, StackMemory
 PipelineStage = Literal["worst", "first", "last"]
 INTERVAL_DEVIATIONS = 1.28
 """Standard deviations on each side of the prediction: eight of ten measurements of a normal distribution."""
-SOURCE_DEVIATION = 0.05
+SOURCE_DEVIATION = 0.03
 """What errors of memory grow by, in squares, where their source is left out of the fit (benchmarks/fit_memory.py)."""
-BORROWED_DEVIATION = 0.09
+BORROWED_DEVIATION = 0.10
 """The same where the framework's name is withheld: of a stack that has another's numbers."""
 ADAPTER_DEVIATION = 0.12
 """Of adapters: their dtype, dropout and upcasts, which people do not say, make a layer keep 42 to 75 bytes for each
-token and unit of the width (counted with PEFT 0.21.2 and transformers 5.23.0 in 16 bits)."""
+token and unit of the width (counted with PEFT 0.21.2 and transformers 5.23.0 in 16 bits); assumed: half of that span,
+on four tenths of the peak."""
 USABLE_SHARE = 0.985
 """Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
 USABLE_HOST_SHARE = 0.95
