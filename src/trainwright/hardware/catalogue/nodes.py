@@ -13,8 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 from trainwright.core.errors import RecipeError, about
-from trainwright.hardware.catalogue.devices import device, find_device
+from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
+from trainwright.hardware.catalogue.printed_names import instance
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HERE = "here"
@@ -70,6 +71,9 @@ def cluster(
     counts, name = _split(text, where)
     spec = device(name, where=where)
     kind = _kinds().get(spec.name, _kinds()[""])
+    if instance(normalised(name)) is not None:
+        fix = f"name its devices: {kind.devices}x{spec.name} is a full node of them"
+        raise RecipeError("a type of instance, not a device", where=where, seen=repr(name), expected="devices", fix=fix)
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     node, origins = _node(spec, kind, devices)
     port = link(kind.scale_out)

@@ -44,8 +44,8 @@ def same_device(name: str, known: Mapping[str, Iterable[str]]) -> tuple[str, ...
     ``known`` has for each device its normalised names. Memory and form narrow the choice where they are said.
     """
     name = re.sub(r"^\d+-?x-?(?=[a-z])", "", name)  # 8xA100 is eight of them
-    if instance := _instance(name):
-        return (instance,)
+    if rented := instance(name):
+        return (rented,)
     for machine, meant in _MACHINES.items():
         if name == machine or name.startswith(f"{machine}-"):
             name = meant + name.removeprefix(machine)
@@ -96,8 +96,8 @@ def _parts(name: str) -> _Parts:
     return _Parts("".join(model), form, memory)
 
 
-def _instance(name: str) -> str | None:
-    """Returns the device of an instance type, ``p4d-24xlarge`` or ``ml-p4d-24xlarge`` (SageMaker's)."""
+def instance(name: str) -> str | None:
+    """Returns the device of an instance type, ``p4d-24xlarge`` or ``ml-p4d-24xlarge`` (SageMaker's), else None."""
     plain = name.removeprefix("ml-")
     is_sized = re.search(r"xlarge|metal|standard|gpu", plain)
     fits = [key for key in _instances() if is_sized and (plain == key or plain.startswith(f"{key}-"))]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from trainwright.core.errors import TrainwrightError
+from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
 from trainwright.planner.counts.flops import count_flops
@@ -192,7 +193,7 @@ def cluster_of(record: Record, devices: int) -> ClusterSpec:
     node's sum), ``400Gb/s RDMA per GPU``.
     """
     where = f"line {record.line}, column gpu"
-    name, note = record.text("gpu"), record.text("interconnect_note")
+    name, note = device(record.text("gpu"), where=where).name, record.text("interconnect_note")
     full = node_size(name, where=where)
     if match := re.search(r"([1-9]\d*)-GPU nodes", note):
         full = int(match[1])

@@ -7,6 +7,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device, device_names, find_device
+from trainwright.hardware.catalogue.nodes import cluster
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,9 @@ def test_a_size_that_no_such_device_has_is_not_guessed(printed):
 def test_every_instance_is_of_a_known_device():
     table = tomllib.loads((files("trainwright") / "catalog" / "instances.toml").read_text())
     assert set(table["devices"].values()) <= set(device_names())
+
+
+@pytest.mark.parametrize("text", ["2xp4d.24xlarge", "p4d.24xlarge", "8xml.p5.48xlarge"])
+def test_a_cluster_of_instances_asks_for_their_devices(text):
+    with pytest.raises(RecipeError, match="a type of instance, not a device.*name its devices: 8x(a100|h100)-sxm"):
+        cluster(text)

@@ -225,3 +225,8 @@ def test_time_is_asked_of_the_mean_length_and_memory_of_the_longest():
 def test_a_mean_length_that_cannot_be_is_refused(length):
     with pytest.raises(ValueError, match="mean_len is .*from 1 to seq_len"):
         question(record(seq_len=768, notes=f"mean_len={length}"))
+
+
+def test_a_row_may_name_the_instance_that_it_was_measured_on():
+    row = question(record(gpu="p4d.24xlarge", n_gpus=16, dp_shard_or_fsdp="fsdp_full:16"))
+    assert (row.device, row.placed.run.cluster.nodes, row.placed.run.cluster.node.devices) == ("a100-sxm-40gb", 2, 8)
