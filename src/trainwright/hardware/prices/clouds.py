@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import find_device, normalised
+from trainwright.spec.device import Price
 
 _CLOUDS = files("trainwright") / "catalog" / "clouds"
+TERM_S = 365 * 24 * 3600.0
+"""What a reserved price is paid for at least: terms are of one and three years (aws.amazon.com/ec2/pricing, recall)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Billing:
+    """Time is paid in steps of ``granularity_s``, and no run pays less than ``minimum_s``.
+
+    The defaults are of clouds of which nothing is known: none of the known ones counts in longer steps than a minute.
+    """
+
+    granularity_s: float = 60.0
+    minimum_s: float = 60.0
+    source: str = "not known: a minute, the longest of the clouds that say it"
+
+    def billed_s(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the seconds that are paid for."""
+        # A run of whole steps is no step longer because its seconds are rounded in binary.
+        steps = np.ceil(seconds / self.granularity_s - 1e-9)
+        return np.maximum(steps * self.granularity_s, self.minimum_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +54,7 @@ class Cloud:
 
     ``feed`` is its folder in SkyPilot's catalogue, or None; ``accelerators`` and ``instance_prefixes`` say what its
     names mean where the catalogue's own aliases would err; ``hosts`` the machine to which ``NAME:COUNT`` is attached,
-    where its list prices the two apart; ``instances`` what it rents at unknown prices.
+    where its list prices the two apart; ``instances`` what it rents at unknown prices; ``billing`` how time is counted.
     """
 
     slug: str
@@ -44,6 +68,7 @@ class Cloud:
     instance_prefixes: Mapping[str, str] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
     instances: tuple[Instance, ...] = ()
+    billing: Billing = Billing()
 
     def device(self, accelerator: str, instance: str) -> str | None:
         """Returns the catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
@@ -65,6 +90,7 @@ def clouds() -> tuple[Cloud, ...]:
             table = tomllib.loads(entry.read_text(encoding="utf-8"))
             table["aliases"] = tuple(table.get("aliases", ()))
             table["instances"] = tuple(Instance(**each) for each in table.get("instances", ()))
+            table["billing"] = Billing(**table.get("billing", {}))
             listed.append(Cloud(slug=entry.name.removesuffix(".toml"), **table))
     return tuple(listed)
 
@@ -83,3 +109,11 @@ def cloud(name: str, *, where: str | None = None) -> Cloud:
     slugs = ", ".join(each.slug for each in clouds())
     fix = f"did you mean {' or '.join(near)}?" if near else None
     raise RecipeError("unknown cloud", where=where, seen=repr(name), expected=f"one of {slugs}", fix=fix)
+
+
+def billing_of(price: Price | None) -> Billing | None:
+    """Returns how a price is paid: as its cloud counts, a reserved one for its whole term; None: it is no cloud's."""
+    if price is None or not price.provider:
+        return None
+    usual = cloud(price.provider).billing
+    return replace(usual, minimum_s=TERM_S) if price.kind == "reserved" else usual

@@ -19,6 +19,10 @@ DEVICE_MTBF_S = 54 * 24 * 16_384 / 419 * HOUR_S
 3.3.4). Others: 29,500 and 82,100 on Meta's two research clusters of A100 (6.50 and 2.34 failures per 1,000 days of a
 node of 8: Kokolis et al., 2024, arXiv 2410.21680); 13,600 for OPT-175B (35 manual and 70 automatic restarts in two
 months on 992 A100: Zhang et al., 2022, arXiv 2205.01068, section 2.5)."""
+START_DOUBLING_S = 60.0
+"""What each doubling of the nodes adds to the start: all wait for the last one to load its image, install and join.
+Jobs of more than 100 GPUs start in six to seven minutes at ByteDance (Li et al., 2025, arXiv 2507.12619, recall), and
+the latest of many nodes comes later by the logarithm of their number."""
 RECOVERY_S = 600.0
 """From an interruption to the next step. Llama 3's interruptions and its "higher than 90 %" of effective training time
 leave at most 1,100 seconds for each; some 600 of them remain beside work done again and checkpoints of 10 seconds."""
@@ -72,6 +76,11 @@ class Spot:
     interruptions: Numbers
     checkpoint_interval_s: Numbers
     total_s: Numbers
+
+
+def started_s(one_node_s: Values, nodes: Values) -> Numbers:
+    """Returns the seconds from the command to the first step on so many nodes; a part of a node starts as one does."""
+    return one_node_s + START_DOUBLING_S * np.log2(np.maximum(nodes, 1.0))
 
 
 def young_interval_s(checkpoint_s: Values, mtbf_s: Values) -> Numbers:

@@ -6,13 +6,14 @@ Everything is an array [L] over the layouts of a forecast, so that ``plan`` and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import NVME_DISK_BYTES_PER_S
 from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
-from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot
+from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot, started_s
 from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.counts.layouts import Numbers, Values
 from trainwright.planner.forecast.forecast import Forecast
@@ -22,6 +23,9 @@ from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from trainwright.hardware.prices.clouds import Billing
 
 KEPT_CHECKPOINTS = 2
 """The last complete one, and the one being written."""
@@ -38,6 +42,8 @@ class RunSettings:
     recovery_s: float = RECOVERY_S
     spot_provider: str | None = None
     """The cloud's short name where nodes may be taken back; None: they are kept."""
+    billing: Billing | None = None
+    """How the provider counts time; None: to the second."""
     attended: bool = False
     """On one's own machine: a dry pass comes before the first step, and the last step writes a checkpoint."""
 
@@ -46,9 +52,9 @@ class RunSettings:
 class RunCost:
     """Arrays [L]; ``parts`` sums to ``seconds``, which lies between ``low_s`` and ``high_s`` nine times in ten.
 
-    ``usd`` is None where no price is known, ``kwh`` (building included) where the device's power is not.
-    ``checkpoint_bytes`` is one checkpoint of the whole model, ``checkpoint_s`` its writing; ``loader_bytes_per_s`` and
-    ``disk_bytes`` are the whole cluster's.
+    ``usd`` pays for ``billed_s``. It is None where no price is known, ``kwh`` (building included) where the device's
+    power is not. ``checkpoint_bytes`` is one checkpoint of the whole model, ``checkpoint_s`` its writing;
+    ``loader_bytes_per_s`` and ``disk_bytes`` are the whole cluster's.
     """
 
     steps: int
@@ -57,6 +63,7 @@ class RunCost:
     high_s: Numbers
     parts: Goodput
     device_hours: Numbers
+    billed_s: Numbers
     usd: Numbers | None
     usd_low: Numbers | None
     usd_high: Numbers | None
@@ -103,7 +110,6 @@ def run_cost(
     # No run is faster than its steps at the fast end of theirs.
     fast = np.maximum(1.0 / slow, np.minimum(1.0, steps * forecast.low_s / seconds))
     device_hours = np.asarray(seconds * forecast.layouts.devices / HOUR_S)
-    usd = None if usd_per_device_hour is None else np.asarray(device_hours * usd_per_device_hour)
     each = energy(cluster.device, 1, HOUR_S)
     tokens_per_s = workload.batch_tokens / forecast.step_s
     return RunCost(
@@ -113,9 +119,10 @@ def run_cost(
         high_s=seconds * slow,
         parts=parts,
         device_hours=device_hours,
-        usd=usd,
-        usd_low=None if usd is None else usd * fast,
-        usd_high=None if usd is None else usd * slow,
+        billed_s=_billed_s(seconds, settings),
+        usd=_usd(_billed_s(seconds, settings), forecast, usd_per_device_hour),
+        usd_low=_usd(_billed_s(seconds * fast, settings), forecast, usd_per_device_hour),
+        usd_high=_usd(_billed_s(seconds * slow, settings), forecast, usd_per_device_hour),
         kwh=None if each is None else device_hours * each.building_kwh,
         power_w=None if each is None else forecast.layouts.devices * each.machine_power_w,
         checkpoint_bytes=size_bytes,
@@ -125,6 +132,16 @@ def run_cost(
         disk_bytes=KEPT_CHECKPOINTS * size_bytes
         + (0.0 if model.sees_images else steps * workload.batch_tokens * token_bytes(model, workload)),
     )
+
+
+def _billed_s(wall_s: Numbers, settings: RunSettings) -> Numbers:
+    return wall_s if settings.billing is None else settings.billing.billed_s(wall_s)
+
+
+def _usd(billed_s: Numbers, forecast: Forecast, usd_per_device_hour: Values | None) -> Numbers | None:
+    if usd_per_device_hour is None:
+        return None
+    return np.asarray(billed_s * forecast.layouts.devices / HOUR_S * usd_per_device_hour)
 
 
 def checkpoint_bytes(run: RunSpec) -> float:
@@ -157,7 +174,8 @@ def _parts(
     evaluated_steps = workload.validations * workload.validation_tokens / workload.batch_tokens
     evaluation_s = evaluated_steps * evaluated_s(forecast.kernels, forecast.step)
     interval_s: Values | None = settings.checkpoint_interval_s
-    start_s: Values = numbers.start_s
+    nodes = layouts.devices / cluster.node.devices
+    start_s: Values = started_s(numbers.start_s, nodes)
     if settings.attended and interval_s is not None:
         work_s = steps_s + evaluation_s
         interval_s = work_s / (1 + np.floor(work_s / interval_s))
@@ -179,7 +197,7 @@ def _parts(
     work = parts.steps_s + parts.evaluation_s
     taken = spot(
         work,
-        nodes=layouts.devices / cluster.node.devices,
+        nodes=nodes,
         devices=layouts.devices,
         provider=settings.spot_provider,
         checkpoint_s=checkpoint_s,
@@ -191,7 +209,7 @@ def _parts(
         checkpoints_s=written,
         recovery_s=np.zeros_like(work),
         lost_s=np.where(np.isfinite(taken.total_s), np.maximum(taken.total_s - work - written, 0.0), np.inf),
-        overhead_s=overhead * (np.where(np.isfinite(taken.total_s), taken.total_s, 0.0) + numbers.start_s),
+        overhead_s=overhead * (np.where(np.isfinite(taken.total_s), taken.total_s, 0.0) + start_s),
         interruptions=taken.interruptions,
         checkpoint_interval_s=taken.checkpoint_interval_s,
     )

@@ -47,7 +47,7 @@ def _usd(planned: Planned) -> Explanation:
         device = planned.plan.cluster.device.name
         raise RecipeError("no price is known to explain", where=device, fix="give one: `price` 2.50")
     terms = (
-        Term("s", first(planned.run.seconds), "s", "the run (run.seconds)"),
+        Term("s", first(planned.run.billed_s), "s", "the run (run.seconds), as it is billed"),
         Term("h", HOUR_S, "s", "an hour"),
         Term("d", float(planned.plan.cluster.devices), "", "devices"),
         Term("p", price.usd_per_device_hour, "$", "for one device and hour"),

@@ -9,8 +9,9 @@ import numpy as np
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
+from trainwright.hardware.prices.clouds import billing_of
 from trainwright.hardware.prices.price_list import PriceList
-from trainwright.planner.cost.run_cost import run_cost
+from trainwright.planner.cost.run_cost import RunSettings, run_cost
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.layout import LARGEST_MICRO_BATCH
@@ -38,7 +39,8 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
     alone = fastest_alone(asked)
     price = prices.cheapest(spec.name)
     rate = None if price is None else price.usd_per_device_hour
-    run = run_cost(alone, asked, total_tokens=workload.total_tokens, usd_per_device_hour=rate)
+    settings = RunSettings(billing=billing_of(price))
+    run = run_cost(alone, asked, total_tokens=workload.total_tokens, usd_per_device_hour=rate, settings=settings)
     fits = bool(alone.fits[0])
     if not fits:
         need = format_bytes(float(alone.memory.needed_bytes[0]))

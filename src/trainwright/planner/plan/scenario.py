@@ -11,7 +11,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.clouds import billing_of, cloud
 from trainwright.hardware.prices.price_list import price_of
 from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
@@ -90,13 +90,14 @@ def scenario_of(question: Question) -> Scenario:
     # One machine fails and waits as one's own does; published runs say how several do.
     alone = here if machines.devices == 1 else None
     compiled = question.layout.get("compile", False)
+    rented = RunSettings(spot_provider=provider if spot else None, billing=billing_of(price))
     return Scenario(
         run=run,
         layout=question.layout,
         source=CATALOGUE if here is None else here.source,
         recompute=question.recompute,
         price=price,
-        settings=RunSettings(spot_provider=provider if spot else None) if alone is None else alone.settings,
+        settings=rented if alone is None else alone.settings,
         numbers=None if alone is None else alone.numbers(question.model.blocks, compiled=compiled),
         on_this_machine=alone is not None,
         assumptions=tuple(assumptions),

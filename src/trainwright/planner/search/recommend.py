@@ -18,6 +18,7 @@ from trainwright.core.units import format_seconds
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
+from trainwright.hardware.prices.clouds import billing_of
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.counts.work import usable_precision
@@ -277,7 +278,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> l
         run,
         total_tokens=run.workload.total_tokens,
         usd_per_device_hour=offer.usd_per_device_hour,
-        settings=RunSettings(spot_provider=offer.spot_provider),
+        settings=RunSettings(spot_provider=offer.spot_provider, billing=billing_of(offer.price)),
     )
     ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
     places = np.flatnonzero((fastest.layouts.devices % offer.whole == 0) & ends)

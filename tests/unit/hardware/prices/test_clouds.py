@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.clouds import cloud, clouds
+from trainwright.hardware.prices.clouds import billing_of, cloud, clouds
+from trainwright.spec.device import Price
 
 
 def test_every_device_that_a_cloud_names_is_in_the_catalogue():
@@ -31,3 +33,20 @@ def test_one_name_is_another_card_elsewhere():
     assert cloud("azure").device("A100-80GB", "Standard_ND96amsr_A100_v4") == "a100-sxm-80gb"
     assert cloud("lambda").device("A100", "gpu_1x_a100_sxm4") == "a100-sxm-40gb"
     assert cloud("aws").device("Inferentia", "inf1.xlarge") is None
+
+
+def price(provider, kind="on_demand"):
+    return Price(usd_per_device_hour=1.0, kind=kind, provider=provider, region="", as_of="", source="a list")
+
+
+def test_a_second_more_is_paid_as_the_cloud_counts():
+    wall_s = np.asarray([10.0, 60.0, 61.0])
+    assert list(billing_of(price("GCP")).billed_s(wall_s)) == [60.0, 60.0, 61.0]
+    assert list(billing_of(price("Lambda")).billed_s(wall_s)) == [60.0, 60.0, 120.0]
+    assert list(billing_of(price("RunPod")).billed_s(wall_s)) == [10.0, 60.0, 61.0]
+    assert "not known" in billing_of(price("Nebius")).source
+    assert billing_of(price("")) is None and billing_of(None) is None
+
+
+def test_a_reserved_price_is_paid_for_its_whole_term():
+    assert billing_of(price("AWS", "reserved")).billed_s(np.asarray([300.0])) == 365 * 86400.0

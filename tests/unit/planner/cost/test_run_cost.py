@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,8 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.hardware.prices.clouds import Billing
+from trainwright.planner.cost.goodput import started_s
 from trainwright.planner.cost.run_cost import RunSettings, checkpoint_bytes, run_cost, token_bytes
 from trainwright.planner.cost.scaling_laws import training_flops
 from trainwright.planner.counts.layouts import Layouts
@@ -140,3 +143,25 @@ def test_power_and_energy_agree(prediction):
     run = cost(prediction)
     # Building over machines is the same for all layouts.
     assert run.kwh / (run.power_w * run.seconds / 3.6e6) == pytest.approx(np.full(3, 1.15))
+
+
+def test_time_is_paid_in_the_providers_steps_and_at_least_its_minimum(prediction):
+    free = cost(prediction, total_tokens=1e7, usd_per_device_hour=2.0)
+    hourly = Billing(granularity_s=3600.0, minimum_s=0.0, source="")
+    paid = cost(prediction, total_tokens=1e7, usd_per_device_hour=2.0, settings=RunSettings(billing=hourly))
+    devices = prediction.layouts.devices
+    assert paid.seconds == pytest.approx(free.seconds)
+    hours = [math.ceil(each / 3600) for each in free.seconds]
+    assert paid.usd == pytest.approx(2.0 * np.asarray(hours) * devices)
+    day = Billing(granularity_s=1.0, minimum_s=86400.0, source="")
+    least = cost(prediction, total_tokens=1e7, usd_per_device_hour=2.0, settings=RunSettings(billing=day))
+    assert least.usd == pytest.approx(24 * 2.0 * devices)
+    assert least.usd_low == pytest.approx(least.usd)
+
+
+def test_more_nodes_start_later():
+    assert started_s(120.0, 1) == started_s(120.0, 0.125) == 120.0
+    starts = started_s(120.0, np.asarray([1.0, 2.0, 16.0, 2048.0]))
+    assert np.all(np.diff(starts) > 0)
+    # Jobs of more than 100 GPUs start in six to seven minutes (arXiv 2507.12619).
+    assert 360 <= starts[2] <= 420
