@@ -20,10 +20,11 @@ from trainwright.pipeline.graph import STAGES, Step, upstream
 from trainwright.pipeline.preflight import problems
 from trainwright.pipeline.runner import address, left_here
 from trainwright.pipeline.steps import named, steps
+from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.evidence.finished import Ledger, read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.plan.machine import this_machine
-from trainwright.planner.plan.question import FixedLayout, Question
+from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.workload import resolve
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,25 @@ SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble"
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
+
+
+class FixedLayout(TypedDict, total=False):
+    """What a user fixes of the parallel layout, by name; the rest is chosen."""
+
+    dp_replicate: int
+    dp_shard: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    micro_batch: int
+    zero_stage: ZeroStage
+    virtual_stages: int
+    schedule: Schedule
+    offload: Offload
+    recompute: Recompute
+    sequence_parallel: bool
+    compile: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

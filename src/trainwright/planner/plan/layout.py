@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
-from trainwright.planner.counts.layouts import RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts
+from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
-from trainwright.planner.plan.question import FixedLayout
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.search.candidates import candidates, divisors, parallel_plan, two_ways
-from trainwright.planner.search.layouts import compare
+from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
+from trainwright.planner.search.layouts import compare, plainest, splits
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
@@ -114,21 +113,8 @@ def choose(scenario: Scenario) -> Choice:
         return best(scenario, _data_parallel(scenario, wanted))
     if not wanted:
         return _searched(scenario)
-    devices, offload = [scenario.run.cluster.devices], wanted.get("offload", "none")
-    every = candidates(scenario.run, devices, offload=offload, wasteful=True).layouts
-    mask = np.ones(len(every), dtype=bool)
-    for name, value in wanted.items():
-        if name in AXES:
-            mask &= getattr(every, name) == value
-        elif name == "recompute":
-            mask &= every.recompute == RECOMPUTES.index(value)
-        elif name == "schedule":
-            # Only interleaving has several chunks on a stage.
-            mask &= (every.virtual_stages > 1) == (value == "interleaved")
-            if value == "dualpipe":
-                mask &= two_ways(every.pp, every.micro_batches)
-    layouts = _with_words(every.take(mask), wanted) if mask.any() else _filled(scenario, wanted)
-    return best(scenario, layouts)
+    every = candidates(scenario.run, [scenario.run.cluster.devices], wasteful=True, layout=wanted).layouts
+    return best(scenario, every if len(every) else _filled(scenario, wanted))
 
 
 def _searched(scenario: Scenario) -> Choice:
@@ -142,7 +128,7 @@ def _searched(scenario: Scenario) -> Choice:
 
 
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:
-    """Returns the fastest that fits; where none does, the fastest of those whose least change would make it fit.
+    """Returns the plainest about as fast as any that fits; where none does, that whose least change would make it fit.
 
     Of those that are within ``same_speed`` of the fastest the one with the largest micro batch is taken.
     """
@@ -152,9 +138,12 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     seconds = np.where(fits, every.step_s * np.where(unsure, 1.1, 1.0), np.inf)
     order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
     place = int(order[0])
-    if same_speed > 1 and fits[place]:
-        near = fits & (every.step_s <= same_speed * np.min(every.step_s[fits]))
-        place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
+    if fits[place]:
+        if same_speed > 1:
+            near = fits & (every.step_s <= same_speed * np.min(every.step_s[fits]))
+            place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
+        else:
+            place = plainest(layouts, seconds, unsure)
         order = np.asarray([place, *(each for each in order if each != place)])
     parallel, recompute = parallel_plan(layouts, place)
     one = forecast(scenario.run, layouts.take(np.asarray([place])), scenario.source)
@@ -205,19 +194,12 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
         need = format_bytes(float(every.memory.needed_bytes[place]))
         reason = f"{slower:.1%} slower" if slower >= 0 else f"{-slower:.1%} faster, but {need} may not fit"
         if slower < 0 and every.fits[place] and not every.uncertain[place]:
-            reason = "as fast, in more passes"
+            simpler = splits(every.layouts)[place] > splits(every.layouts)[order[0]]
+            reason = f"{-slower:.1%} faster, but less plain" if simpler else "as fast, in more passes"
         others[name] = Rejected(name=name, reason=reason)
         if len(others) == SHOWN:
             break
     return tuple(others.values())
-
-
-def _with_words(layouts: Layouts, wanted: FixedLayout) -> Layouts:
-    ones = np.ones(len(layouts))
-    changed: dict[str, Any] = {name: ones * bool(value) for name, value in wanted.items() if name in FLAGS}
-    if "schedule" in wanted:
-        changed["schedule"] = ones * SCHEDULES.index(wanted["schedule"])
-    return replace(layouts, **changed)
 
 
 def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import at_least_one, format_count
@@ -16,6 +16,7 @@ from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.rates.learnt import Reference
@@ -27,14 +28,11 @@ from trainwright.spec.workload import (
     Adapter,
     Method,
     MomentDtype,
-    Offload,
     OptimizerName,
     Precision,
     Recompute,
-    Schedule,
     States,
     Workload,
-    ZeroStage,
 )
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
@@ -48,25 +46,6 @@ BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
 2407.21783, table 4)."""
 IMAGES = 90 * 1_281_167
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
-
-
-class FixedLayout(TypedDict, total=False):
-    """What a user fixes of the parallel layout, by name; the rest is chosen."""
-
-    dp_replicate: int
-    dp_shard: int
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    micro_batch: int
-    zero_stage: ZeroStage
-    virtual_stages: int
-    schedule: Schedule
-    offload: Offload
-    recompute: Recompute
-    sequence_parallel: bool
-    compile: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,14 +6,23 @@ cannot be is never multiplied out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES, SCHEDULES, ZERO_STAGES, Layouts, Numbers
+from trainwright.planner.counts.layouts import (
+    OFFLOADS,
+    RECOMPUTES,
+    SCHEDULES,
+    ZERO_STAGES,
+    FixedLayout,
+    Layouts,
+    Numbers,
+)
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
@@ -84,10 +93,11 @@ def tensor_counts(model: AnyModel) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Table:
-    """Rows of layouts to be, by column, and what was struck out."""
+    """Rows of layouts to be, by column, and what was struck out; of a column in ``fixed`` only that value is kept."""
 
     columns: dict[str, Numbers]
     wasteful: bool = False
+    fixed: Mapping[str, float] = field(default_factory=dict)
     pruned: list[Pruned] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Numbers:
@@ -98,10 +108,16 @@ class _Table:
 
     def cross(self, name: str, values: Iterable[float]) -> None:
         """Repeats each row with each value of a new column."""
-        column = np.asarray(tuple(values), dtype=np.float64)
+        column = np.asarray([each for each in values if self.fixed.get(name, each) == each], dtype=np.float64)
         rows = len(self)
         self.columns = {key: np.repeat(kept, len(column)) for key, kept in self.columns.items()}
         self.columns[name] = np.tile(column, rows)
+
+    def shape(self, name: str, values: Numbers) -> None:
+        """Adds a column that follows from the others."""
+        self.columns[name] = values
+        if name in self.fixed:
+            self.keep(self[name] == self.fixed[name])
 
     def prefer(self, mask: Mask, rule: str, reason: str | Callable[[Mask], str]) -> None:
         """Strikes out the other rows unless wasteful ones are wanted."""
@@ -119,23 +135,41 @@ class _Table:
 
 
 def candidates(
-    run: RunSpec, devices: Sequence[int], *, offload: Offload = "none", wasteful: bool = False
+    run: RunSpec,
+    devices: Sequence[int],
+    *,
+    offload: Offload = "none",
+    wasteful: bool = False,
+    layout: FixedLayout | None = None,
 ) -> Candidates:
     """Returns the layouts for each number of ``devices`` that can run.
 
     The run's cluster says which links there are; it must be at least as large as the largest of ``devices``.
     ``wasteful`` keeps layouts that run, but would be bettered by others if those fitted. Memory is not looked at.
+    Those that differ from ``layout`` are left out and not counted.
     """
     model, workload, stack = run.model, run.workload, run.stack
     counts = np.asarray(devices, dtype=np.float64)
-    table = _Table({"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(offload))}, wasteful=wasteful)
+    wanted = FixedLayout() if layout is None else layout
+    columns = {"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(wanted.get("offload", offload)))}
+    table = _Table(columns, wasteful=wasteful, fixed=_places(wanted))
     _meshes(table, run)
     _sharding(table, model, run.cluster)
     _micro_batches(table, model, workload)
     _schedules(table, stack)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
+    choices = [each for each in choices if table.fixed.get("recompute", each) == each]
     table.cross("recompute", choices)
     return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
+
+
+def _places(wanted: FixedLayout) -> dict[str, float]:
+    """Returns what is fixed as the columns have it: choices by their place, degrees and flags as numbers."""
+    words: Mapping[str, Sequence[str]] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}
+    return {
+        name: float(words[name].index(value)) if isinstance(value, str) else float(value)
+        for name, value in cast("Mapping[str, str | float]", wanted).items()
+    }
 
 
 def _recomputes(table: _Table, model: AnyModel, workload: Workload) -> tuple[Recompute, ...]:
@@ -201,10 +235,11 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
     reaches = np.stack([np.ones(len(table)), near, 8 * near, np.full(len(table), np.inf)])
     shared = np.minimum(reaches, table["data"])
     new = (np.diff(shared, axis=0, prepend=0) > 0) & (table["data"] % shared == 0)
-    table.cross("dp_shard", range(len(reaches)))
-    table.columns["dp_shard"] = shared.T.reshape(-1)
+    table.cross("reach", range(len(reaches)))
+    table.columns["reach"] = shared.T.reshape(-1)
     table.keep(new.T.reshape(-1))
-    table.columns["dp_replicate"] = table["data"] / table["dp_shard"]
+    table.shape("dp_shard", table["reach"])
+    table.shape("dp_replicate", table["data"] / table["dp_shard"])
     _zero_stages(table)
     experts = model.experts
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
@@ -270,7 +305,8 @@ def _schedules(table: _Table, stack: Stack) -> None:
     others: tuple[Schedule, ...] = ("zero_bubble", "dualpipe")
     plain, chunks, filled, both = (float(SCHEDULES.index(name)) for name in ("1f1b", "interleaved", *others))
     more = (float(SCHEDULES.index(name)) for name in others if name in stack.schedules)
-    table.cross("schedule", (plain, chunks, *more))
+    asked = table.fixed.get("schedule", plain)
+    table.cross("schedule", dict.fromkeys((plain, chunks, *more, asked)))
     several = table["virtual_stages"] > 1
     table.keep(np.where(several, table["schedule"] == chunks, table["schedule"] != chunks))
     table.keep(~np.isin(table["schedule"], (filled, both)) | (table["pp"] > 1))
@@ -288,8 +324,8 @@ def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
     ones = np.ones(len(table))
     return Layouts(
         **{each.name: table[each.name] for each in fields(Layouts) if each.name in table.columns},
-        sequence_parallel=ones * stack.sequence_parallel,
-        compile=ones * (stack.memory.kernels == "compiled"),
+        sequence_parallel=ones * table.fixed.get("sequence_parallel", stack.sequence_parallel),
+        compile=ones * table.fixed.get("compile", stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,
     )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.kernels import RateSource
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
@@ -26,6 +26,8 @@ Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
+PLAIN = 1.05
+"""How much longer a step may take whose layout divides the model in fewer ways: less to set up, and less to go wrong."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,10 +77,40 @@ class Compared:
         return self.step_s * np.where(self.unsure, UNSURE, 1.0)
 
     def order(self) -> NDArray[np.intp]:
-        """Returns the places of those that fit, best first; of all, those nearest to fitting first, if none does."""
-        if self.fits.any():
-            return np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
-        return np.argsort(self.memory_bytes, kind="stable")
+        """Returns the places of those that fit: the plainest of the best, then by time; else those nearest to fitting."""
+        if not self.fits.any():
+            return np.argsort(self.memory_bytes, kind="stable")
+        fastest = np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
+        first = plainest(self.layouts, self.rank_s, self.unsure)
+        return np.concatenate([[first], fastest[fastest != first]])
+
+    def best(self) -> NDArray[np.intp]:
+        """Returns the place of the best for each number of devices of which one fits."""
+        numbers = self.layouts.devices
+        groups = [np.flatnonzero((numbers == each) & self.fits) for each in np.unique(numbers)]
+        return np.asarray(
+            [
+                group[plainest(self.layouts.take(group), self.rank_s[group], self.unsure[group])]
+                for group in groups
+                if len(group)
+            ],
+            dtype=np.intp,
+        )
+
+
+def splits(layouts: Layouts) -> NDArray[np.int_]:
+    """Returns [L] in how many ways beyond plain data parallelism each layout divides the model."""
+    axes = (layouts.tp, layouts.pp, layouts.cp, layouts.ep, layouts.virtual_stages)
+    hybrid = (layouts.dp_shard > 1) & (layouts.dp_replicate > 1)
+    count: NDArray[np.int_] = np.sum([axis > 1 for axis in axes], axis=0) + hybrid
+    return count
+
+
+def plainest(layouts: Layouts, seconds: Numbers, unsure: NDArray[np.bool_]) -> int:
+    """Returns the place of the least divided layout that is as sure to fit as the fastest, and at most 5 % slower."""
+    first = int(np.argmin(seconds))
+    near = np.flatnonzero((seconds <= PLAIN * seconds[first]) & (unsure <= unsure[first]))
+    return int(near[np.lexsort((seconds[near], splits(layouts)[near]))[0]])
 
 
 def compare(
@@ -87,12 +119,13 @@ def compare(
     *,
     offload: Offload = "none",
     thorough: bool = True,
+    layout: FixedLayout | None = None,
     memo: Memo | None = None,
     source: RateSource = CATALOGUE,
 ) -> Compared:
     """Returns the memory of every sensible layout, and the time of those that fit and can be the fastest.
 
-    Where none fits, a ``thorough`` comparison tries those that are not sensible too. Comparisons of one model, workload
+    Of ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that are not sensible too. Comparisons of one model, workload
     and stack on many devices can share a ``memo``: what reaches as far has the same layouts. It keeps the latest, so
     that such devices should follow each other.
 
@@ -104,10 +137,12 @@ def compare(
     if not peak_flops_per_s(device, precision):
         expected = f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}"
         raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
-    sensible = _compared(run, devices, source, offload=offload, memo=memo)
+    wanted = FixedLayout() if layout is None else layout
+    wasteful = bool(wanted.keys() - {"recompute", "compile"})
+    sensible = _compared(run, devices, source, offload=offload, layout=wanted, memo=memo, wasteful=wasteful)
     if sensible.fits.any() or not thorough:
         return sensible
-    every = _compared(run, devices, source, offload=offload, wasteful=True)
+    every = _compared(run, devices, source, offload=offload, layout=wanted, wasteful=True)
     return every if every.fits.any() else replace(every, pruned=sensible.pruned)
 
 
@@ -117,6 +152,7 @@ def _compared(
     source: RateSource,
     *,
     offload: Offload,
+    layout: FixedLayout,
     wasteful: bool = False,
     memo: Memo | None = None,
 ) -> Compared:
@@ -127,7 +163,7 @@ def _compared(
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()
-        left = candidates(run, devices, offload=offload, wasteful=wasteful)
+        left = candidates(run, devices, offload=offload, wasteful=wasteful, layout=layout)
         memory = network.memory(run, left.layouts, source.process(run))
         memo[key] = (left, network.states_bytes(run, left.layouts), memory)
     left, states, memory = memo[key]

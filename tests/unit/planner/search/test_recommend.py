@@ -12,10 +12,10 @@ from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.hardware.prices.clouds import billing_of
 from trainwright.hardware.prices.price_list import checked
 from trainwright.planner.cost.run_cost import RunSettings, run_cost
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.plan.cluster import plan_run
-from trainwright.planner.plan.question import FixedLayout, Question
+from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.layouts import best_layouts
