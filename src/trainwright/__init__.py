@@ -18,7 +18,7 @@ _PUBLIC = {
     "ModelSpec": "trainwright.spec.model",
     "Plan": "trainwright.spec.plan",
     "Recipe": "trainwright.spec.recipe",
-    "Recommendation": "trainwright.planner.search.recommend",
+    "Recommendation": "trainwright.planner.search.ranking",
     "TrainwrightError": "trainwright.core.errors",
     "DataError": "trainwright.core.errors",
     "DoesNotFit": "trainwright.core.errors",

@@ -12,7 +12,7 @@ from trainwright.core.errors import RecipeError as RecipeError
 from trainwright.core.errors import RecipeErrors as RecipeErrors
 from trainwright.core.errors import TrainingError as TrainingError
 from trainwright.core.errors import TrainwrightError as TrainwrightError
-from trainwright.planner.search.recommend import Recommendation as Recommendation
+from trainwright.planner.search.ranking import Recommendation as Recommendation
 from trainwright.spec.model import ModelSpec as ModelSpec
 from trainwright.spec.plan import Plan as Plan
 from trainwright.spec.recipe import Recipe as Recipe

@@ -20,17 +20,16 @@ from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
 from trainwright.pipeline.planning import plan_here, question_about, training_of
-from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
+from trainwright.pipeline.question_fields import OF_OWN, OF_RUN, SEARCH, read_fields, text
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.plan.cluster import planned, with_ways
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.rankable import defaults_on, rankable
+from trainwright.planner.plan.rankable import defaults_on, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.search.recommend import Goals, Recommendation
-from trainwright.planner.search.recommend import recommend as search
+from trainwright.planner.search.ranking import Goals, Recommendation
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
@@ -124,6 +123,7 @@ def recommend(
     devices: str | Sequence[str] | None = None,
     price_kinds: str | Sequence[str] | None = None,
     most_devices: int | str | None = None,
+    usd_by_device: str | Mapping[str, float] | None = None,
     **options: Any,
 ) -> Recommendation:
     """Returns the ways to train a model, ranked by time and dollars.
@@ -140,8 +140,10 @@ def recommend(
         clouds: only prices of these (``"aws,gcp"``, or a list).
         devices: only these, as ``clouds``.
         price_kinds: only these of ``on_demand``, ``spot`` and ``reserved``, as ``clouds``.
-        most_devices: of one run; None: 16,384.
-        options: further fields of a run (``OF_RUN`` in ``pipeline/question_fields.py``), as ``plan`` takes them.
+        most_devices: of one run; None: 16,384, and one node where adapters are trained.
+        usd_by_device: dollars for an hour (``"h100-sxm=2.10"``, or a mapping), in place of the price lists'.
+        options: further fields of a run (``OF_RUN`` in ``pipeline/question_fields.py``), as ``plan`` takes them; and
+            what bought devices cost (``OF_OWN`` there).
 
     Raises:
         RecipeError: an unknown model, device, cloud, step or option, several steps that train, or a run that cannot be.
@@ -158,14 +160,16 @@ def recommend(
             "devices": devices,
             "price_kinds": price_kinds,
             "most_devices": most_devices,
+            "usd_by_device": usd_by_device,
+            **{name: options.pop(name, None) for name in OF_OWN[1:]},
         },
         SEARCH,
     )
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
-    fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.get("have", ())
+    fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.pop("have", ())
     read_fields({"step": step}, {"step": text})
     question = _asked(model, on=defaults_on(pool), step=step, workspace=workspace, fields=fields)
-    return search(rankable(question, pool).run, precision=question.precision, goals=goals, **bounds)
+    return ranked_ways(question, pool, goals=goals, **bounds)[1]
 
 
 def _asked(

@@ -128,6 +128,17 @@ def _clouds(value: Any) -> tuple[str, ...]:
     return tuple(cloud(name).slug for name in names(value))
 
 
+def _usd_by_device(value: Any) -> dict[str, float]:
+    """Returns the prices of ``h100-sxm=2.10,l4=0.7`` or of a mapping, by device."""
+    pairs = value.items() if isinstance(value, Mapping) else [each.partition("=")[::2] for each in names(value)]
+    prices = {}
+    for name, usd in pairs:
+        if usd == "":
+            raise RecipeError("a price of which device?", seen=shown(value), expected="for example h100-sxm=2.10")
+        prices[device(text(name).strip()).name] = parse_usd(usd)
+    return prices
+
+
 def _pool(value: Any) -> tuple[ClusterSpec, ...]:
     return read_pool(text(value))
 
@@ -146,12 +157,12 @@ OF_RUN: Readers = {
     "further_layers": _integer,
     "stack": text,
     "expert_imbalance": _number,
+    "recompute": partial(one_of, known=get_args(Recompute)),
+    "layout": parse_layout,
 }
 """What a user may set of a run wherever it is: fields of a ``Question``, and what reads them."""
 QUESTION: Readers = {
     **OF_RUN,
-    "recompute": partial(one_of, known=get_args(Recompute)),
-    "layout": parse_layout,
     "rails": _integer,
     **dict.fromkeys(("scale_up", "scale_out"), text),
     "clouds": names,
@@ -169,8 +180,16 @@ SEARCH: Readers = {
     "most_devices": count,
     "have": _pool,
     "have_usd_per_device_hour": parse_usd,
+    "have_bought_usd": partial(_above_zero, parse=parse_usd),
+    "have_years": partial(_above_zero, parse=_number),
+    "usd_per_kwh": parse_usd,
+    "usd_by_device": _usd_by_device,
 }
 """What bounds a search for a cluster, and what is there already."""
+
+
+OF_OWN = ("have_usd_per_device_hour", "have_bought_usd", "have_years", "usd_per_kwh")
+"""Of them, what says what the devices that are there cost."""
 
 
 def read_fields(value_by_field: Mapping[str, Any], readers: Readers = QUESTION) -> dict[str, Any]:
@@ -198,8 +217,11 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
         raise RecipeError("two answers to one question", field="recompute", seen=seen, expected="one of them")
     if "rank" in fields and fields.get("method", "full") == "full":
         raise RecipeError("all weights are trained, and no adapters", field="rank", fix="set `method` to lora or qlora")
-    if "have_usd_per_device_hour" in fields and "have" not in fields:
-        raise RecipeError("a price of devices that are not named", field="have_usd_per_device_hour", fix="set `have`")
+    for name in OF_OWN:
+        if name in fields and "have" not in fields:
+            raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")
+    if "have_years" in fields and "have_bought_usd" not in fields:
+        raise RecipeError("years of which price?", field="have_years", fix="set `have_bought_usd`")
     tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)
     if batch_tokens > tokens:
         expected = f"at most the run's {tokens:,} tokens"

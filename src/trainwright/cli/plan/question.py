@@ -56,10 +56,6 @@ def add_question(parser: CommandParser) -> None:
         help="nodes x devices x name: 64x8xh100-sxm, 8xa100-80gb, rtx-4090; here: this device, 4x1xhere",
     )
     add_run(run)
-    run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
-    run.add_argument(
-        "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
-    )
     run.add_argument(
         "--calibrate",
         metavar="FILE|none",
@@ -95,6 +91,10 @@ def add_run(run: argparse._ArgumentGroup) -> None:
         "--mtp",
         metavar="N",
         help="blocks that predict further tokens (default: as the model's configuration says)",
+    )
+    run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
+    run.add_argument(
+        "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
     )
     run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")

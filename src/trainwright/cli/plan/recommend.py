@@ -1,13 +1,15 @@
 """Say what to train a model on: every device, number of nodes, cloud and kind of price, ranked by time and dollars.
 
-With a deadline the cheapest that meets it comes first, with a budget alone the fastest within it, with neither the
-least time times dollars. Exit code 1: nothing meets them; what comes closest is printed.
+With a deadline the cheapest that meets it comes first, with a budget alone the fastest within it; with neither the
+cheapest, the fastest within 1.25 times its cost, and the fastest. Exit code 1: nothing meets them; what comes closest
+is printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.arguments import add_step
+from trainwright.cli.options import OPTIONS
 from trainwright.cli.output import Output
 from trainwright.cli.plan.question import add_run, asked_about, read_options
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
     from trainwright.planner.plan.scenario import Scenario
     from trainwright.planner.search.pools import Pool
-    from trainwright.planner.search.recommend import Recommendation
+    from trainwright.planner.search.ranking import Recommendation
     from trainwright.spec.device import ClusterSpec
 
 
@@ -38,11 +41,15 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--deadline", metavar="TIME", help="how long it may take, for example 14d")
     parser.add_argument("--have", metavar="CLUSTER", help="what is there already: 4x8xa100-80gb, or 8xa100-80gb+8xh100")
     parser.add_argument("--have-price", metavar="USD", help="what an hour of a device of it costs (default: 0)")
+    parser.add_argument("--have-bought", metavar="USD", help="what a device of it was bought for, machine included")
+    parser.add_argument("--have-years", metavar="N", help="years over which that is paid off (default: 4)")
+    parser.add_argument("--kwh-price", metavar="USD", help="of their power (default: 0.10 where they were bought)")
+    parser.add_argument("--price", metavar="DEVICE=USD", help="of an hour, in place of the lists': h100-sxm=2.1,l4=0.7")
     parser.add_argument("--cloud", metavar="NAMES", help="only these clouds, for example aws,gcp")
     parser.add_argument("--devices", metavar="NAMES", help="only these devices, for example h100-sxm,a100-80gb")
     kinds = ",".join(get_args(PriceKind))
     parser.add_argument("--price-kinds", metavar="KINDS", help=f"only these (default: {kinds})")
-    parser.add_argument("--most-devices", metavar="N", help="the largest cluster (default: 16384)")
+    parser.add_argument("--most-devices", metavar="N", help="the largest cluster (default: 16384; for adapters a node)")
     parser.add_argument("--draw", metavar="FILE", type=Path, help="time against dollars as FILE.svg or FILE.png")
 
 
@@ -50,28 +57,28 @@ def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
     from trainwright.pipeline.question_fields import OF_RUN, SEARCH
     from trainwright.planner.plan.assumptions import recommended
-    from trainwright.planner.plan.rankable import cluster_name, defaults_on, rankable
+    from trainwright.planner.plan.rankable import cluster_name, defaults_on, ranked_ways
     from trainwright.planner.search.changes import changes
-    from trainwright.planner.search.recommend import Goals, recommend
+    from trainwright.planner.search.ranking import Goals
     from trainwright.render.pictures import drawable
-    from trainwright.render.plans.recommendation import draw, show
+    from trainwright.render.plans.recommendation import Shown, draw, show
 
     output = Output.of(args)
     if args.draw is not None:
         drawable(args.draw)
     bounds = read_options(args, SEARCH)
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
-    pool: Sequence[ClusterSpec] = bounds.get("have", ())
+    pool: Sequence[ClusterSpec] = bounds.pop("have", ())
     # The run is read and completed as ``plan`` does it, with a batch that divides over many ranks.
     question = asked_about(args, read_options(args, OF_RUN), on=defaults_on(pool))
-    scenario = rankable(question, pool)
-    recommendation = recommend(scenario.run, precision=question.precision, goals=goals, **bounds)
+    scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
-    tight = _tight(bounds, recommendation)
+    tight = _tight(pool, bounds, recommendation)
     mended = {cluster_name(each): changes(replace(scenario.run, cluster=each)) for each in tight}
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,
+        "headlines": dict(recommendation.headlines),
         "options": recommendation.options,
         "front": recommendation.front,
         "closest": recommendation.closest,
@@ -82,12 +89,29 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.draw is not None:
         draw(recommendation, args.draw, model_name=args.model)
-    output.result(
-        payload, lambda: show(output, scenario, recommendation, model_name=args.model, judged=judged, mended=mended)
-    )
+    shown = Shown(model_name=args.model, judged=judged, mended=mended, following=_following(args, recommendation))
+    output.result(payload, lambda: show(output, scenario, recommendation, shown))
     if args.draw is not None:
         output.note(f"drawn: {args.draw}")
     return 0 if recommendation.options else 1
+
+
+def _following(args: argparse.Namespace, recommendation: Recommendation) -> str:
+    """Returns the command that plans the first headline; empty where there is none."""
+    from trainwright.pipeline.question_fields import OF_RUN
+
+    if not recommendation.options:
+        return ""
+    best = recommendation.headlines[0][1] if recommendation.goals.are_open else recommendation.options[0]
+    several = len({each.batch_tokens for each in recommendation.options}) > 1
+    words = ["trainwright", "plan", "--model", args.model]
+    for field in OF_RUN:
+        value = getattr(args, OPTIONS[field].removeprefix("--").replace("-", "_"))
+        if field == "batch_tokens" and value is None and several:
+            value = best.batch_tokens
+        if value is not None:
+            words += [OPTIONS[field]] if value is True else [OPTIONS[field], str(value)]
+    return shlex.join([*words, "--on", best.cluster])
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
@@ -98,7 +122,7 @@ def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
     return min(pools, key=lambda each: min((way.step_s for way in each.ways), default=math.inf), default=None)
 
 
-def _tight(bounds: Mapping[str, Any], recommendation: Recommendation) -> list[ClusterSpec]:
+def _tight(pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendation: Recommendation) -> list[ClusterSpec]:
     """Clusters on which the run does not fit: those that the user has; where nothing at all fits, the one asked for."""
     from trainwright.hardware.catalogue.nodes import cluster, node_size
     from trainwright.planner.search.offers import OWN
@@ -108,7 +132,7 @@ def _tight(bounds: Mapping[str, Any], recommendation: Recommendation) -> list[Cl
     usable = {each.device for each in every if each.provider == OWN}
     small = [
         each
-        for each in bounds.get("have", ())
+        for each in pool
         if each.device.name not in usable
         and any(refusal.kind == "device" and refusal.name == each.device.name for refusal in recommendation.refused)
     ]

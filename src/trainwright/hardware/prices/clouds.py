@@ -21,22 +21,39 @@ TERM_S = 365 * 24 * 3600.0
 """What a reserved price is paid for at least: terms are of one and three years (aws.amazon.com/ec2/pricing, recall)."""
 
 
+AT_ONCE, SPOT_AT_ONCE = 512, 256
+"""Devices that are plausibly to be had at once, where a cloud's file does not say it. On demand: the 64 machines of
+eight of one Capacity Block of AWS (docs.aws.amazon.com, read 2026-02-08); on spot half of that, a guess."""
+CONTRACT_S = 30 * 24 * 3600.0
+"""What more devices are paid for at least, at the price on demand: nobody builds such a cluster for less than a month,
+a guess."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Billing:
     """Time is paid in steps of ``granularity_s``, and no run pays less than ``minimum_s``.
 
-    The defaults are of clouds of which nothing is known: none of the known ones counts in longer steps than a minute.
+    More devices than ``at_once`` are had by a contract of ``CONTRACT_S``, where ``contracts`` are made, else not. The
+    defaults are of clouds of which nothing is known: none of the known ones counts in longer steps than a minute.
     """
 
     granularity_s: float = 60.0
     minimum_s: float = 60.0
+    at_once: float = AT_ONCE
+    contracts: bool = True
     source: str = "not known: a minute, the longest of the clouds that say it"
 
-    def billed_s(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def most_devices(self) -> float:
+        """Returns the devices that can be had at all."""
+        return np.inf if self.contracts else self.at_once
+
+    def billed_s(self, seconds: NDArray[np.float64], devices: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Returns the seconds that are paid for."""
         # A run of whole steps is no step longer because its seconds are rounded in binary.
         steps = np.ceil(seconds / self.granularity_s - 1e-9)
-        return np.maximum(steps * self.granularity_s, self.minimum_s)
+        least = np.where(np.asarray(devices) > self.at_once, max(CONTRACT_S, self.minimum_s), self.minimum_s)
+        return np.maximum(steps * self.granularity_s, least)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,4 +133,6 @@ def billing_of(price: Price | None) -> Billing | None:
     if price is None or not price.provider:
         return None
     usual = cloud(price.provider).billing
-    return replace(usual, minimum_s=TERM_S) if price.kind == "reserved" else usual
+    if price.kind == "spot":
+        return replace(usual, at_once=min(SPOT_AT_ONCE, usual.at_once), contracts=False)
+    return replace(usual, minimum_s=TERM_S, at_once=np.inf) if price.kind == "reserved" else usual

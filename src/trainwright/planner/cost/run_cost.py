@@ -101,7 +101,8 @@ def run_cost(
     steps = max(1, -(-round(total_tokens) // workload.batch_tokens))
     size_bytes = checkpoint_bytes(run)
     # All nodes of one replica write together.
-    writers = np.floor(forecast.layouts.devices / cluster.node.devices / forecast.layouts.dp_replicate)
+    devices = forecast.layouts.devices
+    writers = np.floor(devices / cluster.node.devices / forecast.layouts.dp_replicate)
     write_bytes_per_s = np.maximum(1.0, writers) * (cluster.node.disk_bytes_per_s or NVME_DISK_BYTES_PER_S)
     checkpoint_s = size_bytes / write_bytes_per_s
     parts = _parts(forecast, run, steps=steps, settings=settings, numbers=numbers, checkpoint_s=checkpoint_s)
@@ -109,7 +110,13 @@ def run_cost(
     slow = np.exp(INTERVAL * np.hypot(forecast.spread, numbers.spread))
     # No run is faster than its steps at the fast end of theirs.
     fast = np.maximum(1.0 / slow, np.minimum(1.0, steps * forecast.low_s / seconds))
-    device_hours = np.asarray(seconds * forecast.layouts.devices / HOUR_S)
+    device_hours = np.asarray(seconds * devices / HOUR_S)
+
+    def paid(wall_s: Numbers) -> Numbers | None:
+        if usd_per_device_hour is None:
+            return None
+        return np.asarray(_billed_s(wall_s, settings, devices) * devices / HOUR_S * usd_per_device_hour)
+
     each = energy(cluster.device, 1, HOUR_S)
     tokens_per_s = workload.batch_tokens / forecast.step_s
     return RunCost(
@@ -119,12 +126,12 @@ def run_cost(
         high_s=seconds * slow,
         parts=parts,
         device_hours=device_hours,
-        billed_s=_billed_s(seconds, settings),
-        usd=_usd(_billed_s(seconds, settings), forecast, usd_per_device_hour),
-        usd_low=_usd(_billed_s(seconds * fast, settings), forecast, usd_per_device_hour),
-        usd_high=_usd(_billed_s(seconds * slow, settings), forecast, usd_per_device_hour),
+        billed_s=_billed_s(seconds, settings, devices),
+        usd=paid(seconds),
+        usd_low=paid(seconds * fast),
+        usd_high=paid(seconds * slow),
         kwh=None if each is None else device_hours * each.building_kwh,
-        power_w=None if each is None else forecast.layouts.devices * each.machine_power_w,
+        power_w=None if each is None else devices * each.machine_power_w,
         checkpoint_bytes=size_bytes,
         checkpoint_s=checkpoint_s,
         checkpoint_write_bytes_per_s=write_bytes_per_s,
@@ -134,14 +141,8 @@ def run_cost(
     )
 
 
-def _billed_s(wall_s: Numbers, settings: RunSettings) -> Numbers:
-    return wall_s if settings.billing is None else settings.billing.billed_s(wall_s)
-
-
-def _usd(billed_s: Numbers, forecast: Forecast, usd_per_device_hour: Values | None) -> Numbers | None:
-    if usd_per_device_hour is None:
-        return None
-    return np.asarray(billed_s * forecast.layouts.devices / HOUR_S * usd_per_device_hour)
+def _billed_s(wall_s: Numbers, settings: RunSettings, devices: Numbers) -> Numbers:
+    return wall_s if settings.billing is None else settings.billing.billed_s(wall_s, devices)
 
 
 def checkpoint_bytes(run: RunSpec) -> float:

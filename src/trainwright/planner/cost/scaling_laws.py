@@ -230,6 +230,15 @@ def critical_batch_tokens(tokens: Values) -> Numbers:
     return np.asarray(512 * 93.20 * (np.asarray(tokens) / 20e6) ** 0.47)
 
 
+def batch_price(batch_tokens: Values, tokens: Values) -> Numbers:
+    """Returns how many times the tokens of a tiny batch a batch needs for the same loss: 1.2 at the critical batch.
+
+    Linear in the batch (McCandlish et al., 2018, arXiv 1812.06162, equation 2.11), through the definition of
+    ``critical_batch_tokens``.
+    """
+    return np.asarray(1.0 + 0.2 * np.asarray(batch_tokens) / critical_batch_tokens(tokens))
+
+
 def critical_batch_tokens_at(loss_value: Values) -> Numbers:
     """Returns the same batch by loss: ``2e8 / L^(1 / 0.21)`` tokens on WebText2 (Kaplan et al., 2020, equation 1.4)."""
     return np.asarray(2e8 / np.asarray(loss_value) ** (1.0 / 0.21))

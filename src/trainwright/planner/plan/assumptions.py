@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE
 from trainwright.planner.cost.assumptions import of_failures, of_spot_nodes
 from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.run_cost import RunCost
@@ -30,13 +31,14 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
 
 def recommended(scenario: Scenario) -> list[Assumption]:
     """Returns what a recommendation rests on: the run's defaults, and the ways to buy."""
-    unlisted = "whether a cloud has so many devices, on spot above all, no price list says"
+    at_once = f"{AT_ONCE} on demand, {SPOT_AT_ONCE} on spot"
+    more = f"no list says it; more on demand are a contract of {CONTRACT_S / 86400:.0f} days; see catalog/clouds"
     cheapest = "the cheapest checked one of each cloud and kind: trainwright catalog shows their age"
     return [
         *(each for each in scenario.assumptions if each.key in RUN_KEYS or each.key.endswith("_unknown")),
         of_failures(),
         *(of_spot_nodes(name, of=f" of {name}", key=f"spot_{name}") for name in (*SPOT_NODE_MTBF_S, "others")),
-        Assumption("availability", "not known", "", "default", unlisted, key="availability"),
+        Assumption("devices to be had at once", at_once, "", "default", more, key="availability"),
         Assumption("prices", "per device and hour", "", "catalog", cheapest, key="prices"),
     ]
 

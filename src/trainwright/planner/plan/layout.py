@@ -97,11 +97,11 @@ def _degree(name: str, value: str, field: str) -> int:
     return number
 
 
-def choose(scenario: Scenario) -> Choice:
-    """Returns the layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
+def wanted_layout(scenario: Scenario) -> FixedLayout:
+    """Returns what a scenario fixes of its layout, recomputation included.
 
     Raises:
-        RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
+        RecipeError: its parts contradict each other.
     """
     wanted = scenario.layout.copy()
     if wanted.get("virtual_stages", 1) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
@@ -109,6 +109,16 @@ def choose(scenario: Scenario) -> Choice:
         raise RecipeError(what, field="layout", seen=seen, expected="virtual_stages=1")
     if scenario.recompute is not None:
         wanted.setdefault("recompute", scenario.recompute)
+    return wanted
+
+
+def choose(scenario: Scenario) -> Choice:
+    """Returns the layout of ``scenario``: what it fixes is kept, the rest is chosen for the shortest step that fits.
+
+    Raises:
+        RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
+    """
+    wanted = wanted_layout(scenario)
     if not scenario.run.model.is_divisible:
         return best(scenario, _data_parallel(scenario, wanted))
     if not wanted:

@@ -1,13 +1,20 @@
-"""A run as it is ranked over many clusters: its defaults, and a batch that divides over many ranks."""
+"""A run as it is ranked over many clusters: its defaults, batches that divide over many ranks, and the ranking."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from trainwright.core.units import format_count
+from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
+from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
+from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question, divisible
 from trainwright.planner.plan.scenario import Scenario, scenario_of
+from trainwright.planner.search.ranking import Recommendation
+from trainwright.planner.search.recommend import recommend
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 
@@ -33,6 +40,76 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
+
+
+def ranked_ways(
+    question: Question,
+    pool: Sequence[ClusterSpec],
+    *,
+    have_usd_per_device_hour: float = 0.0,
+    have_bought_usd: float = 0.0,
+    have_years: float = YEARS,
+    usd_per_kwh: float | None = None,
+    usd_by_device: Mapping[str, float] | None = None,
+    **bounds: Any,
+) -> tuple[Scenario, Recommendation]:
+    """Returns a question's run, and all ways to do it on what is there and on what can be rented.
+
+    Args:
+        question: about the cluster ``defaults_on(pool)``.
+        pool: what is there.
+        have_usd_per_device_hour: what an hour of a device of it costs, beside what follows.
+        have_bought_usd: what a device was bought for, with its share of the machine.
+        have_years: over how many years that is paid off.
+        usd_per_kwh: of the power that they draw; None: ``USD_PER_KWH`` where they were bought, else nothing.
+        usd_by_device: prices of an hour, in place of the lists'.
+        bounds: as ``search.recommend.recommend`` has them.
+    """
+    scenario = rankable(question, pool)
+    batches = _larger_batches(question, scenario)
+    if batches:
+        scenario = _with_batches(scenario, batches)
+    power = usd_per_kwh if usd_per_kwh is not None else USD_PER_KWH if have_bought_usd else 0.0
+    owned = {
+        each.device.name: have_usd_per_device_hour
+        + owned_usd_per_hour(each.device, bought_usd=have_bought_usd, years=have_years, usd_per_kwh=power)
+        for each in pool
+    }
+    recommendation = recommend(
+        scenario.run,
+        precision=question.precision,
+        have=pool,
+        have_usd_per_device_hour=owned,
+        given=usd_by_device,
+        layout=wanted_layout(scenario),
+        batches=batches,
+        **bounds,
+    )
+    return scenario, recommendation
+
+
+def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
+    """Returns the default batch times powers of two, up to the critical batch of a pretraining's tokens."""
+    model, workload = scenario.run.model, scenario.run.workload
+    asked = question.batch_tokens is not None or question.workload is not None
+    if asked or model.unit == "images" or workload.adapter is not None:
+        return ()
+    most = float(critical_batch_tokens(workload.total_tokens)) / workload.batch_tokens
+    return tuple(workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
+
+
+def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
+    """Returns the scenario with an assumption that says which batches are tried."""
+    tokens = scenario.run.workload.total_tokens
+    price = float(batch_price(batches[-1], tokens) / batch_price(scenario.run.workload.batch_tokens, tokens)) - 1
+    source = (
+        f"in powers of two up to the critical batch of {format_count(float(critical_batch_tokens(tokens)))} (Zhang et "
+        f"al., 2024); the largest takes {price:.0%} more tokens for the same loss"
+    )
+    sizes = f"{format_count(scenario.run.workload.batch_tokens)} to {format_count(batches[-1])}"
+    tried = Assumption("batch", sizes, "tokens", "default", source, key="batch")
+    others = (each for each in scenario.assumptions if each.key != "batch")
+    return replace(scenario, assumptions=(*others, tried))
 
 
 def defaults_on(pool: Sequence[ClusterSpec]) -> str:

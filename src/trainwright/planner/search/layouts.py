@@ -27,7 +27,7 @@ Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
 PLAIN = 1.05
-"""How much longer a step may take whose layout divides the model in fewer ways: less to set up, and less to go wrong."""
+"""How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ class Compared:
         return self.step_s * np.where(self.unsure, UNSURE, 1.0)
 
     def order(self) -> NDArray[np.intp]:
-        """Returns the places of those that fit: the plainest of the best, then by time; else those nearest to fitting."""
+        """Returns the places of those that fit: the plainest of the best, then by time; else the nearest to fitting."""
         if not self.fits.any():
             return np.argsort(self.memory_bytes, kind="stable")
         fastest = np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
@@ -125,9 +125,9 @@ def compare(
 ) -> Compared:
     """Returns the memory of every sensible layout, and the time of those that fit and can be the fastest.
 
-    Of ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that are not sensible too. Comparisons of one model, workload
-    and stack on many devices can share a ``memo``: what reaches as far has the same layouts. It keeps the latest, so
-    that such devices should follow each other.
+    Of ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that
+    are not sensible too. Comparisons of one model, workload, stack and ``layout`` on many devices can share a ``memo``:
+    what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other.
 
     Raises:
         RecipeError: the device has no rate for the workload's precision, or no link that the layouts need.

@@ -12,7 +12,8 @@ from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import PriceList
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
-OWN = "own"
+OWN, GIVEN = "own", "given"
+"""Providers of devices that are there already, and at a price that the user gives."""
 PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
 _COUNT = re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)")
 """How many devices an instance has, where its name says so: ``gpu_8x_h100``, ``1x_L4``, ``a3-highgpu-8g``."""
@@ -20,7 +21,7 @@ _COUNT = re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offer:
-    """A way to get a device: ``provider`` is a cloud's title, ``OWN``, or empty where no price is known.
+    """A way to get a device: ``provider`` is a cloud's title, ``OWN``, ``GIVEN``, or empty where no price is known.
 
     At most ``devices`` can be had (None: any number), in whole instances of ``whole`` devices.
     """

@@ -27,6 +27,26 @@ KEY_CHARACTERS = 64
 """Letters of a key's line."""
 
 
+TICK_NAMES = {
+    60.0: "1 min",
+    600.0: "10 min",
+    3600.0: "1 h",
+    4 * 3600.0: "4 h",
+    12 * 3600.0: "12 h",
+    86400.0: "1 day",
+    3 * 86400.0: "3 days",
+    7 * 86400.0: "1 week",
+    14 * 86400.0: "2 weeks",
+    30 * 86400.0: "1 month",
+    91 * 86400.0: "3 months",
+    365.25 * 86400.0: "1 year",
+    10 * 365.25 * 86400.0: "10 years",
+    100 * 365.25 * 86400.0: "100 years",
+}
+"""Times at which a long axis has ticks, in seconds."""
+TICKS_S = tuple(TICK_NAMES)
+
+
 NEAR_INCHES = 0.25
 """Points so near to each other have no room for two numbers."""
 
@@ -42,11 +62,11 @@ class ScalingPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParetoPoint:
-    """A way to do the run; ``front``: no other is both faster and cheaper."""
+    """A way to do the run, its cost in dollars or device-hours; ``front``: no other is both faster and cheaper."""
 
     name: str
     seconds: float
-    usd: float
+    cost: float
     front: bool
 
 
@@ -115,41 +135,55 @@ def pareto(
     points: Sequence[ParetoPoint],
     path: Path,
     *,
+    in_usd: bool = True,
     deadline_s: float | None = None,
     budget_usd: float | None = None,
     title: str = "",
 ) -> None:
-    """Time against dollars: all ways in grey, the front as a line; the key below explains its numbers.
+    """Time against dollars (else device-hours): all ways in grey, the front as a line; the key names its points.
 
-    Numbers stand where there is room for them; every point of the front is drawn.
+    Points that lie too near for a number each share one, such as 3-5.
 
     Raises:
         RecipeError: ``path`` ends in neither .svg nor .png.
         MissingPackage: matplotlib is not installed.
     """
     front = sorted((point for point in points if point.front), key=lambda point: point.seconds)
-    numbered = spaced(front)
+    others = [point for point in points if not point.front]
+    text = format_usd if in_usd else lambda hours: f"{short(hours)} device-hours"
     key = [
-        textwrap.fill(f"{format_seconds(point.seconds)}, {format_usd(point.usd)}: {point.name}", KEY_CHARACTERS)
-        for point in numbered
+        textwrap.fill(f"{format_seconds(point.seconds)}, {text(point.cost)}: {point.name}", KEY_CHARACTERS)
+        for point in front
     ]
-    unit, scale = time_unit(max(point.seconds for point in points))
+    if others:
+        key.append(f"other ways, {len(others):,}: to each, one of the line is as fast and as cheap")
     with picture(path, title, height=3.7 + 0.16 * sum(1.2 + text.count("\n") for text in key)) as figure:
         axes = figure.add_subplot()
-        others = [point for point in points if not point.front]
-        _ways(axes, others, scale, linestyle="", marker=".", markersize=5, color=TONES[7], alpha=0.6, markeredgewidth=0)
-        _ways(axes, front, scale, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
-        _logarithmic(axes, "x", [point.seconds / scale for point in points], lambda value: f"{value:.3g}")
-        _logarithmic(axes, "y", [point.usd for point in points], lambda value: f"${short(value)}")
-        _limits(axes, None if deadline_s is None else deadline_s / scale, budget_usd)
-        axes.set_xlabel(f"time of the run ({unit})")
-        axes.set_ylabel("cost of the run (USD)")
-        handles = _numbers(axes, numbered, scale)
+        grey: dict[str, Any] = {"linestyle": "", "marker": ".", "color": TONES[7], "alpha": 0.6, "markeredgewidth": 0}
+        (dots,) = _ways(axes, others, markersize=5, **grey)
+        _ways(axes, front, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
+        _time_axis(axes, [point.seconds for point in points])
+        _logarithmic(axes, "y", [point.cost for point in points], lambda value: ("$" if in_usd else "") + short(value))
+        _limits(axes, deadline_s, budget_usd if in_usd else None)
+        axes.set_xlabel("time of the run")
+        axes.set_ylabel("cost of the run (USD)" if in_usd else "device-hours of the run (no price is known)")
+        handles = [*_numbers(axes, front), dots][: len(key)]
         figure.legend(handles, key, loc="outside lower left", fontsize=9, handlelength=0.8, alignment="left")
 
 
-def _ways(axes: Axes, points: Sequence[ParetoPoint], scale: float, **look: Any) -> None:
-    axes.plot([point.seconds / scale for point in points], [point.usd for point in points], **look)
+def _ways(axes: Axes, points: Sequence[ParetoPoint], **look: Any) -> list[Line2D]:
+    return axes.plot([point.seconds for point in points], [point.cost for point in points], **look)
+
+
+def _time_axis(axes: Axes, seconds: Sequence[float]) -> None:
+    """Makes a logarithmic axis with ticks at times that people speak of."""
+    _logarithmic(axes, "x", seconds, format_seconds)
+    low, high = min(seconds) / 1.05, max(seconds) * 1.05
+    ticks = [size for size in TICKS_S if low <= size <= high]
+    if len(ticks) < 2:
+        ticks = sorted({min(seconds), max(seconds)})
+    ticks = ticks[:: math.ceil(len(ticks) / 8)]
+    axes.set_xticks(ticks, [TICK_NAMES.get(size) or format_seconds(size) for size in ticks])
 
 
 def _limits(axes: Axes, deadline: float | None, budget_usd: float | None) -> None:
@@ -165,15 +199,15 @@ def _limits(axes: Axes, deadline: float | None, budget_usd: float | None) -> Non
         axes.text(0.5, budget_usd, "budget", transform=axes.get_yaxis_transform(), **note | {"ha": "center"})
 
 
-def _numbers(axes: Axes, points: Sequence[ParetoPoint], scale: float) -> list[Line2D]:
-    """Puts a number beside each point, and returns the handles of the key."""
+def _numbers(axes: Axes, points: Sequence[ParetoPoint]) -> list[Line2D]:
+    """Puts a number beside each group of near points, and returns the handles of the key."""
     from matplotlib.lines import Line2D
 
-    handles = []
-    for number, point in enumerate(points, 1):
+    for group in near_groups(points):
+        first = points[group[0]]
         axes.annotate(
-            str(number),
-            (point.seconds / scale, point.usd),
+            str(group[0] + 1) if len(group) == 1 else f"{group[0] + 1}-{group[-1] + 1}",
+            (first.seconds, first.cost),
             xytext=(-4, -4),
             textcoords="offset points",
             ha="right",
@@ -182,21 +216,23 @@ def _numbers(axes: Axes, points: Sequence[ParetoPoint], scale: float) -> list[Li
             fontweight="bold",
             fontsize=10,
         )
-        size = 7 if number < 10 else 11
-        handles.append(Line2D([], [], linestyle="", marker=f"${number}$", markersize=size, color=TONES[0]))
-    return handles
+    numbers = range(1, len(points) + 1)
+    look: dict[str, Any] = {"linestyle": "", "color": TONES[0]}
+    return [Line2D([], [], marker=f"${each}$", markersize=7 if each < 10 else 11, **look) for each in numbers]
 
 
-def spaced(points: Sequence[ParetoPoint]) -> list[ParetoPoint]:
-    """Returns the first, the last, and as many between as leave room for their numbers on logarithmic axes."""
-    seconds, usd = ([math.log(getattr(point, name)) for point in points] for name in ("seconds", "usd"))
-    wide, high = (max(values) - min(values) or 1.0 for values in (seconds, usd))
-    places = [(4.4 * x / wide, 2.9 * y / high) for x, y in zip(seconds, usd, strict=True)]
-    kept = [0]
-    for place in range(1, len(points) - 1):
-        if min(math.dist(places[place], places[kept[-1]]), math.dist(places[place], places[-1])) > NEAR_INCHES:
-            kept.append(place)
-    return [points[place] for place in dict.fromkeys((*kept, len(points) - 1))]
+def near_groups(points: Sequence[ParetoPoint]) -> list[list[int]]:
+    """Returns places of points in groups, in order: those of one leave no room for two numbers on logarithmic axes."""
+    seconds, costs = ([math.log(getattr(point, name)) for point in points] for name in ("seconds", "cost"))
+    wide, high = (max(values, default=0.0) - min(values, default=0.0) or 1.0 for values in (seconds, costs))
+    places = [(4.4 * x / wide, 2.9 * y / high) for x, y in zip(seconds, costs, strict=True)]
+    groups: list[list[int]] = []
+    for place, where in enumerate(places):
+        if groups and math.dist(where, places[groups[-1][0]]) <= NEAR_INCHES:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups
 
 
 def scatter(points: Sequence[ScatterPoint], path: Path, *, unit: str = "tokens/s per device", title: str = "") -> None:
@@ -242,12 +278,6 @@ def scatter(points: Sequence[ScatterPoint], path: Path, *, unit: str = "tokens/s
         text = f"{len(points):,} measurements\nmedian error {errors[len(errors) // 2]:.1%}\nlines: ±10%"
         axes.text(0.03, 0.97, text, transform=axes.transAxes, va="top", fontsize=10, linespacing=1.3)
         legend_below(axes, columns=2)
-
-
-def time_unit(longest_s: float) -> tuple[str, float]:
-    """Returns the unit in which such times are read, and its seconds."""
-    units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
-    return next(((name, size) for name, size in units if longest_s >= 2 * size), ("s", 1.0))
 
 
 def short(value: float) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from trainwright.core.units import format_bytes, format_count, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.search.offers import OWN
+from trainwright.planner.search.ranking import pareto_front
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
@@ -23,75 +26,130 @@ if TYPE_CHECKING:
     from trainwright.planner.plan.scenario import Scenario
     from trainwright.planner.search.changes import Change
     from trainwright.planner.search.pools import Pool
-    from trainwright.planner.search.recommend import Option, Recommendation, Refusal
+    from trainwright.planner.search.ranking import Option, Recommendation, Refusal
+    from trainwright.spec.workload import Workload
 
 ROWS = 10
 DOUBTFUL_ROWS = 3
 UNPRICED_ROWS = 5
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
-COLUMNS = ("", "run on", "from", "time", "cost", "MFU", "memory", "layout")
+COLUMNS = ("", "run on", "from", "price", "time", "cost", "MFU", "memory", "layout")
+NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
+FIRST = ("batch", "length", "sequence", "adapters", "availability", "software")
+"""Assumptions that decide most of the answer, and that the first screen names."""
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
 
 
-def show(
-    page: Page,
-    scenario: Scenario,
-    recommendation: Recommendation,
-    *,
-    model_name: str,
-    judged: Pool | None,
-    mended: dict[str, tuple[Change, ...]],
-) -> None:
-    """Shows the answer in one line, then tables of what it was chosen from."""
-    work = scenario.run.workload
-    page.heading(_verdict(recommendation, together=judged is not None and judged.together))
-    unit = scenario.run.model.unit
-    each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """What is shown beside a recommendation: ``mended`` says by cluster what would make the run fit there."""
+
+    model_name: str
+    judged: Pool | None
+    mended: Mapping[str, tuple[Change, ...]]
+    following: str
+    """The command to type next."""
+
+
+def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: Shown) -> None:
+    """Shows the answer, the best of each device, and the next command; what it was chosen from where all is wanted."""
     every = (*recommendation.options, *recommendation.closest)
-    precisions = list(dict.fromkeys(option.precision for option in every)) or [work.precision]
-    optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
-    page.line(
-        f"{model_name}: {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of {work.batch_sequences:,} "
-        f"{each}; {' or '.join(precisions)}, {optimizer}, {scenario.run.stack.title}"
-    )
-    if judged is not None:
-        _show_pool(page, judged)
+    looks = _Looks.of(every, scenario.run.workload)
+    _show_answer(page, recommendation, together=shown.judged is not None and shown.judged.together)
+    page.line(_what(scenario, looks, shown.model_name))
+    if shown.judged is not None:
+        _show_pool(page, shown.judged)
     if every:
         low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
         page.line(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
     sure = [option for option in _distinct(recommendation) if option.usd is not None]
     met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
-    believed = met or recommendation.closest
-    if believed:
-        page.line()
-        title = "best of each device and kind of price" if met else "closest"
-        page.table(COLUMNS, [_row(option, precisions) for option in believed], title=title)
+    believed = met or list(recommendation.closest)
+    _show_ways(page, believed, looks, title="best of each device and kind of price" if met else "closest")
     cheaper = [
         option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
-    ]
-    _show_doubtful(page, cheaper[:DOUBTFUL_ROWS])
-    _show_spot(page, [each for each in (*believed, *cheaper[:DOUBTFUL_ROWS]) if each.price_kind == "spot"])
-    front = _thinned(recommendation.front, ROWS)
-    if len(front) > 1:
-        page.line()
-        page.table(
-            COLUMNS, [_row(option, precisions) for option in front], title="time against cost: nothing betters these"
-        )
+    ][:DOUBTFUL_ROWS]
+    _show_doubtful(page, cheaper)
+    if page.verbose:
+        _show_spot(page, [each for each in (*believed, *cheaper) if each.price_kind == "spot"])
+        front = recommendation.front
+        _show_ways(page, front if len(front) > 1 else (), looks, title="time against cost: nothing betters these")
     unpriced = [option for option in _distinct(recommendation) if option.usd is None][:UNPRICED_ROWS]
-    if unpriced:
-        page.line()
-        page.table(COLUMNS, [_row(option, precisions) for option in unpriced], title="fastest without a known price")
-    for name, rows in mended.items():
+    _show_ways(page, unpriced, looks, title="fastest without a known price")
+    for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
+    _show_grounds(page, scenario, recommendation)
+    if shown.following:
+        page.line()
+        page.line(f"next: {shown.following}")
+
+
+def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation) -> None:
+    """Shows what was left out and what the answer rests on, of the latter what matters most unless all is wanted."""
+    assumptions = recommended(scenario)
+    if not page.verbose:
+        assumptions = [each for each in assumptions if each.key in FIRST]
     refused = _refused(recommendation.refused, whole=page.verbose)
-    if refused:
+    if refused and (page.verbose or not recommendation.options):
         page.line()
         page.table(("left out", "how many", "because"), refused)
+    elif refused:
+        page.line()
+        kinds = Counter(each.kind for each in recommendation.refused if each.kind != "layout")
+        named = [f"{count} {NOUNS[kind]}{'' if count == 1 else 's'}" for kind, count in kinds.items()]
+        page.line(
+            f"left out: {', '.join(named) or 'layouts alone'}; --verbose has the reasons and all that this rests on"
+        )
     page.line()
-    page.table(("rests on", "value", "origin", "source"), [assumption_row(each) for each in recommended(scenario)])
+    page.table(("rests on", "value", "origin", "source"), [assumption_row(each) for each in assumptions])
     page.note("* on the front of time against cost; ? so near to the memory that the prediction's error decides")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Looks:
+    """In what the ways differ, so that rows name it."""
+
+    precisions: tuple[str, ...]
+    batches: tuple[int, ...]
+
+    @classmethod
+    def of(cls, every: Sequence[Option], workload: Workload) -> _Looks:
+        precisions = tuple(dict.fromkeys(option.precision for option in every)) or (workload.precision,)
+        return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
+
+
+def _what(scenario: Scenario, looks: _Looks, model_name: str) -> str:
+    """Returns the line that says what is trained."""
+    work, unit = scenario.run.workload, scenario.run.model.unit
+    each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
+    optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
+    steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
+    if len(looks.batches) > 1:
+        steps = f"batches of {' or '.join(format_count(batch) for batch in looks.batches)}, {each}"
+    return (
+        f"{model_name}: {format_count(work.total_tokens)} {unit} in {steps}; {' or '.join(looks.precisions)}, "
+        f"{optimizer}, {scenario.run.stack.title}"
+    )
+
+
+def _show_answer(page: Page, recommendation: Recommendation, *, together: bool) -> None:
+    """Shows the way to take; without a goal the cheapest, the fastest, and what lies between."""
+    if not (recommendation.goals.are_open and recommendation.options):
+        page.heading(_verdict(recommendation, together=together))
+        return
+    of_one = "of one kind of device, " if together else ""
+    first, *others = recommendation.headlines
+    page.heading(f"{of_one}{first[0]}: {_in_short(first[1])}")
+    for name, option in others:
+        page.line(f"{name}: {_in_short(option)}")
+
+
+def _show_ways(page: Page, options: Sequence[Option], looks: _Looks, *, title: str) -> None:
+    if options:
+        page.line()
+        page.table(COLUMNS, [_row(option, looks) for option in options], title=title)
 
 
 def _verdict(recommendation: Recommendation, *, together: bool) -> str:
@@ -127,22 +185,27 @@ def _no_way(refused: Sequence[Refusal]) -> str:
 def _in_short(option: Option) -> str:
     source = f" ({option.source})" if option.source else ""
     cost = "price unknown" if option.usd is None else format_usd(option.usd)
-    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}"
+    energy = "" if option.kwh is None else f", {format_count(float(f'{option.kwh:.3g}'))} kWh"
+    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{energy}"
 
 
-def _row(option: Option, precisions: Sequence[str]) -> tuple[str, ...]:
+def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
     cost = "unknown" if option.usd is None else format_usd(option.usd)
-    precision = f"; {option.precision}" if len(precisions) > 1 else ""
+    precision = f"; {option.precision}" if len(looks.precisions) > 1 else ""
+    batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
+    price = option.price
+    hourly = "" if price is None else f"${price.usd_per_device_hour:.2f}/h {price.region}".rstrip()
     return (
         marks,
         option.cluster,
         option.source or "unknown",
+        hourly,
         format_seconds(option.seconds),
         cost,
         f"{option.mfu:.0%}",
         f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
-        mesh(option.parallel, option.recompute) + precision,
+        mesh(option.parallel, option.recompute) + batch + precision,
     )
 
 
@@ -196,13 +259,6 @@ def _show_spot(page: Page, rows: Sequence[Option]) -> None:
     )
 
 
-def _thinned(front: Sequence[Option], count: int) -> list[Option]:
-    """At most ``count`` of the front, its ends among them."""
-    if len(front) <= count:
-        return list(front)
-    return [front[round(place * (len(front) - 1) / (count - 1))] for place in range(count)]
-
-
 def _show_pool(page: Page, judged: Pool) -> None:
     page.line()
     page.line(judged.verdict)
@@ -238,10 +294,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
         names = list(dict.fromkeys(each.name for each in group))
         text = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
         count = sum(each.count for each in group)
-        noun = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}[
-            group[0].kind
-        ]
-        rows.append((text, f"{count:,} {noun}{'' if count == 1 else 's'}", group[0].reason))
+        rows.append((text, f"{count:,} {NOUNS[group[0].kind]}{'' if count == 1 else 's'}", group[0].reason))
     devices = [row for row, each in zip(rows, grouped, strict=True) if each[0] == "device"]
     others = [row for row, each in zip(rows, grouped, strict=True) if each[0] != "device"]
     if len(devices) > REFUSED_ROWS and not whole:
@@ -254,23 +307,29 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
 
 
 def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None:
-    """Time against dollars, as a picture.
+    """Time against dollars as a picture; against device-hours, where no price without doubt is known.
 
     Raises:
-        RecipeError: nothing has a price, or none without doubt.
+        RecipeError: there is no way at all.
     """
+    options = recommendation.options or recommendation.closest
+    if not options:
+        raise RecipeError("there is nothing to draw: no device will do", where="--draw")
+    priced = [option for option in options if option.usd is not None and not option.doubt]
+    if priced:
+        costs, front = [_dollars(option) for option in priced], [option.front for option in priced]
+    else:
+        priced = list({(option.device, option.devices): option for option in options}.values())
+        costs = [option.seconds * option.devices / 3600 for option in priced]
+        front = list(pareto_front([option.seconds for option in priced], costs))
     points = [
-        ParetoPoint(
-            name=_in_short(option).partition(",")[0], seconds=option.seconds, usd=option.usd, front=option.front
-        )
-        for option in recommendation.options or recommendation.closest
-        if option.usd is not None and not option.doubt
+        ParetoPoint(name=f"{option.cluster} {option.source}".strip(), seconds=option.seconds, cost=cost, front=bool(on))
+        for option, cost, on in zip(priced, costs, front, strict=True)
     ]
-    if not points:
-        raise RecipeError("there is nothing to draw: no option has a price", where="--draw")
     pareto(
         points,
         path,
+        in_usd=priced[0].usd is not None and not priced[0].doubt,
         deadline_s=recommendation.goals.deadline_s,
         budget_usd=recommendation.goals.budget_usd,
         title=f"{model_name}: time against cost",

@@ -35,7 +35,7 @@ def test_goals_that_nothing_meets_exit_with_one(capsys):
 def test_what_one_has_is_compared_with_what_one_can_rent(capsys):
     out = printed(capsys, "--have", "8xa100-80gb+8xh100-sxm", "--devices", "h100-sxm", "--cloud", "lambda")
     assert " own " in out
-    assert "use both, " in out and out.startswith("best of one kind of device: ")
+    assert "use both, " in out and out.startswith("of one kind of device, cheapest")
     assert "way to use both" in out
 
 
@@ -70,12 +70,39 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
         (["--have-price", "dear"], "--have-price: cannot read a quantity"),
         (["--step", "chat"], "--step: a step is of a recipe"),
         (["--stack", "nothing"], "--stack: unknown software stack"),
+        (["--price", "2.10"], "--price: a price of which device?"),
+        (["--price", "h1000=2"], "--price: unknown device"),
+        (["--have-bought", "30000"], "--have-bought: a price of devices that are not named"),
+        (["--have", "8xh100", "--have-years", "3"], "--have-years: years of which price?"),
+        (["--layout", "tp=x"], "--layout: not a number of ranks"),
+        (["--recompute", "some"], "--recompute: unknown value"),
         (["--most-devices", "many"], "--most-devices: cannot read a quantity"),
     ],
 )
 def test_one_line_for_what_is_wrong(capsys, arguments, line):
     assert main([*SMALL, *arguments]) == 2
     assert line in capsys.readouterr().err
+
+
+def test_the_next_command_plans_the_first_way(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--recompute", "full", "--optimizer", "muon", "--fused-loss")
+    (line,) = [each for each in out.splitlines() if each.startswith("next: trainwright ")]
+    words = line.split()[2:]
+    assert words[0] == "plan" and {"--optimizer", "muon", "--fused-loss", "--recompute", "full"} <= set(words)
+    cluster = out.splitlines()[0].partition(": ")[2].split()[0]
+    assert main([*words, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    nodes, _, name = cluster.split("x", 2)
+    assert (plan["cluster"]["nodes"], plan["cluster"]["node"]["device"]["name"]) == (int(nodes), name)
+
+
+def test_bought_machines_cost_their_years_and_their_power(capsys):
+    own = ("--have", "8xh100-sxm", "--devices", "l4", "--have-bought", "35064", "--kwh-price", "0.2", "--json")
+    options = json.loads(printed(capsys, *own))["options"]
+    option = next(each for each in options if each["provider"] == "own" and each["devices"] == 8)
+    # 35,064 $ over four years are 1 $ an hour; 700 W, half as much again for the host and 15 % for the building.
+    hourly = 1.0 + 0.7 * 1.5 * 1.15 * 0.2
+    assert option["usd"] == pytest.approx(8 * option["seconds"] / 3600 * hourly)
 
 
 def test_a_convolutional_network_is_laid_out_by_data_parallelism(capsys):

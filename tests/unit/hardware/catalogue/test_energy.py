@@ -1,7 +1,7 @@
 import pytest
 
 from trainwright.hardware.catalogue.devices import device
-from trainwright.hardware.catalogue.energy import energy
+from trainwright.hardware.catalogue.energy import energy, owned_usd_per_hour
 
 
 def test_a_node_of_eight_h100_draws_what_was_measured_and_less_than_its_nameplate():
@@ -32,3 +32,11 @@ def test_assumptions_are_stated_and_unknown_power_is_unknown():
     ]
     assert all(entry.source for entry in energy(device("t4"), 1, 1).assumptions)
     assert energy(device("ascend-910c"), 8, 3600) is None
+
+
+def test_bought_devices_cost_their_price_over_their_years_and_their_power():
+    h100 = device("h100-sxm")
+    # 700 W, half as much again for the host, 15 % for the building, at 10 cents.
+    power = 0.7 * 1.5 * 1.15 * 0.1
+    assert owned_usd_per_hour(h100, bought_usd=35_064.0) == pytest.approx(1.0 + power)
+    assert owned_usd_per_hour(h100, bought_usd=35_064.0, years=2, usd_per_kwh=0.0) == pytest.approx(2.0)

@@ -41,12 +41,22 @@ def price(provider, kind="on_demand"):
 
 def test_a_second_more_is_paid_as_the_cloud_counts():
     wall_s = np.asarray([10.0, 60.0, 61.0])
-    assert list(billing_of(price("GCP")).billed_s(wall_s)) == [60.0, 60.0, 61.0]
-    assert list(billing_of(price("Lambda")).billed_s(wall_s)) == [60.0, 60.0, 120.0]
-    assert list(billing_of(price("RunPod")).billed_s(wall_s)) == [10.0, 60.0, 61.0]
+    assert list(billing_of(price("GCP")).billed_s(wall_s, 8)) == [60.0, 60.0, 61.0]
+    assert list(billing_of(price("Lambda")).billed_s(wall_s, 8)) == [60.0, 60.0, 120.0]
+    assert list(billing_of(price("RunPod")).billed_s(wall_s, 8)) == [10.0, 60.0, 61.0]
     assert "not known" in billing_of(price("Nebius")).source
     assert billing_of(price("")) is None and billing_of(None) is None
 
 
+def test_more_devices_than_at_once_are_a_contract_or_not_to_be_had():
+    many = billing_of(price("AWS"))
+    assert list(many.billed_s(np.asarray([3600.0, 3600.0]), np.asarray([512.0, 513.0]))) == [3600.0, 30 * 86400.0]
+    assert many.most_devices == np.inf
+    assert billing_of(price("RunPod")).most_devices == 64
+    assert billing_of(price("AWS", "spot")).most_devices == 256
+    assert billing_of(price("RunPod", "spot")).most_devices == 64
+    assert billing_of(price("AWS", "reserved")).billed_s(np.asarray([1.0]), 16_384) == 365 * 86400.0
+
+
 def test_a_reserved_price_is_paid_for_its_whole_term():
-    assert billing_of(price("AWS", "reserved")).billed_s(np.asarray([300.0])) == 365 * 86400.0
+    assert billing_of(price("AWS", "reserved")).billed_s(np.asarray([300.0]), 8) == 365 * 86400.0

@@ -20,9 +20,10 @@ from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.planner.search.offers import OWN
-from trainwright.planner.search.recommend import Goals, closest, device_counts, recommend
+from trainwright.planner.search.ranking import Goals, closest
+from trainwright.planner.search.recommend import device_counts, recommend
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import Adapter, Workload
 
 STACK, MODEL = read_stack("default"), catalogue_model("llama3-8b")
 DEVICES = ("h100-sxm", "a100-sxm-80gb", "mi300x")
@@ -130,14 +131,83 @@ def test_a_later_deadline_never_gives_a_dearer_best(everything):
     assert all(option.seconds <= days * 86400 for option, days in zip(best, (1, 2, 4, 8, 16, 32), strict=True))
 
 
-def test_without_goals_time_times_dollars_decides(everything):
+def test_without_goals_the_cheapest_comes_first_then_what_has_no_price(everything):
     priced = [option for option in everything.options if option.usd is not None]
-    assert [option.score for option in priced] == sorted(option.score for option in priced)
-    # What has no price comes last, by time, and says so.
+    assert [option.usd for option in priced] == sorted(option.usd for option in priced)
     unpriced = everything.options[len(priced) :]
-    assert {option.device for option in unpriced} == {"mi300x"}
-    assert all(option.source == "" and option.usd is None and not option.front for option in unpriced)
+    assert unpriced and all(option.usd is None for option in unpriced)
     assert [option.seconds for option in unpriced] == sorted(option.seconds for option in unpriced)
+
+
+def test_three_ways_are_looked_at_first(everything):
+    priced = [option for option in everything.options if option.usd is not None]
+    least = min(option.usd for option in priced)
+    (first, cheapest), *others = everything.headlines
+    assert first.startswith("cheapest") and cheapest.usd == least
+    (near,) = [option for name, option in everything.headlines if "fastest within 1.25 times that" in name]
+    assert near.seconds == min(option.seconds for option in priced if option.usd <= 1.25 * least)
+    assert others[-1][0].endswith("fastest") and others[-1][1].seconds == min(option.seconds for option in priced)
+
+
+def test_nobody_waits_for_years_to_save_a_little():
+    long = replace(RUN, workload=replace(WORK, steps=2_000_000))
+    answer = recommend(long, devices=["h100-sxm"], prices=PRICES, most_devices=512)
+    assert max(option.seconds for option in answer.options) <= 182 * 86400
+    (left_out,) = [each for each in answer.refused if each.name == "too long"]
+    assert left_out.count > 0 and "182 days" in left_out.reason
+    alone = recommend(long, devices=["h100-sxm"], prices=PRICES, most_devices=8)
+    assert alone.options and min(option.seconds for option in alone.options) > 182 * 86400
+
+
+def test_a_larger_batch_serves_more_devices_and_takes_more_tokens():
+    tokens = 1e12
+    run = replace(RUN, workload=replace(WORK, batch_tokens=1 << 20, steps=int(tokens) >> 20))
+    larger = (1 << 21, 1 << 22)
+    answer = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024, batches=larger)
+    one = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024)
+    by_devices = {option.devices: option for option in answer.options if option.price_kind == "on_demand"}
+    alone = {option.devices: option for option in one.options if option.price_kind == "on_demand"}
+    assert by_devices[16].batch_tokens == 1 << 20 and by_devices[1024].batch_tokens == 1 << 22
+    # 512 x 93.20 x (1e12 / 20e6)^0.47 tokens is the critical batch, at which 20 % more are needed (arXiv 2410.21676).
+    critical = 512 * 93.20 * 50_000**0.47
+    dearer = (1 + 0.2 * (1 << 22) / critical) / (1 + 0.2 * (1 << 20) / critical)
+    assert by_devices[1024].tokens == pytest.approx(dearer * tokens, rel=1e-4)
+    assert all(by_devices[each].seconds <= 1.001 * alone[each].seconds for each in alone if each in by_devices)
+    assert by_devices[1024].seconds < 0.9 * max(alone.values(), key=lambda each: each.devices).seconds
+
+
+def test_adapters_are_trained_on_one_node_unless_asked():
+    tuned = replace(RUN, workload=replace(WORK, adapter=Adapter(rank=16, targets=("query", "value"))))
+    answer = recommend(tuned, devices=["h100-sxm"], prices=PRICES)
+    assert max(option.devices for option in answer.options) == 8
+    asked = recommend(tuned, devices=["h100-sxm"], prices=PRICES, most_devices=32)
+    assert max(option.devices for option in asked.options) == 32
+
+
+def test_what_is_fixed_of_the_layout_is_kept():
+    answer = recommended(devices=["h100-sxm"], layout=FixedLayout(tp=4, recompute="full"))
+    assert answer.options
+    assert {(option.parallel.tp, option.recompute) for option in answer.options} == {(4, "full")}
+    nothing = recommended(devices=["h100-sxm"], layout=FixedLayout(tp=7))
+    assert not nothing.options and "as asked" in nothing.refused[0].reason
+
+
+def test_a_given_price_stands_for_the_lists():
+    answer = recommended(devices=["h100-sxm", "a100-sxm-80gb"], given={"h100-sxm": 2.0})
+    for option in answer.options:
+        assert (option.provider == "given") == (option.device == "h100-sxm")
+        if option.provider == "given":
+            assert option.usd == pytest.approx(2.0 * option.devices * option.seconds / 3600)
+
+
+def test_more_devices_than_are_to_be_had_at_once_are_a_contract():
+    short = replace(RUN, workload=replace(WORK, steps=1000))
+    answer = recommend(short, devices=["h100-sxm"], prices=PRICES, most_devices=1024, clouds=["nebius"])
+    contract = [option for option in answer.options if option.devices == 1024]
+    assert {option.price_kind for option in contract} == {"on_demand"}
+    assert contract[0].usd == pytest.approx(3.0 * 1024 * 30 * 24)
+    assert max(option.devices for option in answer.options if option.price_kind == "spot") == 256
+    assert any("at once" in each.reason for each in answer.refused)
 
 
 def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
@@ -187,7 +257,7 @@ def test_what_is_there_already_costs_what_it_is_said_to():
     assert {option.devices for option in owned_ways} <= {1, 2, 4, 8, 16, 32}
     assert answer.options[0] == min(owned_ways, key=lambda option: option.seconds)
     assert all(option.usd == 0 for option in owned_ways)
-    paid = recommended(have=[catalogue_cluster("4x8xa100-80gb")], have_usd_per_device_hour=2.0)
+    paid = recommended(have=[catalogue_cluster("4x8xa100-80gb")], have_usd_per_device_hour={"a100-sxm-80gb": 2.0})
     for option in paid.options:
         if option.provider == OWN:
             assert option.usd == pytest.approx(option.seconds / 3600 * option.devices * 2.0)
@@ -238,11 +308,10 @@ def test_unknown_names():
 
 
 def test_numbers_of_devices():
-    node = catalogue_cluster("64x8xh100-sxm")
-    assert device_counts(node, 512) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-    assert device_counts(node, 100, finer=True) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96]
-    assert device_counts(catalogue_cluster("3x8xh100-sxm"), 24) == [1, 2, 4, 8, 16, 24]
-    assert device_counts(catalogue_cluster("2x6xmax-1550"), 12) == [1, 2, 4, 6, 12]
+    assert device_counts(catalogue_cluster("64x8xh100-sxm")) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert device_counts(catalogue_cluster("12x8xh100-sxm"), finer=True) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96]
+    assert device_counts(catalogue_cluster("3x8xh100-sxm")) == [1, 2, 4, 8, 16, 24]
+    assert device_counts(catalogue_cluster("2x6xmax-1550")) == [1, 2, 4, 6, 12]
 
 
 def test_time_and_dollars_have_ranges(everything):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.search.recommend import pareto_front
+from trainwright.planner.search.ranking import pareto_front
 
 NUMBER = st.integers(1, 6).map(float)
 

@@ -1,0 +1,237 @@
+"""Ways to do a run in order: which meet the goals, which nothing betters, which three to look at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trainwright.core.money import format_usd
+from trainwright.core.units import format_seconds
+from trainwright.planner.search.offers import OWN
+from trainwright.spec.device import Price, PriceKind
+from trainwright.spec.workload import ParallelPlan, Precision, Recompute
+
+PATIENCE_S = 182 * 86400.0
+"""The longest run that is looked at where no goal is given: a Capacity Block of AWS is had for 182 days at most
+(docs.aws.amazon.com, read 2026-02-08), and no published training took longer."""
+DEARER = 1.25
+"""What a faster way may cost, over the cheapest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """One way to do the whole run.
+
+    ``tokens`` are those that steps of ``batch_tokens`` take in all. ``usd`` is None where no price is known;
+    ``front``: no other at a price without doubt is both faster and cheaper;
+    ``unsure``: what is needed of the device's memory is so near to all of it that the prediction's error decides.
+    """
+
+    device: str
+    devices: int
+    nodes: int
+    parallel: ParallelPlan
+    recompute: Recompute
+    precision: Precision
+    batch_tokens: int
+    tokens: int
+    provider: str
+    price_kind: PriceKind | None
+    price: Price | None
+    seconds: float
+    low_s: float
+    high_s: float
+    usd: float | None
+    usd_low: float | None
+    usd_high: float | None
+    step_s: float
+    mfu: float
+    memory_bytes: float
+    memory_available_bytes: float
+    kwh: float | None
+    interruptions: float
+    checkpoint_interval_s: float
+    unsure: bool = False
+    front: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """Returns the cluster in one word: ``64x8xh100-sxm``."""
+        return f"{self.nodes}x{self.devices // self.nodes}x{self.device}"
+
+    @property
+    def source(self) -> str:
+        """Returns the provider and its kind of price: ``Nebius spot``."""
+        kind = "" if self.price_kind is None else self.price_kind.replace("_", "-")
+        return f"{self.provider} {kind}".strip()
+
+    @property
+    def doubt(self) -> str:
+        """Returns the reason why its price may not be had; empty where nothing speaks against it."""
+        return "" if self.price is None else self.price.doubt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """A class of devices, layouts or ways to buy that was left out, how many of them, and why."""
+
+    kind: Literal["device", "precision", "layout", "price", "goal"]
+    name: str
+    reason: str
+    count: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goals:
+    """What the run must not exceed; None: anything."""
+
+    budget_usd: float | None = None
+    deadline_s: float | None = None
+
+    @property
+    def are_open(self) -> bool:
+        """Returns True where nothing is asked for: time and dollars are both to be weighed."""
+        return self.budget_usd is None and self.deadline_s is None
+
+    def met_by(self, option: Option) -> bool:
+        """Returns True where ``option`` is in time and within the budget; without a price the latter is not known."""
+        in_time = self.deadline_s is None or option.seconds <= self.deadline_s
+        within = self.budget_usd is None or (option.usd is not None and option.usd <= self.budget_usd)
+        return in_time and within
+
+    def order(self, option: Option) -> tuple[float, ...]:
+        """Returns the key of the best first: the fastest where only a budget is given, else the cheapest.
+
+        What has a doubtful price comes after all that has another, what has none last, by time.
+        """
+        if option.usd is None:
+            return (2.0, option.seconds)
+        doubtful = float(bool(option.doubt))
+        if self.budget_usd is not None and self.deadline_s is None:
+            return (doubtful, option.seconds, option.usd)
+        return (doubtful, option.usd, option.seconds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recommendation:
+    """``options`` are all ways that meet the goals, best first; ``closest`` the nearest where none surely does."""
+
+    options: tuple[Option, ...]
+    closest: tuple[Option, ...]
+    refused: tuple[Refusal, ...]
+    goals: Goals
+
+    @property
+    def front(self) -> tuple[Option, ...]:
+        """Returns the Pareto front of time against dollars, fastest first."""
+        options = [option for option in (*self.options, *self.closest) if option.front]
+        return tuple(sorted(options, key=lambda option: option.seconds))
+
+    @property
+    def headlines(self) -> tuple[tuple[str, Option], ...]:
+        """Returns the three ways to look at first, named; one that is two of them stands once, with both names.
+
+        Prices in doubt are for none of them, unless all are.
+        """
+        known = [option for option in self.options if option.usd is not None]
+        known = [option for option in known if not option.doubt] or known or list(self.options)
+        if not known:
+            return ()
+        cheapest = min(known, key=_dollars)
+        near = [option for option in known if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
+        fastest = min(known, key=_seconds)
+        named = (
+            ("cheapest", cheapest),
+            (f"fastest within {DEARER:.2f} times that", min(near, key=_seconds)),
+            ("fastest", fastest),
+        )
+        names: dict[Option, list[str]] = {}
+        for name, option in named:
+            names.setdefault(option, []).append(name)
+        return tuple((" and ".join(each), option) for option, each in names.items())
+
+
+def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) -> Recommendation:
+    """Returns what meets the goals, best first, with the front of time against dollars marked.
+
+    Without a goal what takes longer than ``PATIENCE_S`` is left out, unless everything does.
+    """
+    found = list(options)
+    usd = [np.nan if option.usd is None or option.doubt else option.usd for option in found]
+    if goals.are_open and any(option.seconds <= PATIENCE_S for option in found):
+        usd = [each if option.seconds <= PATIENCE_S else np.nan for option, each in zip(found, usd, strict=True)]
+    front = pareto_front([option.seconds for option in found], usd)
+    marked = [replace(each, front=True) if on else each for each, on in zip(found, front, strict=True)]
+    met = sorted((option for option in marked if goals.met_by(option)), key=goals.order)
+    missed = _missed(marked, goals)
+    if goals.are_open and met:
+        soon = [option for option in met if option.seconds <= PATIENCE_S]
+        if soon and len(soon) < len(met):
+            reason = f"longer than {format_seconds(PATIENCE_S)}; `deadline_s` says how long a run may take"
+            missed.append(Refusal(kind="goal", name="too long", reason=reason, count=len(met) - len(soon)))
+        met = soon or met
+    near = () if met and (goals.are_open or not met[0].doubt) else closest(marked, goals)
+    return Recommendation(options=tuple(met), closest=near, refused=(*refused, *missed), goals=goals)
+
+
+def pareto_front(seconds: ArrayLike, usd: ArrayLike) -> NDArray[np.bool_]:
+    """Returns True [P] for points on the front: no other is as fast and as cheap, and better in one of the two.
+
+    Of equal points the first is taken. A point without a price (NaN) or without an end (infinite) is never on it.
+    """
+    time, cost = np.asarray(seconds, dtype=np.float64), np.asarray(usd, dtype=np.float64)
+    places = np.flatnonzero(np.isfinite(time) & np.isfinite(cost))
+    ordered = places[np.lexsort((cost[places], time[places]))]
+    front = np.zeros(len(time), dtype=np.bool_)
+    if len(ordered):
+        # Slower points are on the front only if they are cheaper than all faster ones.
+        least = np.minimum.accumulate(cost[ordered])
+        front[ordered] = np.concatenate([[True], cost[ordered][1:] < least[:-1]])
+    return front
+
+
+def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
+    """Returns the numbers of ways that are too late or too dear."""
+    refused = []
+    seconds, usd = [each.seconds for each in options], [each.usd for each in options if each.usd is not None]
+    for name, what, limit, values in (
+        ("too late", "deadline", goals.deadline_s, seconds),
+        ("too dear", "budget", goals.budget_usd, usd),
+    ):
+        over = [value / limit for value in values if value > limit] if limit is not None else []
+        if over:
+            reason = f"{min(over):.2f} to {max(over):,.1f} times the {what}"
+            refused.append(Refusal(kind="goal", name=name, reason=reason, count=len(over)))
+    own = min((each for each in options if each.provider == OWN), key=_seconds, default=None)
+    if own is not None and not goals.met_by(own):
+        reason = f"at its fastest {format_seconds(own.seconds)}, {format_usd(own.usd or 0.0)}"
+        refused.insert(0, Refusal(kind="goal", name=f"own {own.cluster}", reason=reason))
+    return refused
+
+
+def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
+    """Returns the nearest ways where nothing meets the goals.
+
+    That is the cheapest in time (else the fastest), and the fastest within the budget (else the cheapest).
+    """
+    priced = [option for option in options if option.usd is not None]
+    priced = [option for option in priced if not option.doubt] or priced
+    if not priced:
+        return tuple(sorted(options, key=lambda option: option.seconds)[:1])
+    in_time = [each for each in priced if goals.deadline_s is None or each.seconds <= goals.deadline_s]
+    within = [each for each in priced if goals.budget_usd is None or (each.usd or 0.0) <= goals.budget_usd]
+    cheapest = min(in_time, key=_dollars) if in_time else min(priced, key=_seconds)
+    fastest = min(within, key=_seconds) if within else min(priced, key=_dollars)
+    return (cheapest,) if cheapest == fastest else (cheapest, fastest)
+
+
+def _seconds(option: Option) -> tuple[float, float]:
+    return option.seconds, option.usd or 0.0
+
+
+def _dollars(option: Option) -> tuple[float, float]:
+    return option.usd or 0.0, option.seconds
