@@ -142,8 +142,7 @@ def recommend(
         price_kinds: only these of ``on_demand``, ``spot`` and ``reserved``, as ``clouds``.
         most_devices: of one run; None: 16,384, and one node where adapters are trained.
         usd_by_device: dollars for an hour (``"h100-sxm=2.10"``, or a mapping), in place of the price lists'.
-        options: further fields of a run (``OF_RUN`` in ``pipeline/question_fields.py``), as ``plan`` takes them; and
-            what bought devices cost (``OF_OWN`` there).
+        options: further fields, as ``plan`` takes them (``OF_RUN`` and ``OF_OWN`` of ``pipeline/question_fields.py``).
 
     Raises:
         RecipeError: an unknown model, device, cloud, step or option, several steps that train, or a run that cannot be.

@@ -111,12 +111,7 @@ def run_cost(
     # No run is faster than its steps at the fast end of theirs.
     fast = np.maximum(1.0 / slow, np.minimum(1.0, steps * forecast.low_s / seconds))
     device_hours = np.asarray(seconds * devices / HOUR_S)
-
-    def paid(wall_s: Numbers) -> Numbers | None:
-        if usd_per_device_hour is None:
-            return None
-        return np.asarray(_billed_s(wall_s, settings, devices) * devices / HOUR_S * usd_per_device_hour)
-
+    usd_per_s = None if usd_per_device_hour is None else devices * usd_per_device_hour / HOUR_S
     each = energy(cluster.device, 1, HOUR_S)
     tokens_per_s = workload.batch_tokens / forecast.step_s
     return RunCost(
@@ -127,9 +122,9 @@ def run_cost(
         parts=parts,
         device_hours=device_hours,
         billed_s=_billed_s(seconds, settings, devices),
-        usd=paid(seconds),
-        usd_low=paid(seconds * fast),
-        usd_high=paid(seconds * slow),
+        usd=_paid(seconds, settings, devices, usd_per_s),
+        usd_low=_paid(seconds * fast, settings, devices, usd_per_s),
+        usd_high=_paid(seconds * slow, settings, devices, usd_per_s),
         kwh=None if each is None else device_hours * each.building_kwh,
         power_w=None if each is None else devices * each.machine_power_w,
         checkpoint_bytes=size_bytes,
@@ -143,6 +138,10 @@ def run_cost(
 
 def _billed_s(wall_s: Numbers, settings: RunSettings, devices: Numbers) -> Numbers:
     return wall_s if settings.billing is None else settings.billing.billed_s(wall_s, devices)
+
+
+def _paid(wall_s: Numbers, settings: RunSettings, devices: Numbers, usd_per_s: Numbers | None) -> Numbers | None:
+    return None if usd_per_s is None else np.asarray(_billed_s(wall_s, settings, devices) * usd_per_s)
 
 
 def checkpoint_bytes(run: RunSpec) -> float:

@@ -97,8 +97,10 @@ def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation
         page.table(("left out", "how many", "because"), refused)
     elif refused:
         page.line()
-        kinds = Counter(each.kind for each in recommendation.refused if each.kind != "layout")
-        named = [f"{count} {NOUNS[kind]}{'' if count == 1 else 's'}" for kind, count in kinds.items()]
+        kinds: Counter[str] = Counter()
+        for each in recommendation.refused:
+            kinds[each.kind] += each.count if each.kind != "layout" else 0
+        named = [f"{count} {NOUNS[kind]}{'' if count == 1 else 's'}" for kind, count in kinds.items() if count]
         page.line(
             f"left out: {', '.join(named) or 'layouts alone'}; --verbose has the reasons and all that this rests on"
         )

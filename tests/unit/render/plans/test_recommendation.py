@@ -89,7 +89,7 @@ def test_what_one_has_is_named_where_it_misses_the_goals(capsys):
 
 def test_what_was_left_out_is_one_line_unless_all_is_wanted(capsys):
     short, whole = printed(capsys, "--devices", "h100-sxm"), printed(capsys, "--devices", "h100-sxm", "--verbose")
-    assert "left out: " in short and "--verbose has reasons" in short and "tensor parallel" not in short
+    assert "left out: " in short and "--verbose has the reasons" in short and "tensor parallel" not in short
     assert "tensor parallel" in whole and "states" in whole
     assert "9 of 10 such runs take, and cost, between 0." in short
 
