@@ -166,7 +166,7 @@ def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
         ({"price_kinds": "cheap"}, "^price_kinds: unknown value .seen 'cheap', expected one of on_demand"),
         ({"most_devices": 0}, "^most_devices: must be at least 1"),
         ({"foo": 3}, "unknown option"),
-        ({"layout": {"tp": 8}}, "unknown option .seen 'layout'"),
+        ({"scale_up": "pcie4"}, "unknown option .seen 'scale_up'"),
         ({"price": 2.0}, "unknown option .seen 'price'"),
     ],
 )

@@ -20,6 +20,7 @@ from trainwright.core.units import at_least_one, parse_count, parse_seconds, spl
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.plan.layout import parse_layout
+from trainwright.planner.plan.question import Task
 from trainwright.planner.rates.learnt import Reference
 from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
@@ -153,6 +154,9 @@ OF_RUN: Readers = {
     "states": partial(one_of, known=get_args(States)),
     "moments": partial(one_of, known=get_args(MomentDtype)),
     "method": partial(one_of, known=get_args(Method)),
+    "task": partial(one_of, known=get_args(Task)),
+    **dict.fromkeys(("examples", "example_tokens"), count),
+    "epochs": lambda value: _above_zero(value, parse=_number),
     "fused_loss": _flag,
     "further_layers": _integer,
     "stack": text,
@@ -222,6 +226,9 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")
     if "have_years" in fields and "have_bought_usd" not in fields:
         raise RecipeError("years of which price?", field="have_years", fix="set `have_bought_usd`")
+    sized = next((name for name in ("examples", "epochs", "example_tokens") if name in fields), None)
+    if sized is not None and "tokens" in fields:
+        raise RecipeError("two answers to one question", field=sized, seen="`tokens` too", expected="one of them")
     tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)
     if batch_tokens > tokens:
         expected = f"at most the run's {tokens:,} tokens"

@@ -31,6 +31,10 @@ OF_TRAINING = (
     "mtp",
     "recompute",
     "method",
+    "task",
+    "examples",
+    "epochs",
+    "example_tokens",
     "rank",
 )
 OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price")
@@ -72,15 +76,18 @@ def add_question(parser: CommandParser) -> None:
 
 def add_run(run: argparse._ArgumentGroup) -> None:
     """Adds the options of a run wherever it is: one for each field of ``OF_RUN`` (``pipeline/question_fields.py``)."""
-    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 for each parameter)")
+    run.add_argument("--tokens", metavar="N", help="tokens to train on: 15T (default: 20 a parameter, or --examples)")
     run.add_argument("--batch", metavar="TOKENS", help="tokens of a step: 4M (default: at most the critical batch)")
-    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: the model's, at most 8192)")
+    run.add_argument("--sequence", metavar="N", help="tokens of a sequence (default: at most 8192; in tuning 2048)")
     run.add_argument("--precision", metavar="DTYPE", help="bf16, fp16, fp32, tf32, fp8 or nvfp4")
     run.add_argument("--optimizer", metavar="NAME", help="adamw, muon, adafactor or sgd")
     run.add_argument("--states", metavar="KIND", help="how trained weights are kept: fp32, mixed or pure")
     run.add_argument("--moments", metavar="DTYPE", help="of the optimizer: fp32, bf16 or int8 (default: as states)")
     run.add_argument(
-        "--fused-loss", action="store_true", default=None, help="logits are made in chunks and never kept whole"
+        "--fused-loss",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="logits are made in chunks and never kept whole (default: in tuning)",
     )
     run.add_argument(
         "--expert-imbalance",
@@ -96,7 +103,11 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
     )
-    run.add_argument("--method", metavar="NAME", help="full, lora or qlora")
+    run.add_argument("--method", metavar="NAME", help="tune a trained model: full, lora or qlora (default: train anew)")
+    run.add_argument("--task", metavar="NAME", help="classify: tune it to tell classes apart")
+    run.add_argument("--examples", metavar="N", help="of the data set, in place of --tokens: 67k")
+    run.add_argument("--epochs", metavar="N", help="how often each example is seen (default: 3 in tuning)")
+    run.add_argument("--example-tokens", metavar="N", help="of an example in the mean (default: 200 in tuning)")
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
 

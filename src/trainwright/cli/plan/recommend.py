@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
     pool: Sequence[ClusterSpec] = bounds.pop("have", ())
     # The run is read and completed as ``plan`` does it, with a batch that divides over many ranks.
-    question = asked_about(args, read_options(args, OF_RUN), on=defaults_on(pool))
+    fields = read_options(args, OF_RUN)
+    question = asked_about(args, fields, on=defaults_on(pool, tunes="method" in fields or "task" in fields))
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(pool, bounds, recommendation)
@@ -110,7 +111,10 @@ def _following(args: argparse.Namespace, recommendation: Recommendation) -> str:
         if field == "batch_tokens" and value is None and several:
             value = best.batch_tokens
         if value is not None:
-            words += [OPTIONS[field]] if value is True else [OPTIONS[field], str(value)]
+            option = OPTIONS[field]
+            words += (
+                [option, str(value)] if not isinstance(value, bool) else [option if value else f"--no-{option[2:]}"]
+            )
     return shlex.join([*words, "--on", best.cluster])
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from trainwright.core.units import YEAR_S
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.counts.flops import count_flops, utilisation
 from trainwright.planner.counts.parameters import parameter_counts
@@ -129,7 +130,11 @@ def with_ways(made: Planned) -> Planned:
         other = choose(replace(scenario, layout={}, recompute=None))
         if bool(other.forecast.fits[0]):
             ways.append(Rejected(name=f"layout auto: {mesh(other.parallel, other.recompute)}", reason="fits"))
-    for change in changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source):
+    every = changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source)
+    if scenario.tunes or made.plan.estimate.seconds.mid > YEAR_S:
+        # Nobody trains such a model anew there: adapters come first.
+        every = tuple(sorted(every, key=lambda change: not change.trains_less))
+    for change in every:
         less = "; trains adapters alone" if change.trains_less else ""
         ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
     return replace(made, plan=replace(made.plan, rejected=tuple(ways)))

@@ -15,7 +15,7 @@ from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLay
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
-from trainwright.planner.search.layouts import compare, plainest, splits
+from trainwright.planner.search.layouts import compare, longer, plainest, splits
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 
@@ -128,7 +128,7 @@ def choose(scenario: Scenario) -> Choice:
 
 
 def _searched(scenario: Scenario) -> Choice:
-    compared = compare(scenario.run, [scenario.run.cluster.devices], source=scenario.source)
+    compared = compare(scenario.run, [scenario.run.cluster.devices], frugal=scenario.tunes, source=scenario.source)
     places = compared.order()[:BEST]
     if not len(places):
         reasons = "; ".join(each.reason for each in compared.pruned) or "no candidate"
@@ -144,8 +144,7 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     """
     every = forecast(scenario.run, layouts, scenario.source)
     fits, unsure = every.fits, every.uncertain
-    # What surely fits comes before what may, unless that costs more than a tenth of the time.
-    seconds = np.where(fits, every.step_s * np.where(unsure, 1.1, 1.0), np.inf)
+    seconds = np.where(fits, every.step_s * longer(unsure, frugal=scenario.tunes), np.inf)
     order = np.lexsort((every.step_s, every.memory.needed_bytes, seconds))
     place = int(order[0])
     if fits[place]:
@@ -153,7 +152,7 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
             near = fits & (every.step_s <= same_speed * np.min(every.step_s[fits]))
             place = int(np.argmax(np.where(near, layouts.micro_batch, 0.0)))
         else:
-            place = plainest(layouts, seconds, unsure)
+            place = plainest(layouts, seconds, unsure, every.memory.needed_bytes if scenario.tunes else None)
         order = np.asarray([place, *(each for each in order if each != place)])
     parallel, recompute = parallel_plan(layouts, place)
     one = forecast(scenario.run, layouts.take(np.asarray([place])), scenario.source)

@@ -5,20 +5,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainwright.core.errors import RecipeError, about
-from trainwright.core.units import at_least_one, format_count
+from trainwright.core.units import at_least_one
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
-from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
+from trainwright.planner.plan.sizes import Note, batch_of, sequence_of, tokens_of
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, PriceKind
@@ -38,14 +36,9 @@ from trainwright.spec.workload import (
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
 
-DEFAULT_SEQUENCE_TOKENS = 8192
-TOKENS_PER_PARAMETER, ADAPTER_TOKENS = 20, 10_000_000
-LARGE_PARAMETERS = 1e11
-BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
-"""Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
-2407.21783, table 4)."""
-IMAGES = 90 * 1_281_167
-IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+Task = Literal["classify"]
+"""What a model is tuned for, beside writing on: telling classes apart, with a head of its own."""
+CLASSES = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +63,13 @@ class Question:
     states: States | None = None
     moments: MomentDtype | None = None
     recompute: Recompute | None = None
-    method: Method = "full"
+    method: Method | None = None
+    """How a trained model is tuned; None: it is trained from the start."""
+    task: Task | None = None
+    examples: int | None = None
+    epochs: float | None = None
+    example_tokens: int | None = None
+    """Of the data set that is passed over, in place of ``tokens``; tokens of an example in the mean."""
     rank: int = 16
     stack: str = DEFAULT
     layout: FixedLayout = field(default_factory=FixedLayout)
@@ -80,7 +79,7 @@ class Question:
     clouds: tuple[str, ...] | None = None
     price_kind: PriceKind = "on_demand"
     price: float | None = None
-    fused_loss: bool = False
+    fused_loss: bool | None = None
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""
     further_layers: int | None = None
@@ -95,6 +94,16 @@ class Question:
     """As ``Recipe.unmeasured``."""
     here: Here | None = None
     """This machine, where ``on`` names it."""
+
+    @property
+    def tunes(self) -> bool:
+        """Returns whether a trained model is trained further."""
+        return self.method is not None or self.task is not None
+
+    @property
+    def adapts(self) -> bool:
+        """Returns whether adapters alone are trained."""
+        return self.method not in (None, "full")
 
     def cluster(self) -> ClusterSpec:
         """Returns what the question is about; raises RecipeError for what is unknown or lacks a link."""
@@ -124,10 +133,14 @@ def trained(question: Question) -> AnyModel:
         return question.model
     with about("further_layers"):
         model = transformer(question.model)
+    if question.task == "classify" and model.makes_logits:
+        pooler = model.kind == "encoder" or model.pooler
+        classes = model.classes or CLASSES
+        model = replace(model, classes=classes, language_head=False, tied=False, pooler=pooler, further_layers=0)
     if further is not None and (further < 0 or (further and model.kind != "decoder")):
         what, expected = "blocks that predict further tokens", "0 or more, in a decoder"
         raise RecipeError(what, field="further_layers", seen=str(further), expected=expected)
-    if question.method != "full" and not further:
+    if question.tunes and not further:
         return model.deployed()
     return model if further is None else replace(model, further_layers=further)
 
@@ -138,15 +151,17 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     Raises:
         RecipeError: a size that cannot be.
     """
-    sequence, tokens = _sequence(question, assumptions), _tokens(question, assumptions)
-    batch = _batch(question, machines, sequence, tokens, assumptions)
+    note = assumptions.append
+    sequence = sequence_of(question, note)
+    tokens = tokens_of(question, sequence, note)
+    batch = batch_of(question, machines, sequence, tokens, note)
     precision = usable_precision(machines.device, question.precision)
     if question.precision is None:
         source = "bf16 where the device has it, else fp16, else fp32"
         assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
     at_least_one(question.rank, field="rank")
     adapter = None
-    if question.method != "full":
+    if question.adapts:
         with about("method"):
             names = adaptable(transformer(question.model))
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
@@ -163,10 +178,21 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         states=question.states or software.states,
         moments=question.moments,
         adapter=adapter,
-        fused_loss=question.fused_loss,
+        fused_loss=_fused_loss(question, note),
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
+
+
+def _fused_loss(question: Question, note: Note) -> bool:
+    """Returns whether logits are made in chunks: where that is left open, in the tuning of what makes them."""
+    if question.fused_loss is not None:
+        return question.fused_loss
+    chunked = question.tunes and question.workload is None and transformer(question.model).makes_logits
+    if chunked:
+        source = "logits are never whole, as torchtune, TRL and Unsloth have it"
+        note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
+    return chunked
 
 
 def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
@@ -180,24 +206,6 @@ def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
     }
 
 
-def _sequence(question: Question, assumptions: list[Assumption]) -> int:
-    model = question.model
-    if model.sees_images:
-        if question.sequence_tokens not in (None, model.context_tokens):
-            what, expected = "an image has as many as the model says", str(model.context_tokens)
-            raise RecipeError(what, field="sequence_tokens", seen=str(question.sequence_tokens), expected=expected)
-        if model.unit == "tokens":
-            name, tokens = "tokens of an image", float(model.context_tokens)
-            assumptions.append(Assumption(name, tokens, "tokens", "given", "model", key="image_tokens"))
-        return model.context_tokens
-    if question.sequence_tokens is not None:
-        return at_least_one(question.sequence_tokens, field="sequence_tokens")
-    tokens = min(model.context_tokens, DEFAULT_SEQUENCE_TOKENS)
-    source = f"the model's context, at most {DEFAULT_SEQUENCE_TOKENS:,}"
-    assumptions.append(Assumption("sequence", float(tokens), "tokens", "default", source, key="sequence"))
-    return tokens
-
-
 def stretched(question: Question, sequence: int, assumptions: list[Assumption]) -> Question:
     """Returns the question with a longer context where the sequence is longer and positions rotate."""
     if sequence <= question.model.context_tokens or (model := transformer(question.model)).positions != "rope":
@@ -206,71 +214,3 @@ def stretched(question: Question, sequence: int, assumptions: list[Assumption]) 
     source = f"{sequence / made_for:.3g} times the {made_for:,} tokens that the model was made for"
     assumptions.append(Assumption("rotary positions", "go on", "", "given", source, key="rotary_positions"))
     return replace(question, model=replace(model, context_tokens=sequence))
-
-
-def _tokens(question: Question, assumptions: list[Assumption]) -> int:
-    if question.tokens is not None:
-        return at_least_one(question.tokens, field="tokens")
-    if question.method != "full":
-        tokens, source = ADAPTER_TOKENS, "some 50,000 instructions with their answers"
-    elif question.model.sees_images:
-        each = question.model.context_tokens
-        tokens = IMAGES * each
-        way = " (Goyal et al., 2017, arXiv 1706.02677)" if each == 1 else f", {each} tokens an image"
-        source = f"90 epochs of ImageNet-1k{way}"
-    else:
-        tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
-        source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
-    assumptions.append(Assumption(question.model.unit, float(tokens), "", "default", source, key="length"))
-    return tokens
-
-
-def _batch(question: Question, machines: ClusterSpec, sequence: int, tokens: int, assumptions: list[Assumption]) -> int:
-    if question.batch_tokens is not None:
-        asked = at_least_one(question.batch_tokens, field="batch_tokens")
-        return _rounded(asked, sequence, machines.devices, assumptions)
-    if question.model.unit == "images":
-        images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
-        source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
-        assumptions.append(Assumption("batch", float(images), "images", "default", source, key="batch"))
-        return images
-    large = total_parameters(question.model) > LARGE_PARAMETERS
-    ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
-    critical = float(critical_batch_tokens(float(tokens)))
-    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
-    # Whole sequences for each device, where there are enough of them.
-    if sequences >= machines.devices:
-        sequences -= sequences % machines.devices
-    source = (
-        f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
-        f"and Llama's {format_count(ceiling)}"
-    )
-    assumptions.append(Assumption("batch", float(sequences * sequence), "tokens", "default", source, key="batch"))
-    return sequences * sequence
-
-
-def _rounded(batch: int, sequence: int, devices: int, assumptions: list[Assumption]) -> int:
-    """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks."""
-    if batch % sequence == 0:
-        return batch
-    near = max(1, round(batch / sequence))
-    over = divisible(near, unit=devices)
-    rounded = (divisible(near) if over % devices else over) * sequence
-    if abs(rounded - batch) > 0.1 * batch:
-        expected = f"a multiple of the sequence's {sequence:,}, such as {rounded:,}"
-        what, seen = "a batch has whole sequences", f"{batch:,} tokens"
-        raise RecipeError(what, field="batch_tokens", seen=seen, expected=expected)
-    source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
-    assumptions.append(Assumption("batch", float(rounded), "tokens", "given", source, key="batch"))
-    return rounded
-
-
-def divisible(sequences: int, *, unit: int = 1) -> int:
-    """Returns the multiple of ``unit`` within 5 % of ``sequences`` that most powers of two divide; else themselves."""
-    least, most = math.ceil(sequences * (1 - 0.05)), int(sequences * (1 + 0.05))
-    for power in range(sequences.bit_length(), -1, -1):
-        step = unit << power
-        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
-        if nearest:
-            return min(nearest, key=lambda each: abs(each - sequences))
-    return sequences

@@ -11,15 +11,16 @@ from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
 from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
 from trainwright.planner.plan.layout import wanted_layout
-from trainwright.planner.plan.question import Question, divisible
+from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import Scenario, scenario_of
+from trainwright.planner.plan.sizes import divisible
 from trainwright.planner.search.ranking import Recommendation
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 
-ANY_CLUSTER = "32x8xh100-sxm"
-"""What defaults of a run are resolved on where the user has nothing: precision, and images of a batch."""
+ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
+"""What defaults of a run, and of a tuning, are resolved on where the user has nothing: precision, and the batch."""
 
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
@@ -83,6 +84,7 @@ def ranked_ways(
         given=usd_by_device,
         layout=wanted_layout(scenario),
         batches=batches,
+        frugal=scenario.tunes,
         **bounds,
     )
     return scenario, recommendation
@@ -92,7 +94,7 @@ def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     """Returns the default batch times powers of two, up to the critical batch of a pretraining's tokens."""
     model, workload = scenario.run.model, scenario.run.workload
     asked = question.batch_tokens is not None or question.workload is not None
-    if asked or model.unit == "images" or workload.adapter is not None:
+    if asked or question.tunes or model.unit == "images":
         return ()
     most = float(critical_batch_tokens(workload.total_tokens)) / workload.batch_tokens
     return tuple(workload.batch_tokens << power for power in range(1, int(max(1.0, most)).bit_length()))
@@ -112,9 +114,9 @@ def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
     return replace(scenario, assumptions=(*others, tried))
 
 
-def defaults_on(pool: Sequence[ClusterSpec]) -> str:
-    """Returns the cluster on which the defaults of a run are resolved: the first of ``pool``."""
-    return cluster_name(pool[0]) if pool else ANY_CLUSTER
+def defaults_on(pool: Sequence[ClusterSpec], *, tunes: bool = False) -> str:
+    """Returns the cluster on which the defaults of a run are resolved: the first of ``pool``, else a usual one."""
+    return cluster_name(pool[0]) if pool else ANY_NODE if tunes else ANY_CLUSTER
 
 
 def cluster_name(machines: ClusterSpec) -> str:

@@ -54,6 +54,8 @@ class Scenario:
     """Says how fast a device of the cluster is."""
     numbers: RunNumbers | None = None
     """What a run takes beyond its steps; None: what published runs do on clusters."""
+    tunes: bool = False
+    """A trained model is trained further: of layouts about as fast, that with most memory to spare is taken."""
     on_this_machine: bool = False
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
@@ -95,6 +97,7 @@ def scenario_of(question: Question) -> Scenario:
     return Scenario(
         run=run,
         layout=question.layout,
+        tunes=question.tunes,
         source=CATALOGUE if here is None else here.source,
         recompute=question.recompute,
         price=price,

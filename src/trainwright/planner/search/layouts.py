@@ -26,6 +26,8 @@ Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
+SURELY = 10.0
+"""The same where a model is tuned: nobody wants to lose such a run for a third of its time."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
@@ -65,6 +67,8 @@ class Compared:
     unsure: NDArray[np.bool_]
     """Where the device's memory lies within the error of the prediction."""
     pruned: tuple[Pruned, ...]
+    frugal: bool = False
+    """What surely fits comes first, and of layouts as plain and about as fast that which needs least memory."""
 
     @property
     def fits(self) -> NDArray[np.bool_]:
@@ -74,28 +78,30 @@ class Compared:
     @property
     def rank_s(self) -> Numbers:
         """Returns ``step_s``, longer where memory is unsure: what surely fits comes first unless much slower."""
-        return self.step_s * np.where(self.unsure, UNSURE, 1.0)
+        return self.step_s * longer(self.unsure, frugal=self.frugal)
 
     def order(self) -> NDArray[np.intp]:
         """Returns the places of those that fit: the plainest of the best, then by time; else the nearest to fitting."""
         if not self.fits.any():
             return np.argsort(self.memory_bytes, kind="stable")
         fastest = np.argsort(self.rank_s, kind="stable")[: int(self.fits.sum())]
-        first = plainest(self.layouts, self.rank_s, self.unsure)
+        first = self._plainest(np.arange(len(self.layouts)))
         return np.concatenate([[first], fastest[fastest != first]])
 
     def best(self) -> NDArray[np.intp]:
         """Returns the place of the best for each number of devices of which one fits."""
         numbers = self.layouts.devices
         groups = [np.flatnonzero((numbers == each) & self.fits) for each in np.unique(numbers)]
-        return np.asarray(
-            [
-                group[plainest(self.layouts.take(group), self.rank_s[group], self.unsure[group])]
-                for group in groups
-                if len(group)
-            ],
-            dtype=np.intp,
-        )
+        return np.asarray([self._plainest(group) for group in groups if len(group)], dtype=np.intp)
+
+    def _plainest(self, group: NDArray[np.intp]) -> int:
+        memory_bytes = self.memory_bytes[group] if self.frugal else None
+        return int(group[plainest(self.layouts.take(group), self.rank_s[group], self.unsure[group], memory_bytes)])
+
+
+def longer(unsure: NDArray[np.bool_], *, frugal: bool) -> Numbers:
+    """Returns [L] by what a step's time is multiplied to rank it: more where its memory is unsure."""
+    return np.where(unsure, SURELY if frugal else UNSURE, 1.0)
 
 
 def splits(layouts: Layouts) -> NDArray[np.int_]:
@@ -106,11 +112,15 @@ def splits(layouts: Layouts) -> NDArray[np.int_]:
     return count
 
 
-def plainest(layouts: Layouts, seconds: Numbers, unsure: NDArray[np.bool_]) -> int:
-    """Returns the place of the least divided layout that is as sure to fit as the fastest, and at most 5 % slower."""
+def plainest(layouts: Layouts, seconds: Numbers, unsure: NDArray[np.bool_], memory_bytes: Numbers | None = None) -> int:
+    """Returns the place of the least divided layout that is as sure to fit as the fastest, and at most 5 % slower.
+
+    Of those that are as plain the fastest is taken, where ``memory_bytes`` are given that which needs least.
+    """
     first = int(np.argmin(seconds))
     near = np.flatnonzero((seconds <= PLAIN * seconds[first]) & (unsure <= unsure[first]))
-    return int(near[np.lexsort((seconds[near], splits(layouts)[near]))[0]])
+    order = seconds if memory_bytes is None else memory_bytes
+    return int(near[np.lexsort((order[near], splits(layouts)[near]))[0]])
 
 
 def compare(
@@ -120,6 +130,7 @@ def compare(
     offload: Offload = "none",
     thorough: bool = True,
     layout: FixedLayout | None = None,
+    frugal: bool = False,
     memo: Memo | None = None,
     source: RateSource = CATALOGUE,
 ) -> Compared:
@@ -139,10 +150,12 @@ def compare(
         raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
     wanted = FixedLayout() if layout is None else layout
     wasteful = bool(wanted.keys() - {"recompute", "compile"})
-    sensible = _compared(run, devices, source, offload=offload, layout=wanted, memo=memo, wasteful=wasteful)
+    sensible = _compared(
+        run, devices, source, offload=offload, layout=wanted, frugal=frugal, memo=memo, wasteful=wasteful
+    )
     if sensible.fits.any() or not thorough:
         return sensible
-    every = _compared(run, devices, source, offload=offload, layout=wanted, wasteful=True)
+    every = _compared(run, devices, source, offload=offload, layout=wanted, frugal=frugal, wasteful=True)
     return every if every.fits.any() else replace(every, pruned=sensible.pruned)
 
 
@@ -153,6 +166,7 @@ def _compared(
     *,
     offload: Offload,
     layout: FixedLayout,
+    frugal: bool,
     wasteful: bool = False,
     memo: Memo | None = None,
 ) -> Compared:
@@ -169,13 +183,16 @@ def _compared(
     left, states, memory = memo[key]
     usable, fits = usable_bytes(device), memory.fits(device)
     seconds = np.full(len(fits), np.inf)
-    worth = np.flatnonzero(fits & ~_needless(fits, left.recomputes))
+    enough = fits & ~memory.uncertain(device) if frugal else fits
+    worth = np.flatnonzero(fits & ~_needless(enough, left.recomputes))
     if len(worth):
         seconds[worth] = step_s(run, left.layouts.take(worth), source)
     over, needed = states > usable, memory.needed_bytes
     beyond = (*_too_large("states", states[over] / usable), *_too_large("activations", needed[~over & ~fits] / usable))
     unsure, pruned = memory.uncertain(device), (*left.pruned, *beyond)
-    return Compared(layouts=left.layouts, memory_bytes=needed, step_s=seconds, unsure=unsure, pruned=pruned)
+    return Compared(
+        layouts=left.layouts, memory_bytes=needed, step_s=seconds, unsure=unsure, pruned=pruned, frugal=frugal
+    )
 
 
 def too_large(rule: str, low: float, high: float) -> str:

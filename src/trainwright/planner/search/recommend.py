@@ -50,6 +50,7 @@ class _Search:
     """The run, and the same one with larger batches, ascending."""
     precision: Precision | None
     layout: FixedLayout
+    frugal: bool
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
@@ -90,6 +91,7 @@ def recommend(
     most_devices: int | None = None,
     layout: FixedLayout | None = None,
     batches: Sequence[int] = (),
+    frugal: bool = False,
     prices: PriceList | None = None,
 ) -> Recommendation:
     """Returns all ways to do a run, ranked.
@@ -109,13 +111,16 @@ def recommend(
         layout: what is fixed of it.
         batches: tokens of larger batches that are tried too, each with the further tokens that it needs
             (``cost.scaling_laws.batch_price``).
+        frugal: of layouts about as fast, that which needs least memory is taken.
         prices: the price lists, unless given.
 
     Raises:
         RecipeError: an unknown device or cloud.
     """
     goals, prices, given = goals or Goals(), prices or price_list(), given or {}
-    search = _Search((run, *(_with_batch(run, each) for each in sorted(batches))), precision, layout or FixedLayout())
+    search = _Search(
+        (run, *(_with_batch(run, each) for each in sorted(batches))), precision, layout or FixedLayout(), frugal
+    )
     for machines in have:
         usd = (have_usd_per_device_hour or {}).get(machines.device.name, 0.0)
         _survey(search, machines, [owned(machines, usd)], goals)
@@ -203,7 +208,7 @@ def _compared(search: _Search, machines: ClusterSpec, counts: list[int]) -> list
         if not counts:
             break
         memo = search.memos.setdefault(place, {})
-        found.append((run, compare(run, counts, thorough=False, layout=search.layout, memo=memo)))
+        found.append((run, compare(run, counts, thorough=False, layout=search.layout, frugal=search.frugal, memo=memo)))
     search.count(found[0][1].pruned)
     return found
 

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import forecast
 from trainwright.planner.plan.layout import choose, mesh, parse_layout
 from trainwright.planner.plan.question import Question
@@ -124,3 +126,18 @@ def test_micro_batches_enter_at_both_ends_where_there_are_enough():
 def test_several_chunks_under_another_schedule_are_refused():
     with pytest.raises(RecipeError, match="interleaved schedule"):
         chosen("pp=4,virtual_stages=2,schedule=1f1b")
+
+
+def test_a_tuning_takes_what_surely_fits_and_needs_least():
+    asked = Question(model=catalogue_model("llama3-8b"), on="rtx-4090", method="qlora")
+    scenario = scenario_of(asked)
+    chosen = choose(scenario)
+    assert not chosen.forecast.uncertain[0] and chosen.recompute == "full"
+    # Of micro batches of 1 to 16 that fit: the one with least memory within 5 % of the fastest.
+    ways = [
+        choose(replace(scenario, layout=FixedLayout(micro_batch=1 << power), recompute="full")) for power in range(5)
+    ]
+    sure = [each.forecast for each in ways if each.forecast.fits[0] and not each.forecast.uncertain[0]]
+    least = min(each.step_s[0] for each in sure)
+    near = [each for each in sure if each.step_s[0] <= 1.05 * least]
+    assert chosen.forecast.memory.needed_bytes[0] == min(each.memory.needed_bytes[0] for each in near)

@@ -131,7 +131,8 @@ def logits_bytes(case: MemoryCase) -> Numbers:
     if memory.kernels == "own":
         return case.stages.has_head * our_bytes(case).loss
     each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
-    logits = each * (1 + case.model.further_layers) * case.model.vocabulary * micro_tokens(case) / case.layouts.tp
+    outputs = case.model.vocabulary if case.model.makes_logits else case.model.classes
+    logits = each * (1 + case.model.further_layers) * outputs * micro_tokens(case) / case.layouts.tp
     at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
     return np.asarray(at_loss + buffered_logit_bytes(case, micro_batches=1))
 

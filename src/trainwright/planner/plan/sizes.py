@@ -1,0 +1,184 @@
+"""Sizes of a run that a question leaves open: sequences, tokens and batch, as people choose them by task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.units import at_least_one, format_count
+from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.spec.plan import Assumption
+
+if TYPE_CHECKING:
+    from trainwright.planner.plan.question import Question
+    from trainwright.spec.device import ClusterSpec
+
+SEQUENCE_TOKENS = 8192
+TUNED_SEQUENCE_TOKENS = 2048
+"""hiyouga/LLaMA-Factory@ff6d4d12e:src/llamafactory/hparams/data_args.py, line 46; TRL cuts at 1,024, axolotl at 512."""
+CLASSIFIED_SEQUENCE_TOKENS = 128
+"""Of BERT's fine-tuning on GLUE (Devlin et al., 2018, arXiv 1810.04805; google-research/bert, README: recall)."""
+TOKENS_PER_PARAMETER = 20
+EXAMPLES, EXAMPLE_TOKENS = 50_000, 200
+"""Instructions with their answers: as many as Alpaca has (52,002; recall), of some 200 tokens each, a guess."""
+EPOCHS = 3.0
+"""huggingface/transformers 5.23.0, training_args.py, num_train_epochs; Devlin et al. (2018), appendix A.3: 2 to 4."""
+LARGE_PARAMETERS = 1e11
+BATCH_CEILING_TOKENS, LARGE_BATCH_CEILING_TOKENS = 1 << 22, 1 << 24
+"""Of published runs: 4 M tokens for Llama 2 of all sizes (arXiv 2307.09288, section 2.2), 16 M for Llama 3 405B (arXiv
+2407.21783, table 4)."""
+TUNED_BATCH = 16
+"""pytorch/torchtune@bd2a0fc7c:recipes/configs/llama3_1/8B_lora_single_device.yaml (2 x 8);
+modelscope/ms-swift@3602360a5:swift/trainers/arguments.py, lines 283-286."""
+CLASSIFIED_BATCH = 32
+"""Devlin et al. (2018), appendix A.3: 16 or 32."""
+IMAGENET, IMAGENET_EPOCHS = 1_281_167, 90.0
+IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+
+Note = Callable[[Assumption], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Data:
+    """What is passed over several times: ``examples`` of ``tokens`` each, in the mean."""
+
+    examples: int
+    epochs: float
+    tokens: int
+    source: str
+
+
+def sequence_of(question: Question, note: Note) -> int:
+    """Returns the tokens of a sequence; notes an assumption where that is left open.
+
+    Raises:
+        RecipeError: an image has as many as its model says.
+    """
+    model = question.model
+    if model.sees_images:
+        if question.sequence_tokens not in (None, model.context_tokens):
+            what, expected = "an image has as many as the model says", str(model.context_tokens)
+            raise RecipeError(what, field="sequence_tokens", seen=str(question.sequence_tokens), expected=expected)
+        if model.unit == "tokens":
+            name, tokens = "tokens of an image", float(model.context_tokens)
+            note(Assumption(name, tokens, "tokens", "given", "model", key="image_tokens"))
+        return model.context_tokens
+    if question.sequence_tokens is not None:
+        return at_least_one(question.sequence_tokens, field="sequence_tokens")
+    most, why = SEQUENCE_TOKENS, "the model's context"
+    if question.task == "classify":
+        most, why = CLASSIFIED_SEQUENCE_TOKENS, "as BERT is tuned"
+    elif question.tunes:
+        most, why = TUNED_SEQUENCE_TOKENS, "as LLaMA-Factory cuts them"
+    tokens = min(model.context_tokens, most)
+    note(Assumption("sequence", float(tokens), "tokens", "default", f"{why}, at most {most:,}", key="sequence"))
+    return tokens
+
+
+def tokens_of(question: Question, sequence: int, note: Note) -> int:
+    """Returns the tokens of the whole run; notes an assumption where they are not given."""
+    if question.tokens is not None:
+        return at_least_one(question.tokens, field="tokens")
+    given = (question.examples, question.epochs, question.example_tokens) != (None, None, None)
+    if not (question.tunes or question.model.sees_images or given):
+        tokens = TOKENS_PER_PARAMETER * total_parameters(question.model)
+        source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
+        note(Assumption(question.model.unit, float(tokens), "", "default", source, key="length"))
+        return tokens
+    usual = _usual(question, sequence)
+    examples = question.examples or usual.examples
+    epochs = usual.epochs if question.epochs is None else question.epochs
+    each = question.example_tokens or usual.tokens
+    tokens = max(1, round(examples * epochs * each))
+    size = "" if each == 1 else f" of {each:,} tokens"
+    times = "once" if epochs == 1 else f"{epochs:g} times"
+    source = f"{examples:,} examples{size}, {times}; {usual.source}"
+    note(Assumption(question.model.unit, float(tokens), "", "given" if given else "default", source, key="length"))
+    return tokens
+
+
+def _usual(question: Question, sequence: int) -> _Data:
+    """Returns the data set that is meant where nothing is said of it."""
+    if question.model.sees_images:
+        each = question.model.context_tokens
+        source = "by default ImageNet-1k (Goyal et al., 2017, arXiv 1706.02677)"
+        return _Data(examples=IMAGENET, epochs=IMAGENET_EPOCHS, tokens=each, source=source)
+    if question.task == "classify":
+        source = "each padded to the sequence; by default 3 epochs, as transformers' trainer"
+        return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=sequence, source=source)
+    if question.tunes:
+        source = "packed; by default as many as Alpaca has, and epochs as transformers' trainer"
+        return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=EXAMPLE_TOKENS, source=source)
+    return _Data(examples=EXAMPLES, epochs=1.0, tokens=sequence, source="each as long as a sequence, by default once")
+
+
+def batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note) -> int:
+    """Returns the tokens of a step's batch, in whole sequences; notes an assumption where they are not as given.
+
+    Raises:
+        RecipeError: no whole number of sequences is near.
+    """
+    if question.batch_tokens is not None:
+        asked = at_least_one(question.batch_tokens, field="batch_tokens")
+        return _rounded(asked, sequence, machines.devices, note)
+    if question.model.unit == "images":
+        images = IMAGES_PER_DEVICE * min(machines.devices, MOST_IMAGES // IMAGES_PER_DEVICE)
+        source = "32 a device, at most 8,192 (Goyal et al., 2017, arXiv 1706.02677)"
+        note(Assumption("batch", float(images), "images", "default", source, key="batch"))
+        return images
+    if question.tunes:
+        sequences = CLASSIFIED_BATCH if question.task == "classify" else TUNED_BATCH
+        who = "as BERT is tuned" if question.task == "classify" else "as torchtune and ms-swift have it"
+        source = f"{sequences} sequences, {who}; at least one for each device"
+        sequences = max(sequences, machines.devices)
+    else:
+        sequences, source = _critical_sequences(question, machines, sequence, tokens)
+    note(Assumption("batch", float(sequences * sequence), "tokens", "default", source, key="batch"))
+    return sequences * sequence
+
+
+def _critical_sequences(question: Question, machines: ClusterSpec, sequence: int, tokens: int) -> tuple[int, str]:
+    """Returns the sequences of a batch up to the critical one, in a power of two or for each device as many."""
+    large = total_parameters(question.model) > LARGE_PARAMETERS
+    ceiling = LARGE_BATCH_CEILING_TOKENS if large else BATCH_CEILING_TOKENS
+    critical = float(critical_batch_tokens(float(tokens)))
+    sequences = max(1, 1 << int(math.log2(max(1.0, min(critical, ceiling) / sequence))))
+    # Whole sequences for each device, where there are enough of them.
+    if sequences >= machines.devices:
+        sequences -= sequences % machines.devices
+    source = (
+        f"at most the critical batch of a run of {format_count(tokens)}, {critical / 1e6:,.2g}M (Zhang et al., 2024), "
+        f"and Llama's {format_count(ceiling)}"
+    )
+    return sequences, source
+
+
+def _rounded(batch: int, sequence: int, devices: int, note: Note) -> int:
+    """Returns a whole number of sequences near a batch (``4M``) that divides over many ranks."""
+    if batch % sequence == 0:
+        return batch
+    near = max(1, round(batch / sequence))
+    over = divisible(near, unit=devices)
+    rounded = (divisible(near) if over % devices else over) * sequence
+    if abs(rounded - batch) > 0.1 * batch:
+        expected = f"a multiple of the sequence's {sequence:,}, such as {rounded:,}"
+        what, seen = "a batch has whole sequences", f"{batch:,} tokens"
+        raise RecipeError(what, field="batch_tokens", seen=seen, expected=expected)
+    source = f"near {batch:,}, in whole sequences of {sequence:,} that divide over many ranks"
+    note(Assumption("batch", float(rounded), "tokens", "given", source, key="batch"))
+    return rounded
+
+
+def divisible(sequences: int, *, unit: int = 1) -> int:
+    """Returns the multiple of ``unit`` within 5 % of ``sequences`` that most powers of two divide; else themselves."""
+    least, most = math.ceil(sequences * (1 - 0.05)), int(sequences * (1 + 0.05))
+    for power in range(sequences.bit_length(), -1, -1):
+        step = unit << power
+        nearest = [each for each in (sequences // step * step, -(-sequences // step) * step) if least <= each <= most]
+        if nearest:
+            return min(nearest, key=lambda each: abs(each - sequences))
+    return sequences

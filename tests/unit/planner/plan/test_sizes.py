@@ -1,0 +1,70 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.hardware.catalogue.models import model
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.sizes import divisible
+
+
+def work(name="llama3-8b", on="rtx-4090", **asked):
+    return scenario_of(Question(model=model(name), on=on, **asked)).run.workload
+
+
+def test_tuning_has_the_sizes_of_tuning_software():
+    tuned = work(method="qlora")
+    assert (tuned.sequence_tokens, tuned.batch_sequences, tuned.fused_loss) == (2048, 16, True)
+    # 50,000 examples of 200 tokens, three times, in whole steps.
+    assert 0 <= tuned.total_tokens - 50_000 * 200 * 3 < tuned.batch_tokens
+    anew = work()
+    assert (anew.sequence_tokens, anew.fused_loss, anew.adapter) == (8192, False, None)
+    assert work(method="full").adapter is None and work(method="full").sequence_tokens == 2048
+    assert work(method="lora", on="4x8xh100-sxm").batch_sequences == 32
+    assert not work(method="lora", fused_loss=False).fused_loss
+
+
+def test_a_classifier_sees_its_examples_so_often():
+    asked = work("bert-base", task="classify", examples=67_000, epochs=3.0)
+    assert (asked.sequence_tokens, asked.batch_sequences) == (128, 32)
+    assert asked.steps == -(-67_000 * 3 // 32)
+    run = scenario_of(Question(model=model("bert-base"), on="rtx-3080", task="classify")).run
+    # BertForSequenceClassification has 109,483,778 parameters (transformers, bert-base-uncased, two labels).
+    assert total_parameters(run.model) == 109_483_778
+
+
+def test_images_are_counted_by_epochs():
+    asked = work("resnet-50", on="8xa100-80gb", examples=50_000, epochs=10.0)
+    assert 0 <= asked.total_tokens - 500_000 < asked.batch_tokens
+    assert 0 <= work("resnet-50", on="8xa100-80gb").total_tokens - 90 * 1_281_167 < 8192
+
+
+def test_what_is_said_of_the_data_is_an_assumption_with_its_origin():
+    scenario = scenario_of(Question(model=model("llama3-8b"), on="rtx-4090", method="lora", examples=2_000, epochs=1.0))
+    (length,) = [each for each in scenario.assumptions if each.key == "length"]
+    assert length.value == 2_000 * 200 and length.origin == "given"
+    assert "2,000 examples of 200 tokens, once" in length.source
+
+
+@pytest.mark.parametrize(("examples", "each"), [(1000, 512), (3, 8192)])
+def test_examples_are_read_once_where_a_model_is_trained_anew(examples, each):
+    asked = work(examples=examples, example_tokens=each)
+    assert 0 <= asked.total_tokens - examples * each < asked.batch_tokens
+
+
+@given(st.integers(1, 5000))
+def test_a_batch_is_rounded_to_the_most_powers_of_two(sequences):
+    batch = divisible(sequences)
+    near = [each for each in range(1, 6000) if abs(each - sequences) <= 0.05 * sequences + 1e-9]
+    most = max(each & -each for each in near)
+    assert batch in near
+    assert batch & -batch == most
+    assert divisible(512) == 512 and divisible(488) == 512
+
+
+def test_a_batch_can_be_a_multiple_of_what_one_has():
+    assert divisible(488, unit=24) == 480
+    assert divisible(512, unit=24) == 528
+    # No multiple of 24 is near 10.
+    assert divisible(10, unit=24) == 10
