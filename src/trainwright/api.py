@@ -167,8 +167,7 @@ def recommend(
     goals = Goals(budget_usd=bounds.pop("budget_usd", None), deadline_s=bounds.pop("deadline_s", None))
     fields, pool = read_fields(options | {"tokens": tokens}, OF_RUN), bounds.pop("have", ())
     read_fields({"step": step}, {"step": text})
-    tunes = "method" in fields or "task" in fields
-    question = _asked(model, on=defaults_on(pool, tunes=tunes), step=step, workspace=workspace, fields=fields)
+    question = _asked(model, on=defaults_on(pool, fields), step=step, workspace=workspace, fields=fields)
     return ranked_ways(question, pool, goals=goals, **bounds)[1]
 
 

@@ -10,20 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainwright.core.errors import RecipeError, about
-from trainwright.core.units import at_least_one
 from trainwright.hardware.catalogue.nodes import cluster, names_here, several
 from trainwright.hardware.catalogue.stacks import DEFAULT
-from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.counts.work import usable_precision
-from trainwright.planner.plan.sizes import Note, batch_of, sequence_of, tokens_of
 from trainwright.planner.rates.learnt import Reference
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption
-from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
-    Adapter,
     Method,
     MomentDtype,
     OptimizerName,
@@ -143,67 +137,6 @@ def trained(question: Question) -> AnyModel:
     if question.tunes and not further:
         return model.deployed()
     return model if further is None else replace(model, further_layers=further)
-
-
-def workload_of(question: Question, machines: ClusterSpec, software: Stack, assumptions: list[Assumption]) -> Workload:
-    """Returns the steps that are meant; appends an assumption for each size that the question leaves open.
-
-    Raises:
-        RecipeError: a size that cannot be.
-    """
-    note = assumptions.append
-    sequence = sequence_of(question, note)
-    tokens = tokens_of(question, sequence, note)
-    batch = batch_of(question, machines, sequence, tokens, note)
-    precision = usable_precision(machines.device, question.precision)
-    if question.precision is None:
-        source = "bf16 where the device has it, else fp16, else fp32"
-        assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
-    at_least_one(question.rank, field="rank")
-    adapter = None
-    if question.adapts:
-        with about("method"):
-            names = adaptable(transformer(question.model))
-        adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
-        source = "all matrices of a block"
-        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", source, key="adapters"))
-    steps = max(1, -(-tokens // batch))
-    return Workload(
-        sequence_tokens=sequence,
-        batch_tokens=batch,
-        steps=steps,
-        precision=precision,
-        optimizer=question.optimizer or "adamw",
-        recompute=question.recompute or "none",
-        states=question.states or software.states,
-        moments=question.moments,
-        adapter=adapter,
-        fused_loss=_fused_loss(question, note),
-        expert_imbalance=question.expert_imbalance,
-        **_of_recipe(question.workload, steps),
-    )
-
-
-def _fused_loss(question: Question, note: Note) -> bool:
-    """Returns whether logits are made in chunks: where that is left open, in the tuning of what makes them."""
-    if question.fused_loss is not None:
-        return question.fused_loss
-    chunked = question.tunes and question.workload is None and transformer(question.model).makes_logits
-    if chunked:
-        source = "logits are never whole, as torchtune, TRL and Unsloth have it"
-        note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
-    return chunked
-
-
-def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
-    """Returns what only a recipe says of a workload; validations are as many steps apart as there."""
-    if asked is None:
-        return {}
-    return {
-        "document_masking": asked.document_masking,
-        "validation_tokens": asked.validation_tokens,
-        "validations": -(-steps * asked.validations // asked.steps),
-    }
 
 
 def stretched(question: Question, sequence: int, assumptions: list[Assumption]) -> Question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -114,8 +114,12 @@ def _with_batches(scenario: Scenario, batches: Sequence[int]) -> Scenario:
     return replace(scenario, assumptions=(*others, tried))
 
 
-def defaults_on(pool: Sequence[ClusterSpec], *, tunes: bool = False) -> str:
-    """Returns the cluster on which the defaults of a run are resolved: the first of ``pool``, else a usual one."""
+def defaults_on(pool: Sequence[ClusterSpec], fields: Container[str] = ()) -> str:
+    """Returns the cluster on which a run's defaults are resolved: the first of ``pool``, else a usual one.
+
+    ``fields`` are those of its question that are given: they say whether a model is tuned.
+    """
+    tunes = "method" in fields or "task" in fields
     return cluster_name(pool[0]) if pool else ANY_NODE if tunes else ANY_CLUSTER
 
 

@@ -17,7 +17,8 @@ from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.plan.question import Question, filled, stretched, trained, workload_of
+from trainwright.planner.plan.question import Question, filled, stretched, trained
+from trainwright.planner.plan.sizes import workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import LinkSpec, Price, PriceKind

@@ -1,21 +1,24 @@
-"""Sizes of a run that a question leaves open: sequences, tokens and batch, as people choose them by task."""
+"""The workload that a question means: what it leaves open of sequences, tokens and batch is as people choose it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import at_least_one, format_count
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
+from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.counts.work import usable_precision
+from trainwright.planner.plan.question import Question
+from trainwright.spec.convnet import transformer
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
-
-if TYPE_CHECKING:
-    from trainwright.planner.plan.question import Question
-    from trainwright.spec.device import ClusterSpec
+from trainwright.spec.stack import Stack
+from trainwright.spec.workload import Adapter, Workload
 
 SEQUENCE_TOKENS = 8192
 TUNED_SEQUENCE_TOKENS = 2048
@@ -52,7 +55,68 @@ class _Data:
     source: str
 
 
-def sequence_of(question: Question, note: Note) -> int:
+def workload_of(question: Question, machines: ClusterSpec, software: Stack, assumptions: list[Assumption]) -> Workload:
+    """Returns the steps that are meant; appends an assumption for each size that the question leaves open.
+
+    Raises:
+        RecipeError: a size that cannot be.
+    """
+    note = assumptions.append
+    sequence = _sequence_of(question, note)
+    tokens = _tokens_of(question, sequence, note)
+    batch = _batch_of(question, machines, sequence, tokens, note)
+    precision = usable_precision(machines.device, question.precision)
+    if question.precision is None:
+        source = "bf16 where the device has it, else fp16, else fp32"
+        assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
+    at_least_one(question.rank, field="rank")
+    adapter = None
+    if question.adapts:
+        with about("method"):
+            names = adaptable(transformer(question.model))
+        adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
+        source = "all matrices of a block"
+        assumptions.append(Assumption("adapters", ", ".join(names), "", "default", source, key="adapters"))
+    steps = max(1, -(-tokens // batch))
+    return Workload(
+        sequence_tokens=sequence,
+        batch_tokens=batch,
+        steps=steps,
+        precision=precision,
+        optimizer=question.optimizer or "adamw",
+        recompute=question.recompute or "none",
+        states=question.states or software.states,
+        moments=question.moments,
+        adapter=adapter,
+        fused_loss=_fused_loss(question, note),
+        expert_imbalance=question.expert_imbalance,
+        **_of_recipe(question.workload, steps),
+    )
+
+
+def _fused_loss(question: Question, note: Note) -> bool:
+    """Returns whether logits are made in chunks: where that is left open, in the tuning of what makes them."""
+    if question.fused_loss is not None:
+        return question.fused_loss
+    chunked = question.tunes and question.workload is None and transformer(question.model).makes_logits
+    if chunked:
+        source = "logits are never whole, as torchtune, TRL and Unsloth have it"
+        note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
+    return chunked
+
+
+def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
+    """Returns what only a recipe says of a workload; validations are as many steps apart as there."""
+    if asked is None:
+        return {}
+    return {
+        "document_masking": asked.document_masking,
+        "validation_tokens": asked.validation_tokens,
+        "validations": -(-steps * asked.validations // asked.steps),
+    }
+
+
+def _sequence_of(question: Question, note: Note) -> int:
     """Returns the tokens of a sequence; notes an assumption where that is left open.
 
     Raises:
@@ -79,7 +143,7 @@ def sequence_of(question: Question, note: Note) -> int:
     return tokens
 
 
-def tokens_of(question: Question, sequence: int, note: Note) -> int:
+def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     """Returns the tokens of the whole run; notes an assumption where they are not given."""
     if question.tokens is not None:
         return at_least_one(question.tokens, field="tokens")
@@ -116,7 +180,7 @@ def _usual(question: Question, sequence: int) -> _Data:
     return _Data(examples=EXAMPLES, epochs=1.0, tokens=sequence, source="each as long as a sequence, by default once")
 
 
-def batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note) -> int:
+def _batch_of(question: Question, machines: ClusterSpec, sequence: int, tokens: int, note: Note) -> int:
     """Returns the tokens of a step's batch, in whole sequences; notes an assumption where they are not as given.
 
     Raises:

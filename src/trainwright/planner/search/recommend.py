@@ -63,6 +63,12 @@ class _Search:
             replace(run, cluster=machines, workload=replace(run.workload, precision=precision)) for run in self.runs
         ]
 
+    def all_refused(self) -> list[Refusal]:
+        """Returns what was left out: devices, precisions and prices by name, then the classes of layouts."""
+        rules = self.rules.values()
+        layouts = [Refusal(kind="layout", name=rule.rule, reason=rule.reason, count=rule.layouts) for rule in rules]
+        return [*sorted(self.refused, key=lambda each: (each.kind, each.name)), *layouts]
+
     def count(self, pruned: Iterable[Pruned]) -> None:
         """Adds one device's classes of layouts to those of the others."""
         for each in pruned:
@@ -134,11 +140,7 @@ def recommend(
             search.refused.append(Refusal(kind="price", name=name, reason="no known price in these clouds"))
             continue
         _survey(search, machines, bought, goals)
-    refused = sorted(search.refused, key=lambda each: (each.kind, each.name))
-    refused += [
-        Refusal(kind="layout", name=each.rule, reason=each.reason, count=each.layouts) for each in search.rules.values()
-    ]
-    return ranked(search.options, refused, goals)
+    return ranked(search.options, search.all_refused(), goals)
 
 
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
