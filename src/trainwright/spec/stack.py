@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trainwright.spec.workload import Precision, Schedule, States
+from trainwright.spec.device import DeviceKind
+from trainwright.spec.workload import Method, Precision, Schedule, States, ZeroStage
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
@@ -130,6 +131,24 @@ class Dispatch:
     source: str = ""
 
 
+Axis = Literal["dp_replicate", "dp_shard", "tp", "pp", "cp", "ep"]
+"""A way to divide a step over devices, as ``ParallelPlan`` names it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Support:
+    """What a stack runs, as its code says; what is empty is not limited."""
+
+    families: tuple[str, ...] = ()
+    """Of models (``ModelSpec.family``)."""
+    devices: tuple[DeviceKind, ...] = ()
+    axes: Mapping[Method, tuple[Axis, ...]] = field(default_factory=dict)
+    """The methods that it has, each with the axes that it divides such a run by."""
+    zero_stages: tuple[ZeroStage, ...] = (0, 1, 2, 3)
+    """What its data-parallel ranks can share."""
+    source: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
     """A training framework in one of its usual configurations.
@@ -159,6 +178,9 @@ class Stack:
     """Parts of names that no file lists, by which a framework is taken for one of this kind."""
     marks: tuple[str, ...] = ()
     """Words in a published row's settings, one of which must stand there."""
+    runs: Support = field(default_factory=Support)
+    hidden: bool = False
+    """Found for published rows, and not offered to users."""
     dispatch: Dispatch = field(default_factory=Dispatch)
     time: StackTime = field(default_factory=StackTime)
     memory: StackMemory = field(default_factory=StackMemory)

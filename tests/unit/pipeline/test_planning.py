@@ -122,7 +122,7 @@ def test_several_machines_like_this_one_learn_from_its_runs(asked, tmp_path):
     assert 1.05 < before.tokens_per_s / after.tokens_per_s < 1.2
     source = next(each.source for each in after.assumptions if each.name == "measured runs")
     assert source.startswith("calibrated by 1 run of the ledger")
-    left_out = api.plan(asked(), **several, stack="megatron-core").estimate.assumptions[-1]
+    left_out = api.plan(asked(), **several, stack="pytorch").estimate.assumptions[-1]
     assert (left_out.value, left_out.source) == ("none like this", "1 left out: with software 'trainwright'")
 
 

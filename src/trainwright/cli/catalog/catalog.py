@@ -53,10 +53,10 @@ def _models(args: argparse.Namespace, output: Output) -> int:
 
 
 def _stacks(_args: argparse.Namespace, output: Output) -> int:
-    from trainwright.hardware.catalogue.stacks import read_stack, stack_names
+    from trainwright.hardware.catalogue.stacks import offered, read_stack
     from trainwright.render.catalog.models import show_stacks, stack_document
 
-    stacks = [read_stack(name) for name in stack_names()]
+    stacks = [read_stack(name) for name in offered()]
     output.result({"stacks": [stack_document(each) for each in stacks]}, lambda: show_stacks(stacks, output))
     return 0
 

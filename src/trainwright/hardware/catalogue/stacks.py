@@ -9,7 +9,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue import tables
-from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime
+from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime, Support
 
 _STACKS = "stacks"
 OURS = "trainwright"
@@ -21,6 +21,11 @@ DEFAULT, DEFAULT_PARALLEL = "default", "default-parallel"
 def stack_names() -> tuple[str, ...]:
     """Returns names of all stacks in the catalogue, sorted."""
     return tables.names(_STACKS)
+
+
+def offered() -> tuple[str, ...]:
+    """Returns names of the stacks that users are offered, sorted."""
+    return tuple(name for name in stack_names() if not read_stack(name).hidden)
 
 
 def find_stack(name: str, *, release: str = "", settings: str = "", by_word: bool = True) -> Stack | None:
@@ -69,8 +74,8 @@ def stack(name: str, *, where: str | None = None) -> Stack:
             "unknown software stack",
             where=where,
             seen=repr(name),
-            expected=f"one of {', '.join(stack_names())}",
-            fix=did_you_mean(name, list(stack_names())) or "add a file to catalog/stacks",
+            expected=f"one of {', '.join(offered())}",
+            fix=did_you_mean(name, list(offered())) or "add a file to catalog/stacks",
         )
     return stack
 
@@ -108,7 +113,14 @@ def read_stack(file: str) -> Stack:
         else:
             table[name] = kind(**value)
     table["dispatch"] = Dispatch(**table.get("dispatch", {}))
+    table["runs"] = _support(table.get("runs", {}))
     return Stack(**{**table, "fit": fit})
+
+
+def _support(table: dict[str, Any]) -> Support:
+    axes = {method: tuple(names) for method, names in table.get("axes", {}).items()}
+    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
+    return Support(**{**table, **lists, "axes": axes})
 
 
 def _owner(name: str, part: str, *, where: str) -> Stack:

@@ -25,7 +25,7 @@ ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
 
 def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     """Returns the run with all defaults, its batch rounded to what divides over many ranks and over ``pool``."""
-    scenario = scenario_of(replace(question, precision=None))
+    scenario = scenario_of(replace(question, precision=None), placed=False)
     if question.precision is not None:  # whatever has it: ``recommend`` asks each device
         kept = tuple(each for each in scenario.assumptions if each.key != "precision")
         workload = replace(scenario.run.workload, precision=question.precision)

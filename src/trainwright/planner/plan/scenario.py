@@ -11,6 +11,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
+from trainwright.hardware.catalogue.support import check
 from trainwright.hardware.prices.clouds import billing_of, cloud
 from trainwright.hardware.prices.price_list import price_of
 from trainwright.planner.cost.assumptions import of_device, of_price
@@ -61,11 +62,14 @@ class Scenario:
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
 
-def scenario_of(question: Question) -> Scenario:
+def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     """Returns the question's run with all that was left open chosen, and written down.
 
+    Where it is not ``placed``, the cluster is one of many that are tried.
+
     Raises:
-        RecipeError: an unknown device, link, cloud or stack (with near names), or sizes that cannot be.
+        RecipeError: an unknown device, link, cloud or stack (with near names), software that does not run it, or sizes
+            that cannot be.
     """
     question = replace(filled(question), model=trained(question))
     machines = question.cluster()
@@ -83,6 +87,7 @@ def scenario_of(question: Question) -> Scenario:
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
+    check(run, question.layout, devices=placed)
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
     if question.states is None and here is None:
         kept = f"as software {software.name!r} does"

@@ -14,6 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.layouts import (
     OFFLOADS,
     RECOMPUTES,
@@ -152,9 +153,10 @@ def candidates(
     counts = np.asarray(devices, dtype=np.float64)
     wanted = FixedLayout() if layout is None else layout
     columns = {"devices": counts, "offload": np.full(len(counts), OFFLOADS.index(wanted.get("offload", offload)))}
-    table = _Table(columns, wasteful=wasteful, fixed=_places(wanted))
+    fixed = dict.fromkeys(map(str, lacking_axes(run)), 1.0) | _places(wanted)
+    table = _Table(columns, wasteful=wasteful, fixed=fixed)
     _meshes(table, run)
-    _sharding(table, model, run.cluster)
+    _sharding(table, model, run.cluster, stack)
     _micro_batches(table, model, workload)
     _schedules(table, stack)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
@@ -225,7 +227,7 @@ def _meshes(table: _Table, run: RunSpec) -> None:
     )
 
 
-def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
+def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
     """Adds columns dp_shard, dp_replicate, zero_stage and ep.
 
     Data-parallel ranks share over nothing, one domain (HSDP), eight domains, or all.
@@ -240,7 +242,7 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
     table.keep(new.T.reshape(-1))
     table.shape("dp_shard", table["reach"])
     table.shape("dp_replicate", table["data"] / table["dp_shard"])
-    _zero_stages(table)
+    _zero_stages(table, stack.runs.zero_stages)
     experts = model.experts
     table.cross("ep", (1,) if experts is None else divisors(experts.count))
     ranks = table["dp_shard"] * table["cp"]
@@ -256,9 +258,9 @@ def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec) -> None:
     )
 
 
-def _zero_stages(table: _Table) -> None:
-    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one."""
-    table.cross("zero_stage", ZERO_STAGES)
+def _zero_stages(table: _Table, stages: Sequence[int]) -> None:
+    """Adds column zero_stage: 0 where nothing is shared, else 1 in a pipeline, 2 or 3 without one; of ``stages``."""
+    table.cross("zero_stage", stages)
     table.keep((table["zero_stage"] == 0) == (table["dp_shard"] == 1))
     # DeepSpeed's pipelines refuse stages 2 and 3; torch's FSDP2 keeps weights gathered between micro batches of one.
     for stage, piped, strike, reason in (

@@ -62,6 +62,7 @@ def stack_document(stack: Stack) -> dict[str, Any]:
         "states": stack.states,
         "precision": stack.precision,
         "aliases": stack.aliases,
+        "runs": stack.runs,
         "fit": stack.fit,
         "time_spread": stack.time.spread,
         "memory_spread": stack.memory.spread,
@@ -78,9 +79,11 @@ def show_stacks(stacks: Sequence[Stack], page: Page) -> None:
             f"x {math.exp(each.time.spread):.2f}",
             f"x {math.exp(each.memory.spread):.2f}",
             *(each.fit.get(part, {}).get("rows", 0) for part in ("time", "memory")),
+            ", ".join(each.runs.axes) or "all",
             each.title,
         )
         for each in stacks
     ]
-    page.table(("name", "states", "time off by", "memory off by", "time rows", "memory rows", "title"), rows)
+    heads = ("name", "states", "time off by", "memory off by", "time rows", "memory rows", "methods", "title")
+    page.table(heads, rows)
     page.note("off by: one standard deviation; rows: published runs that its numbers were fitted to")

@@ -95,6 +95,13 @@ def test_an_unknown_stack_is_refused_with_the_near_name():
         stack("zzzz")
 
 
+def test_hidden_stacks_are_found_for_published_rows_and_not_offered():
+    assert find_stack("Megatron-LM(mcore) CI").name == "megatron-core-ci"
+    with pytest.raises(RecipeError) as error:
+        stack("megatron-core-cj")
+    assert "megatron-core-ci" not in str(error.value)
+
+
 def test_a_stack_that_a_user_names_is_known_exactly():
     assert stack("HF-PEFT").name == "hf-peft"
     for name in ("t\u043erchtitan", "my torchtitan fork"):

@@ -24,6 +24,13 @@ def test_parameters_and_active_ones_leave_the_same_blocks_out():
     assert round(document["parameters"] / 1e9) == 671 and 37.5e9 < document["active_parameters"] < 37.6e9
 
 
+def test_a_stack_shows_the_methods_that_it_has():
+    page = WrittenPage()
+    show_stacks([read_stack("megatron-bridge"), read_stack("default")], page)
+    assert [row[-2] for row in page.tables["name"]] == ["full, lora", "all"]
+    assert stack_document(read_stack("llm-c"))["runs"].families == ("gpt2",)
+
+
 def test_a_stack_without_fitted_rows_shows_none():
     page, stack = WrittenPage(), read_stack("megatron-core")
     show_stacks([stack], page)

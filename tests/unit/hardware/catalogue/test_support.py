@@ -1,0 +1,115 @@
+from dataclasses import replace
+
+import pytest
+
+from fixtures.questions import scenario
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import offered, read_stack, stack_names
+from trainwright.hardware.catalogue.support import AXES, check, lacking_axes, method_of
+from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.plan.layout import choose
+from trainwright.planner.search.recommend import recommend
+from trainwright.spec.model import PLANNED_FAMILIES
+from trainwright.spec.workload import Adapter
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_every_file_says_what_its_software_runs(name):
+    runs = read_stack(name).runs
+    if name not in ("default", "default-parallel", "trainwright"):
+        assert runs.source and (runs.axes or runs.devices)
+    assert set(runs.families) <= set(PLANNED_FAMILIES)
+    assert set(runs.axes) <= {"full", "lora", "qlora"}
+    assert {axis for axes in runs.axes.values() for axis in axes} <= set(AXES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"stack": "hf-trainer", "method": "qlora", "layout": {"tp": 8}},
+            r"hf-trainer does not run this layout \(seen tp=8 with qlora, expected dp_replicate, dp_shard, cp\)",
+        ),
+        (
+            {"stack": "llm-c"},
+            r"this family of models \(seen llama, expected one of gpt2\); software that does: .*litgpt",
+        ),
+        ({"stack": "megatron-core", "method": "lora"}, r"this method \(seen lora, expected one of full\).*hf-trainer"),
+        ({"stack": "neuronx"}, r"devices of kind cuda \(seen h100-sxm \(cuda\), expected one of neuron\)"),
+        ({"stack": "torchtitan", "on": "8xtpu-v5p"}, r"seen tpu-v5p \(tpu\).*software that does: .*maxtext"),
+        (
+            {"stack": "litgpt", "method": "qlora"},
+            r"on several devices \(seen 8 devices with qlora, expected one dev",
+        ),
+        (
+            {"stack": "llm-c", "model": model("gpt2"), "layout": {"zero_stage": 3}},
+            r"this ZeRO stage \(seen zero_stage=3, expected one of 0, 1\)",
+        ),
+    ],
+)
+def test_what_software_does_not_run_is_refused_in_one_line(asked, message):
+    with pytest.raises(RecipeError, match=message) as error:
+        scenario(**asked)
+    assert "\n" not in str(error.value) and "-ci" not in str(error.value)
+
+
+def test_where_no_software_runs_it_the_error_says_so():
+    with pytest.raises(RecipeError, match="no software of the catalogue does"):
+        scenario(stack="hf-trainer", method="qlora", layout={"pp": 8})
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"stack": "hf-trainer", "layout": {"tp": 8}},
+        {"stack": "hf-trainer", "method": "qlora", "layout": {"tp": 1}},
+        {"stack": "litgpt", "method": "qlora", "on": "h100-sxm"},
+        {"stack": "maxtext", "on": "8xtpu-v5p"},
+        {"stack": "llm-c", "model": replace(model("llama3-8b"), family="transformer")},
+        {"method": "qlora", "layout": {"tp": 8}},
+    ],
+)
+def test_what_it_runs_is_not(asked):
+    assert scenario(**asked).run.stack
+
+
+def test_a_layout_that_is_chosen_uses_only_what_the_software_has():
+    """Of the same pretraining of 70B parameters, tensor parallelism is chosen only where there is some."""
+    asked = {"model": model("llama3-70b"), "on": "16x8xh100-sxm", "tokens": 10**11, "batch_tokens": 1 << 22}
+    free = choose(scenario(stack="megatron-core", **asked)).parallel
+    assert free.tp * free.pp * free.cp > 1
+    sharded = choose(scenario(stack="fsdp1-eager", **asked)).parallel
+    assert (sharded.tp, sharded.pp, sharded.cp) == (1, 1, 1)
+    assert choose(scenario(stack="llm-c", model=model("gpt2"))).parallel.zero_stage in (0, 1)
+
+
+def test_methods_are_told_by_how_frozen_weights_are_kept():
+    whole = scenario().run.workload
+    kept = {"bf16": "lora", "fp32": "lora", "nf4": "qlora", "int8": "qlora", "int4": "qlora"}
+    assert method_of(whole) == "full"
+    for frozen, method in kept.items():
+        assert method_of(replace(whole, adapter=Adapter(rank=8, frozen=frozen))) == method
+
+
+def test_recommend_leaves_out_devices_that_the_software_does_not_run_on():
+    run = replace(scenario().run, stack=read_stack("neuronx"))
+    check(run, FixedLayout(), devices=False)
+    found = recommend(run, devices=["h100-sxm", "trainium1"], most_devices=64)
+    assert {option.device for option in found.options} == {"trainium1"}
+    assert "does not run on devices of kind cuda" in str(found.refused)
+
+
+def test_axes_that_lack_are_told_by_method():
+    run = replace(scenario(on="h100-sxm").run, stack=read_stack("hf-trainer"))
+    assert lacking_axes(run) == ("pp", "ep")
+    adapters = replace(run, workload=replace(run.workload, adapter=Adapter(rank=8)))
+    assert lacking_axes(adapters) == ("tp", "pp", "ep")
+    with pytest.raises(RecipeError, match="does not run on devices of kind cuda"):
+        lacking_axes(replace(run, stack=read_stack("neuronx"), cluster=cluster("h100-sxm")))
+
+
+def test_software_of_tiny_models_is_found_and_not_offered():
+    assert set(stack_names()) - set(offered()) == {"megatron-core-ci"}
+    assert read_stack("megatron-core-ci").fit["time"]["rows"] > 100
