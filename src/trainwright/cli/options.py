@@ -42,6 +42,7 @@ OPTIONS = {
     "devices": "--devices",
     "price_kind": "--price-kind",
     "price": "--price",
+    "flops_per_s": "--rate",
     "explain": "--explain",
     "sweep": "--sweep",
     "vendor": "--vendor",

@@ -6,6 +6,7 @@ Each is an option of the command too (``cli/options.py`` has its name), so that 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -117,6 +118,16 @@ def _span(value: Any) -> float:
     return seconds
 
 
+def _flops_per_s(value: Any) -> float:
+    """Returns FLOP/s from ``28TFLOP/s``, ``0.3 PFLOPS``, or a plain number of FLOP/s."""
+    expected = "a rate such as 28TFLOP/s"
+    number, unit = split(value, expected=expected)
+    scale = re.fullmatch(r"([GTPE]?)FLOPS?(?:/S)?", unit.upper()) if unit else None
+    if not number or (unit and scale is None):
+        raise RecipeError("no rate of a device", seen=repr(value), expected=expected)
+    return float(number) * 1000.0 ** (0 if scale is None else " KMGTPE".index(scale[1] or " "))
+
+
 def _price_kinds(value: Any) -> tuple[str, ...]:
     return tuple(one_of(name, get_args(PriceKind)) for name in names(value))
 
@@ -172,6 +183,7 @@ QUESTION: Readers = {
     "clouds": names,
     "price_kind": partial(one_of, known=get_args(PriceKind)),
     "price": parse_usd,
+    "flops_per_s": _flops_per_s,
     "references": _references,
 }
 """With what a user may set of a run on one cluster."""

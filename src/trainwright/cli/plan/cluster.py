@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import OF_SERVING, question_of, refuse
+from trainwright.cli.plan.question import OF_SERVING, command_line, question_of, refuse
+
+if TYPE_CHECKING:
+    from trainwright.planner.plan.cluster import Planned
 
 
 def run(args: argparse.Namespace) -> int:
@@ -18,6 +22,7 @@ def run(args: argparse.Namespace) -> int:
 
         refuse(args, ("explain",), what="a sweep is many plans", fix="explain one of them")
         return run_sweep(args, question)
+    from trainwright.planner.explain.swing import largest
     from trainwright.planner.plan.cluster import planned, with_ways
     from trainwright.planner.plan.scenario import scenario_of
     from trainwright.render.pictures import drawable
@@ -38,7 +43,24 @@ def run(args: argparse.Namespace) -> int:
     plan = planned_run.plan
     # Pictures come first: whoever reads the answer may stop early (``| head``).
     drawn = () if args.draw is None else draw(plan, planned_run, Path(args.draw))
-    output.result({"plan": plan}, lambda: show(plan, planned_run, question, output))
+    most = [{"key": each.assumption.key, "factor": each.factor, "of": each.of} for each in largest(plan)]
+    payload = {"plan": plan, "at_rate": planned_run.at_rate, "rests_on_most": most}
+    following = _following(args, planned_run)
+    output.result(payload, lambda: show(plan, planned_run, question, output, following=following))
     for path in drawn:
         output.note(f"drawn: {path}")
     return 0 if plan.estimate.fits else 1
+
+
+def _following(args: argparse.Namespace, planned_run: Planned) -> str:
+    """Returns the command to type next: the least change that makes it fit, else what else it could be run on."""
+    from trainwright.pipeline.question_fields import OF_RUN, QUESTION
+
+    if planned_run.plan.estimate.fits:
+        return command_line(args, "recommend", OF_RUN) if args.model is not None else ""
+    if not planned_run.changes:
+        return ""
+    changed: dict[str, object] = {"on": args.on, **planned_run.changes[0].fields}
+    if "fused_loss" in changed:
+        changed["fused_loss"] = True
+    return command_line(args, "plan", QUESTION, changed)

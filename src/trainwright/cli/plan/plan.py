@@ -93,7 +93,8 @@ def _run_recipe(args: argparse.Namespace) -> int:
             output.note(f"here this recipe cannot run: {loaded.located(problem)}")
         note_broken(ledger, output)
         plan = plan_here(training, root=root, ledger=ledger or Ledger())
-    output.result({"plan": plan}, lambda: show(plan, output))
+    following = f"trainwright run {' '.join(args.inputs)}" if plan.estimate.fits and args.inputs else ""
+    output.result({"plan": plan}, lambda: show(plan, output, following=following))
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ OF_TRAINING = (
     "example_tokens",
     "rank",
 )
-OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price")
+OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price", "rate")
 OF_PLANS = ("explain", "sweep", "draw")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
@@ -72,6 +73,7 @@ def add_question(parser: CommandParser) -> None:
     machine.add_argument("--cloud", metavar="NAMES", help="prices of these clouds alone: aws,gcp")
     machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
     machine.add_argument("--price", metavar="USD", help="dollars for a device and hour")
+    machine.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")
 
 
 def add_run(run: argparse._ArgumentGroup) -> None:
@@ -267,6 +269,25 @@ def _about_recipe(
     with located(loaded):
         training, _ = training_of(recipe, root=root, step=args.step)
         return question_about(training, on=on, root=root, **fields)
+
+
+def command_line(
+    args: argparse.Namespace, command: str, readers: Readers, changed: Mapping[str, object] | None = None
+) -> str:
+    """Returns the command that asks the same of ``command``, with other values of some fields of a question."""
+    changed = changed or {}
+    words = ["trainwright", command, *vars(args).get("inputs", ())]
+    for option in ("model", "preset", "step", "workspace"):
+        value = vars(args).get(option)
+        words += [] if value is None else [f"--{option}", str(value)]
+    for field in (*readers, *(each for each in changed if each not in readers)):
+        option = OPTIONS[field]
+        value = changed.get(field, vars(args).get(option.removeprefix("--").replace("-", "_")))
+        if value is None:
+            continue
+        flag = option if value is not False else option.replace("--", "--no-")
+        words += [flag] if isinstance(value, bool) else [option, str(value)]
+    return shlex.join(words)
 
 
 def refuse(args: argparse.Namespace, names: Iterable[str], *, what: str, fix: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from trainwright.cli.arguments import add_step
-from trainwright.cli.options import OPTIONS
 from trainwright.cli.output import Output
-from trainwright.cli.plan.question import add_run, asked_about, read_options
+from trainwright.cli.plan.question import add_run, asked_about, command_line, read_options
 
 if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
@@ -104,18 +102,10 @@ def _following(args: argparse.Namespace, recommendation: Recommendation) -> str:
     if not recommendation.options:
         return ""
     best = recommendation.headlines[0][1] if recommendation.goals.are_open else recommendation.options[0]
-    several = len({each.batch_tokens for each in recommendation.options}) > 1
-    words = ["trainwright", "plan", "--model", args.model]
-    for field in OF_RUN:
-        value = getattr(args, OPTIONS[field].removeprefix("--").replace("-", "_"))
-        if field == "batch_tokens" and value is None and several:
-            value = best.batch_tokens
-        if value is not None:
-            option = OPTIONS[field]
-            words += (
-                [option, str(value)] if not isinstance(value, bool) else [option if value else f"--no-{option[2:]}"]
-            )
-    return shlex.join([*words, "--on", best.cluster])
+    changed: dict[str, object] = {"on": best.cluster}
+    if len({each.batch_tokens for each in recommendation.options}) > 1:
+        changed["batch_tokens"] = best.batch_tokens
+    return command_line(args, "plan", OF_RUN, changed)
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:

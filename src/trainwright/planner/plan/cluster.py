@@ -9,8 +9,9 @@ import numpy as np
 
 from trainwright.core.units import YEAR_S
 from trainwright.planner.cost.run_cost import RunCost, run_cost
+from trainwright.planner.cost.scaling_laws import training_flops
 from trainwright.planner.counts.flops import count_flops, utilisation
-from trainwright.planner.counts.parameters import parameter_counts
+from trainwright.planner.counts.parameters import active_parameters, parameter_counts
 from trainwright.planner.forecast.forecast import Forecast, corrected
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
@@ -18,7 +19,7 @@ from trainwright.planner.plan.layout import Choice, choose, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
-from trainwright.planner.search.changes import changes
+from trainwright.planner.search.changes import Change, changes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
 from trainwright.spec.run import PlacedRun
@@ -36,6 +37,17 @@ class Planned:
     scenario: Scenario
     choice: Choice
     run: RunCost
+    changes: tuple[Change, ...] = ()
+    """What would make it fit, in the plan's order; only looked for where that is asked (``with_ways``)."""
+    at_rate: AtRate | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtRate:
+    """How long a run would take if each device held a rate that is given, by 6 N D and nothing else."""
+
+    flops_per_s: float
+    seconds: float
 
 
 def plan_run(scenario: Scenario) -> Plan:
@@ -81,7 +93,15 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
         rejected=choice.rejected,
         unmeasured=scenario.unmeasured,
     )
-    return Planned(plan=plan, scenario=scenario, choice=choice, run=run)
+    return Planned(plan=plan, scenario=scenario, choice=choice, run=run, at_rate=_at_rate(scenario))
+
+
+def _at_rate(scenario: Scenario) -> AtRate | None:
+    if scenario.flops_per_s is None:
+        return None
+    run, rate = scenario.run, scenario.flops_per_s
+    flops = float(training_flops(active_parameters(run.model), run.workload.total_tokens))
+    return AtRate(flops_per_s=rate, seconds=flops / (rate * run.cluster.devices))
 
 
 def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:
@@ -137,7 +157,7 @@ def with_ways(made: Planned) -> Planned:
     for change in every:
         less = "; trains adapters alone" if change.trains_less else ""
         ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
-    return replace(made, plan=replace(made.plan, rejected=tuple(ways)))
+    return replace(made, plan=replace(made.plan, rejected=tuple(ways)), changes=every)
 
 
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:

@@ -73,6 +73,8 @@ class Question:
     clouds: tuple[str, ...] | None = None
     price_kind: PriceKind = "on_demand"
     price: float | None = None
+    flops_per_s: float | None = None
+    """A rate that each device is said to hold, to compare with."""
     fused_loss: bool | None = None
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""

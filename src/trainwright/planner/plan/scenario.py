@@ -56,6 +56,8 @@ class Scenario:
     """Says how fast a device of the cluster is."""
     numbers: RunNumbers | None = None
     """What a run takes beyond its steps; None: what published runs do on clusters."""
+    flops_per_s: float | None = None
+    """A rate that each device is said to hold, to compare with."""
     tunes: bool = False
     """A trained model is trained further: of layouts about as fast, that with most memory to spare is taken."""
     on_this_machine: bool = False
@@ -104,6 +106,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         run=run,
         layout=question.layout,
         tunes=question.tunes,
+        flops_per_s=question.flops_per_s,
         source=CATALOGUE if here is None else here.source,
         recompute=question.recompute,
         price=price,

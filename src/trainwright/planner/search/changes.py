@@ -5,8 +5,8 @@ Layouts, micro batches and recomputation are tried by every search; a change is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -41,6 +41,8 @@ class Change:
     devices: int
     best: Ranked
     trains_less: bool = False
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """What to ask for it, by a question's fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +55,12 @@ class _Variant:
     trains_less: bool = False
     shorter: bool = False
     """Its sequences are shorter: the longest that fit are enough to know."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Returns the fields of a question that ask for it."""
+        return {**self.fields, **({"layout": f"offload={self.offload}"} if self.offload != "none" else {})}
 
 
 def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
@@ -65,7 +73,8 @@ def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int =
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, source, unit)
     for more in larger(run.cluster, most_devices):
-        variant = _Variant(name=f"{more.devices:,} devices", workload=run.workload)
+        on = f"{more.nodes}x{more.node.devices}x{more.device.name}"
+        variant = _Variant(name=f"{more.devices:,} devices", workload=run.workload, fields={"on": on})
         if (filled := _tried(variant, replace(run, cluster=more), source, unit)) is not None:
             fitting.append(filled)
             break
@@ -103,7 +112,8 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
     workload, cluster = run.workload, run.cluster
     if not run.model.is_divisible:
         if workload.states != "pure":
-            yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
+            pure = replace(workload, states="pure")
+            yield _Variant(name="weights and states in 16 bits alone", workload=pure, fields={"states": "pure"})
         return
     model = run.transformer
     if cluster.node.bus is not None:
@@ -115,22 +125,28 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
         yield _Variant(name=everything, workload=workload, offload="all-nvme")
     if workload.adapter is None:
         if workload.optimizer == "adamw" and workload.moments != "int8":
-            yield _Variant(name="8-bit optimizer", workload=replace(workload, moments="int8"))
+            yield _Variant(
+                name="8-bit optimizer", workload=replace(workload, moments="int8"), fields={"moments": "int8"}
+            )
         if workload.states != "pure" and workload.precision not in {"fp32", "tf32"}:
-            yield _Variant(name="weights and states in 16 bits alone", workload=replace(workload, states="pure"))
+            pure = replace(workload, states="pure")
+            yield _Variant(name="weights and states in 16 bits alone", workload=pure, fields={"states": "pure"})
         if model.kind == "decoder":
             adapter = Adapter(rank=ADAPTER_RANK, targets=adaptable(model))
-            yield _Variant(name="LoRA", workload=replace(workload, adapter=adapter), trains_less=True)
+            yield _Variant(
+                name="LoRA", workload=replace(workload, adapter=adapter), trains_less=True, fields={"method": "lora"}
+            )
             quantised = replace(workload, adapter=replace(adapter, frozen="nf4"))
-            yield _Variant(name="QLoRA", workload=quantised, trains_less=True)
+            yield _Variant(name="QLoRA", workload=quantised, trains_less=True, fields={"method": "qlora"})
     if not workload.fused_loss and model.makes_logits:
-        yield _Variant(name="fused loss", workload=replace(workload, fused_loss=True))
+        yield _Variant(name="fused loss", workload=replace(workload, fused_loss=True), fields={"fused_loss": ""})
     if not workload.fused_attention:
         yield _Variant(name="fused attention", workload=replace(workload, fused_attention=True))
     tokens = workload.sequence_tokens // 2
     while tokens >= LEAST_SEQUENCE_TOKENS and model.kind != "vision":
         shorter = replace(workload, sequence_tokens=tokens)
-        yield _Variant(name=f"sequences of {tokens:,} tokens", workload=shorter, shorter=True)
+        asked = {"sequence_tokens": str(tokens)}
+        yield _Variant(name=f"sequences of {tokens:,} tokens", workload=shorter, shorter=True, fields=asked)
         tokens //= 2
 
 
@@ -173,5 +189,6 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
     if not best.memory.fits_host(cluster.node)[0]:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens / unit
-    (layout,), less = ranked(best, cluster.device), variant.trains_less
-    return Change(name=variant.name, slowdown=slowdown, devices=cluster.devices, best=layout, trains_less=less)
+    (layout,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
+    devices = cluster.devices
+    return Change(name=variant.name, slowdown=slowdown, devices=devices, best=layout, trains_less=less, fields=asked)

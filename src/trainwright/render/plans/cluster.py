@@ -13,10 +13,10 @@ from trainwright.planner.plan.layout import mesh
 from trainwright.render import pictures
 from trainwright.render.numbers import expected, format_rate, number, share
 from trainwright.render.page import Page
-from trainwright.render.plans.assumptions import assumption_row
+from trainwright.render.plans.first_screen import memory_bar, show_first
 
 if TYPE_CHECKING:
-    from trainwright.planner.plan.cluster import Planned
+    from trainwright.planner.plan.cluster import AtRate, Planned
     from trainwright.planner.plan.question import Question
     from trainwright.spec.plan import Needs, Plan
 
@@ -39,42 +39,69 @@ def verdict(plan: Plan) -> str:
     return f"{sure}: {memory}; {format_seconds(estimate.seconds.mid)}, {cost}"
 
 
-def show(plan: Plan, planned: Planned, question: Question, page: Page) -> None:
-    """Shows the plan as text."""
-    estimate, work, machines = plan.estimate, plan.workload, plan.cluster
+def show(plan: Plan, planned: Planned, question: Question, page: Page, *, following: str = "") -> None:
+    """Shows the plan as text: the first screen, with every table where all is wanted."""
+    estimate, work = plan.estimate, plan.workload
     page.heading(verdict(plan))
-    name = question.model_name or plan.model.family
-    devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
-    parameters = format_count(sum(plan.parameters.values()))
-    unit = plan.model.unit
-    length = "" if unit == "images" else f", sequences of {work.sequence_tokens:,}"
-    page.line(
-        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
-        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}{length}"
-    )
-    chosen = "as asked" if question.layout else "chosen"
-    page.line(f"layout ({chosen}): {mesh(plan.parallel, work.recompute)}")
+    page.line(_what(plan, question))
+    page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
     if estimate.fits:
         _show_speed(plan, page)
+        page.line(_alone(plan, planned))
     else:
         page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
-    page.line()
-    _show_memory(plan, planned, page)
-    if estimate.fits:
-        page.line()
-        _show_time(plan, planned, page)
-    if estimate.fits and estimate.needs is not None:
-        page.line()
-        page.table(("it also needs", "amount", "note"), needs_rows(estimate.needs, images=unit == "images"))
-    if plan.rejected:
+    if planned.at_rate is not None:
+        page.line(_at_rate(planned.at_rate))
+    page.line(f"memory {memory_bar(plan)}")
+    if page.verbose:
+        _show_tables(plan, planned, page)
+    if plan.rejected and (page.verbose or estimate.fit == "does not fit"):
         page.line()
         title = ("would make it fit", "at") if estimate.fit == "does not fit" else ("not chosen", "because")
         page.table(title, [(other.name, other.reason) for other in plan.rejected])
-    page.line()
-    page.table(
-        ("rests on", "value", "origin", "source"),
-        [assumption_row(entry, whole=page.verbose) for entry in estimate.assumptions],
+    show_first(page, plan, following=following)
+
+
+def _what(plan: Plan, question: Question) -> str:
+    """Returns the line that says what is trained on what."""
+    work, machines = plan.workload, plan.cluster
+    name = question.model_name or plan.model.family
+    devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
+    parameters, unit = format_count(sum(plan.parameters.values())), plan.model.unit
+    length = "" if unit == "images" else f", sequences of {work.sequence_tokens:,}"
+    return (
+        f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
+        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}{length}"
     )
+
+
+def _alone(plan: Plan, planned: Planned) -> str:
+    """Returns the line that parts a run into its steps and what it takes beside them."""
+    least = 1e-3 * plan.estimate.run_phases.total_s
+    alone = format_seconds(float(planned.run.parts.steps_s[0]))
+    beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(planned.run) if seconds >= least]
+    kwh = None if plan.estimate.needs is None else plan.estimate.needs.kwh
+    energy = "" if kwh is None else f"; {number(kwh)} kWh"
+    return f"steps alone {alone}" + "".join(f" + {each}" for each in beside) + energy
+
+
+def _at_rate(at: AtRate) -> str:
+    speed = f"{number(at.flops_per_s / 1e12)} TFLOP/s"
+    return f"at {speed} a device, if it held them: {format_seconds(at.seconds)}; 6 x parameters x tokens, nothing else"
+
+
+def _show_tables(plan: Plan, planned: Planned, page: Page) -> None:
+    """Shows memory by class, time by phase, and what the run needs beside its devices."""
+    page.line()
+    _show_memory(plan, planned, page)
+    if not plan.estimate.fits:
+        return
+    page.line()
+    _show_time(plan, planned, page)
+    if plan.estimate.needs is not None:
+        page.line()
+        images = plan.model.unit == "images"
+        page.table(("it also needs", "amount", "note"), needs_rows(plan.estimate.needs, images=images))
 
 
 def _show_speed(plan: Plan, page: Page) -> None:
@@ -119,10 +146,6 @@ def _show_time(plan: Plan, planned: Planned, page: Page) -> None:
     ]
     rows.append(("total", format_seconds(total), format_seconds(estimate.run_phases.total_s)))
     page.table(("time", "a step", "the run"), rows)
-    least = 1e-3 * estimate.run_phases.total_s
-    beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(planned.run) if seconds >= least]
-    if beside:
-        page.line(f"other, beside the steps: {'; '.join(beside)}")
     if estimate.exposed:
         page.line()
         shown = [part for part in estimate.exposed if part.seconds >= 0.0005 * total]

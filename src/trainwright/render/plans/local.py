@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
-from trainwright.render.numbers import share
+from trainwright.hardware.catalogue.energy import energy
+from trainwright.render.numbers import number, share
 from trainwright.render.page import Page
-from trainwright.render.plans.assumptions import assumption_row
+from trainwright.render.plans.first_screen import memory_bar, show_first
 
 if TYPE_CHECKING:
     from trainwright.spec.plan import Plan, Rental
 
 
-def show(plan: Plan, page: Page) -> None:
-    """Verdict, memory, time, assumptions, rented devices, rejected layouts."""
+def show(plan: Plan, page: Page, *, following: str = "") -> None:
+    """Shows the first screen, with every table where all is wanted."""
     estimate, work = plan.estimate, plan.workload
     page.heading(verdict(plan))
     page.line(
@@ -28,6 +29,25 @@ def show(plan: Plan, page: Page) -> None:
     page.line(
         f"{estimate.tokens_per_s:,.0f} tokens/s, MFU {mfu}, between {low} and {high}; mostly {estimate.bottleneck}"
     )
+    drawn = energy(plan.cluster.device, plan.cluster.devices, estimate.seconds.mid)
+    if drawn is not None:
+        page.line(f"energy {number(drawn.building_kwh)} kWh, building included")
+    page.line(f"memory {memory_bar(plan)}")
+    if plan.rentals:
+        page.line()
+        columns = ("the same run on", "time", "cost", "price per hour", "note")
+        page.table(columns, [rental_row(rental) for rental in plan.rentals])
+    if page.verbose:
+        _show_tables(plan, page)
+    elif plan.rejected and not estimate.fits:
+        page.line()
+        page.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
+    show_first(page, plan, following=following)
+
+
+def _show_tables(plan: Plan, page: Page) -> None:
+    """Shows memory by class, time by phase, and the layouts that were not chosen."""
+    estimate = plan.estimate
     page.line()
     page.table(("memory at the peak", "size"), parts(estimate.memory.as_dict(), format_bytes))
     page.line()
@@ -35,17 +55,9 @@ def show(plan: Plan, page: Page) -> None:
     rows = [(name, format_seconds(steps[name]), format_seconds(whole[name])) for name in whole if whole[name] > 0]
     total = ("total", format_seconds(estimate.phases.total_s), format_seconds(estimate.run_phases.total_s))
     page.table(("time", "a step", "the run"), [*rows, total])
-    if plan.rentals:
-        page.line()
-        page.table(
-            ("the same run on", "time", "cost", "price per hour", "note"),
-            [rental_row(rental) for rental in plan.rentals],
-        )
     if plan.rejected:
         page.line()
         page.table(("not chosen", "because"), [(other.name, other.reason) for other in plan.rejected])
-    page.line()
-    page.table(("rests on", "value", "origin", "source"), [assumption_row(entry) for entry in estimate.assumptions])
 
 
 def verdict(plan: Plan) -> str:

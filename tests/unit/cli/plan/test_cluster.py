@@ -11,8 +11,43 @@ from trainwright.cli import main as cli
 ASKED = ["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", "4x8xh100-sxm"]
 
 
+def test_one_screen_has_the_verdict_the_memory_what_matters_most_and_what_to_type_next(capsys):
+    assert cli.main(ASKED) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0].startswith("fits: ") and len(lines) <= 16
+    assert any(line.startswith("steps alone ") and "overhead of long runs" in line for line in lines)
+    assert any(line.startswith("memory |") for line in lines)
+    start = next(place for place, line in enumerate(lines) if line.startswith("rests on most"))
+    assert lines[start + 4] == "" and all(" x " in line for line in lines[start + 1 : start + 4])
+    (following,) = [line for line in lines if line.startswith("next: trainwright ")]
+    assert cli.main([*following.split()[2:], "--devices", "h100-sxm", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["workload"]["steps"] > 0
+
+
+def test_what_does_not_fit_names_the_command_that_does(capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", "--on", "rtx-4090"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (following,) = [line for line in lines if line.startswith("next: trainwright plan ")]
+    assert "--method qlora" in following
+    assert cli.main(following.split()[2:]) == 0
+    assert capsys.readouterr().out.startswith("fits: ")
+
+
+def test_a_rate_that_is_given_stands_beside_the_truth(capsys):
+    asked = ["plan", "--model", "gpt3-175b", "--tokens", "300B", "--on", "1xv100-sxm-32gb", "--rate", "28TFLOP/s"]
+    assert cli.main([*asked, "--json"]) == 1
+    at_rate = json.loads(capsys.readouterr().out)["at_rate"]
+    # Brown et al., 2020, arXiv 2005.14165, table D.1: 3.14e23 FLOPs.
+    assert at_rate["seconds"] == pytest.approx(3.14e23 / 28e12, rel=5e-3)
+    assert cli.main(asked) == 1
+    assert "at 28 TFLOP/s a device, if it held them: 356 years" in capsys.readouterr().out
+    assert cli.main([*asked[:-1], "28 apples"]) == 2
+    assert "--rate: no rate of a device" in capsys.readouterr().err
+
+
 def test_the_verdict_comes_first_and_everything_it_rests_on_after(capsys):
-    assert cli.main([*ASKED, "--price", "2"]) == 0
+    assert cli.main([*ASKED, "--price", "2", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("fits: ")
     assert "$" in out.splitlines()[0]

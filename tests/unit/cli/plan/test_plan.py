@@ -33,6 +33,9 @@ def on(monkeypatch):
 def test_the_verdict_comes_first_and_everything_it_rests_on_after(recipe, on, capsys):
     on(fake_machine())
     assert cli.main(["plan", recipe]) == 0
+    first = capsys.readouterr().out
+    assert "memory |" in first and f"next: trainwright run {recipe}" in first and "memory at the peak" not in first
+    assert cli.main(["plan", recipe, "--verbose"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("fits: ")
     for word in ("memory at the peak", "backward", "MFU", "h100-sxm", "micro batch 4", "rests on", "probed"):

@@ -1,0 +1,89 @@
+"""Which assumptions an answer rests on most: by how much it moves where each is off by what is usual for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trainwright.spec.plan import INTERVAL, Assumption, Plan
+
+FIRST = 3
+"""How many are named before all of them are asked for."""
+TIGHT = 0.7
+"""Share of the device's memory above which what memory rests on matters too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swing:
+    """``factor`` by which ``of`` (time, cost, memory) moves; infinite where it is not known at all."""
+
+    assumption: Assumption
+    factor: float
+    of: str
+
+
+def largest(plan: Plan, count: int = FIRST) -> tuple[Swing, ...]:
+    """Returns the assumptions that move a plan most, the largest first; those that nobody knows a rule for last."""
+    swings = [_swing(plan, each) for each in plan.estimate.assumptions]
+    moving = [each for each in swings if each.factor > 1.005]
+    return tuple(sorted(moving, key=lambda each: -each.factor)[:count])
+
+
+def _swing(plan: Plan, assumption: Assumption) -> Swing:
+    rule = _RULES.get(assumption.key)
+    of, factor = ("time", 1.0) if rule is None else rule(plan, assumption)
+    return Swing(assumption=assumption, factor=factor, of=of)
+
+
+def _of_software(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """One standard deviation of measured over predicted time, from the printed range of nine runs in ten."""
+    seconds = plan.estimate.seconds
+    return "time", math.exp(math.log(seconds.high / seconds.mid) / INTERVAL)
+
+
+def _of_overhead(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """A run without what it takes beside its steps."""
+    phases = plan.estimate.run_phases
+    steps = plan.workload.steps * plan.estimate.phases.other
+    beside = max(0.0, phases.other - steps)
+    return "time", phases.total_s / max(phases.total_s - beside, 1e-9)
+
+
+def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Half or twice the tokens, where nobody said how many."""
+    return "time", 2.0 if assumption.origin == "default" else 1.0
+
+
+def _of_price(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Unknown, or a third more: what lists differ by for one device (docs/en/hardware.md)."""
+    return "cost", math.inf if assumption.value == "unknown" else 4 / 3 if assumption.origin == "catalog" else 1.0
+
+
+def _of_states(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Weights, gradients and optimizer in half the bytes, where memory is tight."""
+    memory = plan.estimate.memory
+    return "memory", _tight(plan, (memory.weights + memory.gradients + memory.optimizer) / 2)
+
+
+def _of_sequence(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Sequences half as long, where memory is tight."""
+    memory = plan.estimate.memory
+    return "memory", _tight(plan, (memory.activations + memory.logits) / 2)
+
+
+def _tight(plan: Plan, saved_bytes: float) -> float:
+    total, there = plan.estimate.memory.total_bytes, plan.estimate.memory_available_bytes
+    return total / max(total - saved_bytes, 1.0) if total > TIGHT * there else 1.0
+
+
+_RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {
+    "software": _of_software,
+    "time_range": _of_software,
+    "overhead": _of_overhead,
+    "length": _of_length,
+    "price": _of_price,
+    "states": _of_states,
+    "sequence": _of_sequence,
+}
+"""By an assumption's key; what is measured or looked up moves little."""

@@ -1,0 +1,50 @@
+from dataclasses import replace
+
+import pytest
+
+from trainwright.hardware.catalogue.models import model
+from trainwright.planner.explain.swing import largest
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
+
+
+def planned(**asked):
+    return plan_run(scenario_of(Question(model=model("llama3-8b"), **asked)))
+
+
+def of(plan, key):
+    return next((each for each in largest(plan, 50) if each.assumption.key == key), None)
+
+
+def test_the_tokens_that_nobody_gave_move_the_time_by_two():
+    assert of(planned(on="8xh100-sxm"), "length").factor == 2.0
+    assert of(planned(on="8xh100-sxm", tokens=10**12), "length") is None
+
+
+def test_the_overhead_moves_a_run_by_what_it_takes():
+    plan = planned(on="64x8xh100-sxm", tokens=15 * 10**12)
+    seconds, alone = plan.estimate.seconds.mid, plan.workload.steps * plan.estimate.phases.total_s
+    checkpoints = plan.estimate.run_phases.checkpoint + plan.estimate.run_phases.evaluate
+    assert of(plan, "overhead").factor == pytest.approx(seconds / (alone + checkpoints), rel=1e-6)
+    assert of(planned(on="h100-sxm", tokens=10**9), "overhead") is None or of(
+        planned(on="h100-sxm", tokens=10**9), "overhead"
+    ).factor == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_price_that_nobody_knows_comes_first():
+    plan = planned(on="rtx-4090", method="qlora")
+    first, *others = largest(plan)
+    assert (first.assumption.key, first.of) == ("price", "cost")
+    assert len(others) == 2 and others[0].factor >= others[1].factor
+
+
+def test_memory_matters_where_it_is_tight():
+    tight = planned(on="8xh100-sxm", method="full", states="fp32")
+    memory = tight.estimate.memory
+    states = (memory.weights + memory.gradients + memory.optimizer) / 2
+    loose = replace(tight, estimate=replace(tight.estimate, memory_available_bytes=10 * memory.total_bytes))
+    filled = replace(tight, estimate=replace(tight.estimate, memory_available_bytes=memory.total_bytes))
+    assert of(loose, "states") is None
+    named = [each for each in filled.estimate.assumptions if each.key == "states"]
+    assert not named or of(filled, "states").factor == pytest.approx(memory.total_bytes / (memory.total_bytes - states))

@@ -1,0 +1,33 @@
+from dataclasses import replace
+
+from trainwright.hardware.catalogue.models import model
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
+from trainwright.render.plans.first_screen import WIDTH, memory_bar
+
+
+def planned(on):
+    return plan_run(scenario_of(Question(model=model("llama3-8b"), on=on, tokens=10**12)))
+
+
+def test_the_bar_has_a_letter_for_each_share_of_the_memory():
+    plan = planned("4x8xh100-sxm")
+    bar = memory_bar(plan)
+    _, inside, legend = bar.split("|")
+    assert len(inside) == WIDTH
+    memory, there = plan.estimate.memory, plan.estimate.memory_available_bytes
+    assert abs(inside.count(".") - WIDTH * (1 - memory.total_bytes / there)) <= 1
+    assert abs(inside.count("a") - WIDTH * memory.activations / there) <= 1
+    assert legend.startswith(" activations ") and bar.isascii()
+
+
+def test_what_is_beyond_the_memory_stands_behind_the_bar():
+    plan = planned("rtx-4090")
+    _, inside, beyond = memory_bar(plan).split("|")
+    assert "." not in inside and beyond.split()[0].endswith("+")
+    little = replace(
+        plan, estimate=replace(plan.estimate, memory_available_bytes=0.8 * plan.estimate.memory.total_bytes)
+    )
+    _, inside, beyond = memory_bar(little).split("|")
+    assert len(beyond.split()[0]) == round(WIDTH / 0.8) - WIDTH
