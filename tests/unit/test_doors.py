@@ -62,7 +62,17 @@ def test_every_field_has_its_option(command, fields):
 
 def test_an_option_of_both_commands_is_a_field_of_a_run():
     both = options_of("plan") & options_of("recommend")
-    others = {"--model", "--step", "--workspace", "--draw", "--cloud", "--budget", "--price", "--no-fused-loss"}
+    others = {
+        "--model",
+        "--step",
+        "--workspace",
+        "--draw",
+        "--cloud",
+        "--budget",
+        "--price",
+        "--region",
+        "--no-fused-loss",
+    }
     assert both == {OPTIONS[field] for field in OF_RUN} | others | (options_of("version") & both)
 
 

@@ -39,6 +39,7 @@ OPTIONS = {
     "scale_out": "--scale-out",
     "rails": "--rails",
     "clouds": "--cloud",
+    "regions": "--region",
     "devices": "--devices",
     "price_kind": "--price-kind",
     "price": "--price",

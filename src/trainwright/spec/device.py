@@ -44,7 +44,10 @@ class LinkSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What a device costs for an hour; ``as_of`` is a date, or the commit of the price list in ``source``."""
+    """What a device costs for an hour; ``as_of`` is a date, or the commit of the price list in ``source``.
+
+    ``date`` is the last day (ISO) on which that can have been written; empty where nobody knows.
+    """
 
     usd_per_device_hour: float
     kind: PriceKind
@@ -53,6 +56,7 @@ class Price:
     as_of: str
     source: str
     instance: str = ""
+    date: str = ""
     doubt: str = ""
     """Why it may not be what such a device can be had for; empty: nothing speaks against it."""
 

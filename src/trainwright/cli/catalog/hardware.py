@@ -29,13 +29,20 @@ def configure(parser: CommandParser) -> None:
     shown.add_argument("device", metavar="DEVICE", help="a name as in the list, or as drivers and papers print it")
     compared = parser.add_subcommand("compare", "put devices side by side")
     compared.add_argument("devices", nargs="+", metavar="DEVICE", help="names of devices")
+    priced = parser.add_subcommand("prices", "list the prices in use, or add one of your own: prices add")
+    priced.add_argument("action", nargs="?", choices=("add",), help="put a price into your own list")
+    priced.add_argument("--device", metavar="NAME", help="only this device, or whose price it is")
+    priced.add_argument("--cloud", metavar="NAME", help="only this cloud, or who asks it")
+    priced.add_argument("--region", metavar="NAME", help="only in this region, or where it holds: eu, us-east-1")
+    priced.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved (added: on_demand)")
+    priced.add_argument("--usd", metavar="USD", help="for a device and hour, in prices add")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from trainwright.hardware.prices.price_list import price_list
 
-    commands = {"list": _list, "show": _show, "compare": _compare}
+    commands = {"list": _list, "show": _show, "compare": _compare, "prices": _prices}
     return commands[args.subcommand](args, Output.of(args), price_list())
 
 
@@ -69,4 +76,72 @@ def _compare(args: argparse.Namespace, output: Output, prices: PriceList) -> int
 
     compared = [card(name, prices, where="DEVICE") for name in args.devices]
     output.result({"devices": [card_document(each) for each in compared]}, lambda: show_comparison(compared, output))
+    return 0
+
+
+def _prices(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
+    from trainwright.hardware.catalogue.devices import device
+    from trainwright.hardware.prices.clouds import cloud
+    from trainwright.pipeline.question_fields import one_of
+    from trainwright.render.catalog.prices import price_document, show_prices
+    from trainwright.spec.device import PriceKind
+
+    name = None if args.device is None else device(args.device, where="--device").name
+    seller = None if args.cloud is None else cloud(args.cloud, where="--cloud")
+    try:
+        kind = None if args.price_kind is None else one_of(args.price_kind, get_args(PriceKind))
+    except RecipeError as error:
+        raise error.at("--price-kind") from error
+    if args.action == "add":
+        return _add(args, output, name, None if seller is None else seller.title, kind or "on_demand")
+    if args.usd is not None:
+        raise RecipeError("a price to add", where="--usd", fix="trainwright hardware prices add --usd ...")
+    listed = [
+        (each, price)
+        for each in ([name] if name else sorted(prices.prices))
+        for price in prices.offers(
+            each,
+            providers=None if seller is None else [seller.slug],
+            regions=None if args.region is None else args.region.split(","),
+        )
+        if kind is None or price.kind == kind
+    ]
+    payload = {"prices": [price_document(each, price) for each, price in listed]}
+    output.result(payload, lambda: show_prices(listed, output))
+    return 0 if listed else 1
+
+
+def _add(args: argparse.Namespace, output: Output, device: str | None, seller: str | None, kind: str) -> int:
+    from datetime import UTC, datetime
+
+    from trainwright.core.money import parse_usd
+    from trainwright.hardware.prices import snapshot
+
+    for option, value in (("--device", device), ("--cloud", seller), ("--usd", args.usd)):
+        if value is None:
+            fix = (
+                "for an offer of somebody else: trainwright recommend --price DEVICE=USD"
+                if option == "--cloud"
+                else None
+            )
+            raise RecipeError("a price needs its device, its cloud and its dollars", where=option, fix=fix)
+    try:
+        usd = parse_usd(args.usd)
+        if usd == 0:
+            raise RecipeError("a price is above zero", seen=repr(args.usd))
+    except RecipeError as error:
+        raise error.at("--usd") from error
+    today = datetime.now(UTC).date().isoformat()
+    row = {
+        "device": str(device),
+        "provider": str(seller),
+        "kind": kind,
+        "usd_per_device_hour": f"{usd:.6g}",
+        "region": args.region or "",
+        "source": "added by hand",
+        "as_of": today,
+        "date": today,
+    }
+    path = snapshot.add(row)
+    output.result({"added": row, "path": path}, lambda: output.line(f"written to {path}"))
     return 0

@@ -38,7 +38,19 @@ OF_TRAINING = (
     "example_tokens",
     "rank",
 )
-OF_CLUSTERS = ("precision", "stack", "layout", "scale_up", "scale_out", "rails", "cloud", "price_kind", "price", "rate")
+OF_CLUSTERS = (
+    "precision",
+    "stack",
+    "layout",
+    "scale_up",
+    "scale_out",
+    "rails",
+    "cloud",
+    "region",
+    "price_kind",
+    "price",
+    "rate",
+)
 OF_PLANS = ("explain", "sweep", "draw")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
@@ -71,6 +83,7 @@ def add_question(parser: CommandParser) -> None:
     machine.add_argument("--scale-out", metavar="LINK", help="another network port: ib-ndr, 400Gb/s")
     machine.add_argument("--rails", metavar="N", help="network ports of a node")
     machine.add_argument("--cloud", metavar="NAMES", help="prices of these clouds alone: aws,gcp")
+    machine.add_argument("--region", metavar="NAMES", help="prices in these regions alone: eu,us-east-1")
     machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
     machine.add_argument("--price", metavar="USD", help="dollars for a device and hour")
     machine.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")

@@ -44,6 +44,7 @@ def configure(parser: CommandParser) -> None:
     parser.add_argument("--kwh-price", metavar="USD", help="of their power (default: 0.10 where they were bought)")
     parser.add_argument("--price", metavar="DEVICE=USD", help="of an hour, in place of the lists': h100-sxm=2.1,l4=0.7")
     parser.add_argument("--cloud", metavar="NAMES", help="only these clouds, for example aws,gcp")
+    parser.add_argument("--region", metavar="NAMES", help="only these regions, where data may lie: eu,us-east-1")
     parser.add_argument("--devices", metavar="NAMES", help="only these devices, for example h100-sxm,a100-80gb")
     kinds = ",".join(get_args(PriceKind))
     parser.add_argument("--price-kinds", metavar="KINDS", help=f"only these (default: {kinds})")

@@ -17,8 +17,10 @@ from trainwright.hardware.prices.clouds import Cloud, clouds
 from trainwright.hardware.prices.price_list import checked
 from trainwright.hardware.prices.skypilot import read
 
-PUBLIC = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v8"
+PUBLIC = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/v9"
 """SkyPilot's catalogue: a folder for each cloud, ``vms.csv`` in it."""
+PREVIOUS = PUBLIC.replace("/v9", "/v8")
+"""Where clouds stand whose list has not moved to the newest form of the catalogue."""
 TIMEOUT_S = 20.0
 MAX_BYTES = 64 << 20
 """The largest list is 3 MB; more is not one."""
@@ -65,7 +67,10 @@ def update(origins: Sequence[str], wanted: Sequence[Cloud], *, today: str) -> tu
             # One wait for a host that does not answer, not one for each of its files.
             results.append(Updated(cloud=each.title, source=source, error=silent[host]))
             continue
-        results.append(_update(each, source, today))
+        result = _update(each, source, today)
+        if source.startswith(PUBLIC) and result.error is not None and not isinstance(result.error, _NoAnswer):
+            result = _update(each, source.replace(PUBLIC, PREVIOUS), today)
+        results.append(result)
         if isinstance(error := results[-1].error, _NoAnswer):
             silent[host] = error
     return tuple(results)

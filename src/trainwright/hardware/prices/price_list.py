@@ -7,9 +7,11 @@ Rows are checked; one that cannot be true is left out, and counted with its reas
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import NamedTuple, get_args
 
@@ -28,6 +30,9 @@ _NEAR_FLOOR = 2 * _FLOOR
 the minute in which it was read. Of the believable ones in the packaged list the lowest is at 0.31."""
 _OUTLIER = 10
 """A price of more than so many times the device's median is a slip of the pen."""
+
+OLD_DAYS = 90
+"""From this age on a price is said to be old."""
 
 _KINDS: Mapping[str, PriceKind] = {kind: kind for kind in get_args(PriceKind)}
 
@@ -48,7 +53,12 @@ class PriceList:
     refused: Mapping[str, int]
 
     def offers(
-        self, device: str, *, kind: PriceKind | None = None, providers: Sequence[str] | None = None
+        self,
+        device: str,
+        *,
+        kind: PriceKind | None = None,
+        providers: Sequence[str] | None = None,
+        regions: Sequence[str] | None = None,
     ) -> tuple[Price, ...]:
         """Prices of an hour of ``device``, cheapest first, doubtful ones after all others.
 
@@ -56,6 +66,7 @@ class PriceList:
             device: its name in the catalogue.
             kind: only such prices.
             providers: only those of these clouds, by name or alias.
+            regions: only those in whose name one of these stands: ``eu``, ``us-east-1``, ``FR``.
 
         Raises:
             RecipeError: an unknown cloud.
@@ -64,15 +75,22 @@ class PriceList:
         offers = [
             price
             for price in self.prices.get(device, ())
-            if (kind is None or price.kind == kind) and (titles is None or price.provider in titles)
+            if (kind is None or price.kind == kind)
+            and (titles is None or price.provider in titles)
+            and (regions is None or any(_lies_in(price.region, region) for region in regions))
         ]
         return tuple(sorted(offers, key=lambda price: (bool(price.doubt), price.usd_per_device_hour)))
 
     def cheapest(
-        self, device: str, kind: PriceKind = "on_demand", *, providers: Sequence[str] | None = None
+        self,
+        device: str,
+        kind: PriceKind = "on_demand",
+        *,
+        providers: Sequence[str] | None = None,
+        regions: Sequence[str] | None = None,
     ) -> Price | None:
         """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known."""
-        offers = self.offers(device, kind=kind, providers=providers)
+        offers = self.offers(device, kind=kind, providers=providers, regions=regions)
         return offers[0] if offers else None
 
     def unpriced(self, device: str) -> tuple[Unpriced, ...]:
@@ -87,7 +105,10 @@ class PriceList:
 
 
 def price_list() -> PriceList:
-    """Returns all price lists, checked; a cloud's fetched list stands in place of its packaged rows.
+    """Returns all price lists, checked.
+
+    A cloud's fetched list stands in place of its packaged rows of each device that it has, a price of the user's own in
+    place of others of its device, cloud, kind and region.
 
     Raises:
         MachineError: a fetched list cannot be read.
@@ -95,7 +116,14 @@ def price_list() -> PriceList:
     return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()))
 
 
-def price_of(device: str, kind: PriceKind, *, usd: float | None, clouds: Sequence[str] | None) -> Price | None:
+def price_of(
+    device: str,
+    kind: PriceKind,
+    *,
+    usd: float | None,
+    clouds: Sequence[str] | None,
+    regions: Sequence[str] | None = None,
+) -> Price | None:
     """Returns what an hour of a device costs: ``usd``, else the cheapest believable price in the lists.
 
     Raises:
@@ -105,7 +133,7 @@ def price_of(device: str, kind: PriceKind, *, usd: float | None, clouds: Sequenc
         for name in clouds or ():
             cloud(name)
     if usd is None:
-        return price_list().cheapest(device, kind, providers=clouds)
+        return price_list().cheapest(device, kind, providers=clouds, regions=regions)
     if not 0 < usd < math.inf:
         raise RecipeError("a price is above zero", field="price", seen=str(usd))
     return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
@@ -114,9 +142,38 @@ def price_of(device: str, kind: PriceKind, *, usd: float | None, clouds: Sequenc
 @cache
 def _price_list(_stamps: tuple[tuple[object, int], ...]) -> PriceList:
     newer = snapshot.fetched()
-    replaced = {row.get("provider", "") for each in newer for row in each.rows}
-    older = (row for each in snapshot.packaged() for row in each.rows if row["provider"] not in replaced)
-    return checked((*older, *(row for each in newer for row in each.rows)))
+    replaced = {_offer(row, own=each.name == snapshot.OWN) for each in newer for row in each.rows}
+    older = (row for each in snapshot.packaged() for row in each.rows if not replaced & _offers(row))
+    mine = {_offer(row, own=True) for each in newer if each.name == snapshot.OWN for row in each.rows}
+    kept = (
+        row for each in newer for row in each.rows if each.name == snapshot.OWN or _offer(row, own=True) not in mine
+    )
+    return checked((*older, *kept))
+
+
+def _offer(row: PriceRow, *, own: bool) -> tuple[str, ...]:
+    """Returns what a row stands for: a device of a cloud, and of the user's own list its kind and region alone."""
+    names = ("device", "provider", "kind", "region") if own else ("device", "provider")
+    return tuple(row[name] for name in names)
+
+
+def _offers(row: PriceRow) -> set[tuple[str, ...]]:
+    return {_offer(row, own=True), _offer(row, own=False)}
+
+
+def _lies_in(region: str, wanted: str) -> bool:
+    """Returns whether a region's name has all words of ``wanted``, as words or as the beginnings of some."""
+    words = [word for word in re.split(r"[^a-z0-9]+", region.lower()) if word]
+    asked = [word for word in re.split(r"[^a-z0-9]+", wanted.lower()) if word]
+    return bool(asked) and all(any(word.startswith(each) for word in words) for each in asked)
+
+
+def days_old(price: Price, today: date) -> int | None:
+    """Returns how old a price is at least; None where nobody knows."""
+    try:
+        return (today - date.fromisoformat(price.date)).days
+    except ValueError:
+        return None
 
 
 def checked(rows: Iterable[PriceRow]) -> PriceList:
@@ -143,6 +200,7 @@ def checked(rows: Iterable[PriceRow]) -> PriceList:
                 as_of=row["as_of"],
                 source=row["source"],
                 instance=row["instance"],
+                date=row.get("date") or _day(row["as_of"]),
                 doubt=reference.doubt(row),
             )
         )
@@ -213,6 +271,12 @@ class _Reference:
         if row["kind"] != "spot" or full is None or _usd(row) >= _NEAR_FLOOR * full:
             return ""
         return f"{_usd(row) / full:.0%} of on-demand, near the floor of spot prices: hardly to be had for long"
+
+
+def _day(as_of: str) -> str:
+    """Returns the date that stands in ``as_of``; empty where a commit does."""
+    found = re.search(r"\d{4}-\d{2}-\d{2}", as_of)
+    return "" if found is None else found[0]
 
 
 def _usd(row: PriceRow) -> float:

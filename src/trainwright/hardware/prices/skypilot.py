@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from trainwright.core.errors import DataError
 from trainwright.hardware.prices.clouds import Cloud
 
-COLUMNS = ("device", "provider", "instance", "kind", "usd_per_device_hour", "region", "source", "as_of", "note")
+COLUMNS = ("device", "provider", "instance", "kind", "usd_per_device_hour", "region", "source", "as_of", "note", "date")
 """Columns of a file in ``catalog/prices``."""
 PLACEHOLDER_USD = 700.0
 """The number that the catalogue prints where a price is unknown."""
@@ -86,6 +86,7 @@ def read(text: str, cloud: Cloud, *, source: str, as_of: str) -> Read:
             "source": source,
             "as_of": as_of,
             "note": "",
+            "date": as_of,
         }
         for (device, instance, kind, region), usd in sorted(cheapest.items())
     )

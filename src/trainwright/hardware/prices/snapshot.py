@@ -1,7 +1,8 @@
 """Files of price lists: the packaged one, and those that ``trainwright catalog update`` has fetched for this user.
 
-Fetched lists live under the user's data folder (``XDG_DATA_HOME``, else ``~/.local/share``), one CSV per cloud; a cloud
-that has one there is not read from the packaged list.
+Fetched lists live under the user's data folder (``XDG_DATA_HOME``, else ``~/.local/share``), one CSV per cloud, and
+beside them ``own.csv``, prices added by hand. A price there stands for packaged ones of its device, cloud, kind and
+region.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from trainwright.core.errors import MachineError
 from trainwright.hardware.prices.skypilot import COLUMNS
 
+OWN = "own"
+"""The list of prices that were added by hand."""
 _PACKAGED = files("trainwright") / "catalog" / "prices"
 
 
@@ -97,6 +100,18 @@ def write(name: str, rows: Iterable[Mapping[str, str]]) -> Path:
             "cannot write a price list", where=path, seen=error.strerror, fix="set XDG_DATA_HOME to a writable folder"
         ) from error
     return path
+
+
+def add(row: Mapping[str, str]) -> Path:
+    """Put a price into the user's own list, in place of one of the same device, provider, kind and region.
+
+    Raises:
+        MachineError: the folder cannot be read or written.
+    """
+    same = ("device", "provider", "kind", "region")
+    kept = [each for snapshot in fetched() if snapshot.name == OWN for each in snapshot.rows]
+    others = [each for each in kept if any(each[name] != row.get(name, "") for name in same)]
+    return write(OWN, [*others, {column: row.get(column, "") for column in COLUMNS}])
 
 
 def _rows(text: str) -> tuple[Mapping[str, str], ...]:

@@ -19,10 +19,17 @@ def of_device(device: DeviceSpec) -> list[Assumption]:
 def of_price(price: Price) -> Assumption:
     """Returns what an hour of a device costs: as given, or as a price list had it."""
     origin: Origin = "given" if price.source == "given" else "catalog"
-    source = "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}"
+    source = (
+        "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}, {written(price)}"
+    )
     source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
     name = f"price ({price.kind.replace('_', '-')})"
     return Assumption(name, price.usd_per_device_hour, "$ per device and hour", origin, source, key="price")
+
+
+def written(price: Price) -> str:
+    """Returns when a price was written, in words."""
+    return f"of {price.date}" if price.date else "of an unknown date"
 
 
 def of_failures(device_mtbf_s: float = DEVICE_MTBF_S) -> Assumption:

@@ -71,6 +71,7 @@ class Question:
     scale_out: str | None = None
     rails: int | None = None
     clouds: tuple[str, ...] | None = None
+    regions: tuple[str, ...] | None = None
     price_kind: PriceKind = "on_demand"
     price: float | None = None
     flops_per_s: float | None = None

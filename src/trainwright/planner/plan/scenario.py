@@ -85,7 +85,13 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     if problems:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
-    price = price_of(machines.device.name, question.price_kind, usd=question.price, clouds=question.clouds)
+    price = price_of(
+        machines.device.name,
+        question.price_kind,
+        usd=question.price,
+        clouds=question.clouds,
+        regions=question.regions,
+    )
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)

@@ -15,8 +15,13 @@ from trainwright.spec.device import ClusterSpec, Price, PriceKind
 OWN, GIVEN = "own", "given"
 """Providers of devices that are there already, and at a price that the user gives."""
 PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
-_COUNT = re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)")
-"""How many devices an instance has, where its name says so: ``gpu_8x_h100``, ``1x_L4``, ``a3-highgpu-8g``."""
+_COUNTS = (
+    re.compile(r"[a-z0-9]x(\d+)(?:-nvlink)?$"),
+    re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)"),
+    re.compile(r"^(\d+)[abhlrv]\d*\w*\."),
+)
+"""How many devices an instance has, where its name says so: ``gpu_8x_h100``, ``1x_L4``, ``a3-highgpu-8g``,
+``2B200.60V``, ``n3-L40x4``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +50,7 @@ def offers(
     *,
     node_devices: int,
     clouds: Sequence[str] | None = None,
+    regions: Sequence[str] | None = None,
     kinds: Sequence[PriceKind] = PRICE_KINDS,
 ) -> tuple[Offer, ...]:
     """Returns the cheapest of each cloud and kind, a doubtful one only where there is no other.
@@ -56,7 +62,7 @@ def offers(
         RecipeError: an unknown cloud.
     """
     cheapest: dict[tuple[str, str], Offer] = {}
-    for price in prices.offers(device, providers=clouds):
+    for price in prices.offers(device, providers=clouds, regions=regions):
         if price.kind in kinds:
             listed = {each.name: each.devices for each in cloud(price.provider).instances}
             known = listed.get(price.instance)
@@ -70,7 +76,8 @@ def offers(
 
 def instance_devices(instance: str) -> int | None:
     """Returns the number of devices of an instance type, as its name says; None where it does not."""
-    return int(match[1]) if (match := _COUNT.search(instance.lower())) else None
+    found = (match for each in _COUNTS if (match := each.search(instance.lower())))
+    return next((int(match[1]) for match in found), None)
 
 
 def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:

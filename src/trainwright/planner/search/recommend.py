@@ -89,6 +89,7 @@ def recommend(
     precision: Precision | None = None,
     devices: Sequence[str] | None = None,
     clouds: Sequence[str] | None = None,
+    regions: Sequence[str] | None = None,
     have: Sequence[ClusterSpec] = (),
     have_usd_per_device_hour: Mapping[str, float] | None = None,
     given: Mapping[str, float] | None = None,
@@ -108,6 +109,7 @@ def recommend(
         precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
         devices: names of the catalogue; None: all of it.
         clouds: only prices of these.
+        regions: only prices in these: where data may lie.
         have: clusters that are there already, beside what can be rented.
         have_usd_per_device_hour: what an hour of those costs by the device's name; else nothing.
         given: dollars for a device and hour by its name, in place of the price lists'.
@@ -135,9 +137,10 @@ def recommend(
         if name in given:
             bought: Sequence[Offer] = [Offer(provider=GIVEN, kind=None, usd_per_device_hour=given[name])]
         else:
-            bought = offers(name, prices, node_devices=size, clouds=clouds, kinds=price_kinds)
-        if clouds is not None and not bought[0].provider:
-            search.refused.append(Refusal(kind="price", name=name, reason="no known price in these clouds"))
+            bought = offers(name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds)
+        if (clouds or regions) and not bought[0].provider:
+            where = "clouds" if regions is None else "regions"
+            search.refused.append(Refusal(kind="price", name=name, reason=f"no known price in these {where}"))
             continue
         _survey(search, machines, bought, goals)
     return ranked(search.options, search.all_refused(), goals)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from trainwright.hardware.prices.price_list import OLD_DAYS, days_old
 from trainwright.render.page import Page
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from trainwright.hardware.prices.feed import Updated
     from trainwright.hardware.prices.price_list import PriceList
     from trainwright.hardware.prices.snapshot import Snapshot
+    from trainwright.spec.device import Price
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +84,60 @@ def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
     page.line(f"rows refused: {counted(stock.refused)}")
     page.line(f"doubtful, used where there is no other: {stock.doubtful} spot prices near their floor")
     page.note("newer prices: trainwright catalog update")
+
+
+def price_document(device: str, price: Price) -> dict[str, Any]:
+    """Returns the JSON document of a price; its age in days is null where nobody knows it."""
+    return {
+        "device": device,
+        "provider": price.provider,
+        "region": price.region,
+        "kind": price.kind,
+        "usd_per_device_hour": price.usd_per_device_hour,
+        "instance": price.instance,
+        "date": price.date or None,
+        "days_old": days_old(price, datetime.now(UTC).date()),
+        "source": price.source,
+        "as_of": price.as_of,
+        "doubt": price.doubt or None,
+    }
+
+
+def show_prices(listed: Sequence[tuple[str, Price]], page: Page) -> None:
+    """Shows prices, the cheapest of each device first, with region, date and source; notes how many are old."""
+    if not listed:
+        page.line("no such price is known")
+        return
+    rows = [
+        (
+            device,
+            price.provider,
+            price.region,
+            price.kind.replace("_", "-"),
+            f"{price.usd_per_device_hour:.4g}",
+            price.instance,
+            age(price.date),
+            f"{price.source}@{price.as_of}",
+            price.doubt,
+        )
+        for device, price in listed
+    ]
+    columns = ("device", "cloud", "region", "kind", "$/h", "instance", "age", "source", "doubtful because")
+    page.table(columns, rows)
+    if (text := old_prices([price for _, price in listed])) is not None:
+        page.note(text)
+
+
+def old_prices(prices: Sequence[Price]) -> str | None:
+    """Returns a warning about prices that are old or of an unknown date; None where there is none."""
+    ages = [days_old(price, datetime.now(UTC).date()) for price in prices]
+    old, unknown = sum(each is not None and each > OLD_DAYS for each in ages), sum(each is None for each in ages)
+    if not old and not unknown:
+        return None
+    return (
+        f"of {len(ages)} prices {old} are older than {OLD_DAYS} days, and of {unknown} nobody knows the date: "
+        "trainwright catalog update fetches newer ones, hardware prices add takes yours"
+    )
 
 
 def update_document(each: Updated) -> dict[str, Any]:

@@ -20,22 +20,24 @@ LETTERS = {"workspace": "k", "reserved unused": "u"}
 def memory_bar(plan: Plan) -> str:
     """Returns ``|wwooaaaaaa......| weights 8 GiB, ...``: a letter for each part of the device's memory, dots for none.
 
-    What is beyond the memory stands behind the bar.
+    Where more is needed than is there, the bar is the need, and a second stroke in it says how far the memory reaches.
     """
     memory, there = plan.estimate.memory, plan.estimate.memory_available_bytes
     parts = [(name.replace("_", " "), size) for name, size in memory.as_dict().items() if size > 0]
-    scale = WIDTH / there
+    scale = WIDTH / max(there, memory.total_bytes)
     drawn, done = "", 0.0
     for name, size in parts:
         done += size
-        drawn += LETTERS.get(name, name[0]) * (min(round(done * scale), 2 * WIDTH) - len(drawn))
-    inside, beyond = drawn[:WIDTH].ljust(WIDTH, "."), drawn[WIDTH:]
-    more = "+" if done * scale > 2 * WIDTH else ""
+        drawn += LETTERS.get(name, name[0]) * (round(done * scale) - len(drawn))
+    drawn = drawn.ljust(WIDTH, ".")
+    if memory.total_bytes > there:
+        reach = round(there * scale)
+        drawn = f"{drawn[:reach]}|{drawn[reach:]}"
     named = sorted(parts, key=lambda part: -part[1])
     legend = ", ".join(f"{_marked(name)} {format_bytes(size)}" for name, size in named[:4])
     others = sum(size for _, size in named[4:])
     rest = f", others {format_bytes(others)}" if others else ""
-    return f"|{inside}|{beyond}{more} {legend}{rest}"
+    return f"|{drawn}| {legend}{rest}"
 
 
 def _marked(name: str) -> str:

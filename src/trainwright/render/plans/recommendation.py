@@ -15,6 +15,7 @@ from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
+from trainwright.render.catalog.prices import old_prices
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from trainwright.planner.search.changes import Change
     from trainwright.planner.search.pools import Pool
     from trainwright.planner.search.ranking import Option, Recommendation, Refusal
+    from trainwright.spec.device import Price
     from trainwright.spec.workload import Workload
 
 ROWS = 10
@@ -81,9 +83,17 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
     _show_grounds(page, scenario, recommendation)
+    _warn(page, [option.price for option in every if option.price is not None])
     if shown.following:
         page.line()
         page.line(f"next: {shown.following}")
+
+
+def _warn(page: Page, prices: Sequence[Price]) -> None:
+    """Notes how many of the prices are old, or of an unknown date."""
+    used = {(price.provider, price.instance, price.kind, price.region): price for price in prices}
+    if (text := old_prices(list(used.values()))) is not None:
+        page.note(text)
 
 
 def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation) -> None:
@@ -197,7 +207,7 @@ def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
     batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
     price = option.price
-    hourly = "" if price is None else f"${price.usd_per_device_hour:.2f}/h {price.region}".rstrip()
+    hourly = "" if price is None else f"${price.usd_per_device_hour:.2f}/h {price.region} {price.date}".rstrip()
     return (
         marks,
         option.cluster,

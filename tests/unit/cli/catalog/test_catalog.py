@@ -30,7 +30,7 @@ def test_show_names_the_snapshot_and_what_is_unknown(capsys):
     assert main(["catalog", "show"]) == 0
     out, err = capsys.readouterr()
     row = next(line for line in out.splitlines() if line.startswith("published"))
-    assert row.split()[1] == "2026-11-20"
+    assert row.split()[1] == "2026-11-23"
     assert row.endswith("packaged")
     assert "no price known: Alibaba Cloud, Azure" in out
     assert "host not included" in out
@@ -47,7 +47,7 @@ def test_update_keeps_the_date_counts_refusals_and_leaves_the_package_alone(caps
     shown = json.loads(capsys.readouterr().out)
     assert [each["name"] for each in shown["lists"]] == ["published", "aws"]
     assert shown["lists"][1]["recorded"] == datetime.now(UTC).date().isoformat()
-    assert shown["offers"]["AWS"] == 2
+    assert shown["offers"]["AWS"] > 2  # of devices that the fetched list does not have
     assert main(["hardware", "show", "h100", "--json"]) == 0
     offers = json.loads(capsys.readouterr().out)["offers"]
     assert {offer["usd_per_device_hour"] for offer in offers if offer["provider"] == "AWS"} == {2.0, 0.5}
@@ -63,7 +63,7 @@ def test_without_a_network_the_packaged_prices_stay_and_one_line_says_so(capsys,
     assert out == ""
     assert len(err.splitlines()) == 1
     assert "no prices were fetched" in err
-    assert "those of 2026-11-20 stay in use" in err
+    assert "those of 2026-11-23 stay in use" in err
 
 
 def test_one_list_of_several_may_fail(capsys, aws, tmp_path):

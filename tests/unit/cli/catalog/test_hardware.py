@@ -108,4 +108,50 @@ def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
     out, err = capsys.readouterr()
     rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
     assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
-    assert "all 9 prices: --json" in err
+    assert "all 22 prices: --json" in err
+
+
+def test_prices_are_listed_with_region_age_and_source(capsys):
+    assert main(["hardware", "prices", "--device", "RTX 4090"]) == 0
+    out, err = capsys.readouterr()
+    columns = "device cloud region kind $/h instance age source doubtful because"
+    assert out.splitlines()[0].split() == columns.split()
+    assert "Vast.ai" in out and "@a5be538" in out and "nobody knows the date" in err
+    assert (
+        main(["hardware", "prices", "--device", "a10g", "--region", "eu", "--price-kind", "on_demand", "--json"]) == 0
+    )
+    prices = json.loads(capsys.readouterr().out)["prices"]
+    assert prices and all(each["region"].startswith("eu-") and each["kind"] == "on_demand" for each in prices)
+    assert main(["hardware", "prices", "--device", "t4", "--cloud", "alibaba"]) == 1
+    assert capsys.readouterr().out == "no such price is known\n"
+
+
+def test_a_price_of_ones_own_stands_for_the_same_offer_alone(capsys):
+    assert main(["hardware", "prices", "--device", "a10g", "--cloud", "aws", "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)["prices"]
+    add = ["hardware", "prices", "add", "--device", "a10g", "--cloud", "aws", "--region", "us-east-1"]
+    assert main([*add, "--usd", "0.9"]) == 0 and main([*add, "--usd", "0.8"]) == 0
+    capsys.readouterr()
+    assert main(["hardware", "prices", "--device", "a10g", "--cloud", "aws", "--json"]) == 0
+    after = json.loads(capsys.readouterr().out)["prices"]
+    mine = [each for each in after if each["source"] == "added by hand"]
+    assert [each["usd_per_device_hour"] for each in mine] == [0.8] and mine[0]["days_old"] == 0
+    replaced = [each for each in before if (each["region"], each["kind"]) == ("us-east-1", "on_demand")]
+    assert replaced and len(after) == len(before) - len(replaced) + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["add", "--cloud", "aws", "--usd", "1"], "--device: a price needs its device"),
+        (["add", "--device", "t4", "--usd", "1"], "--cloud: a price needs"),
+        (["add", "--device", "t4", "--cloud", "aws"], "--usd: a price needs"),
+        (["add", "--device", "t4", "--cloud", "aws", "--usd", "0"], "--usd: a price is above zero"),
+        (["--device", "t4", "--usd", "1"], "--usd: a price to add"),
+        (["--cloud", "cloudy"], "--cloud: unknown cloud"),
+        (["--price-kind", "cheap"], "--price-kind: unknown value"),
+    ],
+)
+def test_a_bad_price_is_one_line(capsys, arguments, line):
+    assert main(["hardware", "prices", *arguments]) == 2
+    assert line in capsys.readouterr().err

@@ -1,8 +1,10 @@
+from datetime import date
+
 import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.price_list import checked, price_list
+from trainwright.hardware.prices.price_list import checked, days_old, price_list
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +127,21 @@ def test_what_a_cloud_rents_at_unknown_prices_is_said():
     unknown = price_list().unpriced("a100-sxm-40gb")
     assert {entry.provider for entry in unknown} == {"Alibaba Cloud", "Tencent Cloud"}
     assert price_list().unpriced("m4-max") == ()
+
+
+def test_regions_are_found_by_the_beginnings_of_their_words():
+    prices = checked(
+        [row(region="eu-north-1"), row(region="France, FR, EU", usd_per_device_hour="3"), row(region="us-east-1")]
+    )
+    found = lambda *regions: {each.region for each in prices.offers("h100-sxm", regions=regions)}  # noqa: E731
+    assert found("eu") == {"eu-north-1", "France, FR, EU"}
+    assert found("eu-north") == {"eu-north-1"} and found("us", "FR") == {"us-east-1", "France, FR, EU"}
+    assert found("asia") == set() and found("") == set()
+
+
+def test_a_price_has_the_age_of_its_own_row():
+    (dated,) = checked([row(date="2026-01-02")]).offers("h100-sxm")
+    (fetched,) = checked([row(as_of="2026-11-01")]).offers("h100-sxm")
+    (unknown,) = checked([row(as_of="2c3d7ea")]).offers("h100-sxm")
+    today = date(2026, 11, 23)
+    assert [days_old(each, today) for each in (dated, fetched, unknown)] == [325, 22, None]

@@ -16,6 +16,7 @@ ROW = {
     "source": "s",
     "as_of": "2026-01-02",
     "note": "",
+    "date": "",
 }
 
 
@@ -45,7 +46,7 @@ def test_the_folder_follows_xdg(monkeypatch):
 
 def test_the_packaged_list_has_a_date_and_is_never_the_users():
     (found,) = snapshot.packaged()
-    assert found.recorded == "2026-11-20"
+    assert found.recorded == "2026-11-23"
     assert found.path is None
     assert len(found.rows) > 50
 

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.question import Question
@@ -22,12 +20,10 @@ def test_the_bar_has_a_letter_for_each_share_of_the_memory():
     assert legend.startswith(" activations ") and bar.isascii()
 
 
-def test_what_is_beyond_the_memory_stands_behind_the_bar():
+def test_what_is_beyond_the_memory_stands_behind_a_second_stroke():
     plan = planned("rtx-4090")
-    _, inside, beyond = memory_bar(plan).split("|")
-    assert "." not in inside and beyond.split()[0].endswith("+")
-    little = replace(
-        plan, estimate=replace(plan.estimate, memory_available_bytes=0.8 * plan.estimate.memory.total_bytes)
-    )
-    _, inside, beyond = memory_bar(little).split("|")
-    assert len(beyond.split()[0]) == round(WIDTH / 0.8) - WIDTH
+    memory, there = plan.estimate.memory, plan.estimate.memory_available_bytes
+    _, inside, beyond, legend = memory_bar(plan).split("|")
+    assert len(inside) == round(WIDTH * there / memory.total_bytes) and len(inside + beyond) == WIDTH
+    assert "." not in inside + beyond and "o" in beyond
+    assert legend.startswith(" optimizer ")

@@ -59,7 +59,7 @@ def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
 
 
 def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
-    arguments = ("--devices", "b300-sxm,h100-sxm", "--deadline", "3d")
+    arguments = ("--devices", "b300-sxm,h100-sxm", "--deadline", "3d", "--cloud", "aws,nebius")
     document = json.loads(printed(capsys, *arguments, "--json"))
     doubtful = [bool((option["price"] or {}).get("doubt")) for option in document["options"]]
     assert True in doubtful and doubtful == sorted(doubtful)
