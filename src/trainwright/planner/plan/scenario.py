@@ -85,13 +85,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     if problems:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
-    price = price_of(
-        machines.device.name,
-        question.price_kind,
-        usd=question.price,
-        clouds=question.clouds,
-        regions=question.regions,
-    )
+    price = _price(question, machines.device.name)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
@@ -126,6 +120,11 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
     )
+
+
+def _price(question: Question, device: str) -> Price | None:
+    kind, usd = question.price_kind, question.price
+    return price_of(device, kind, usd=usd, clouds=question.clouds, regions=question.regions)
 
 
 def _stages(question: Question) -> list[Assumption]:

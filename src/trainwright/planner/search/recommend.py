@@ -63,6 +63,10 @@ class _Search:
             replace(run, cluster=machines, workload=replace(run.workload, precision=precision)) for run in self.runs
         ]
 
+    def refuse(self, kind: Literal["device", "precision", "price"], name: str, reason: str, count: int = 1) -> None:
+        """Adds what was left out for a reason."""
+        self.refused.append(Refusal(kind=kind, name=name, reason=reason, count=count))
+
     def all_refused(self) -> list[Refusal]:
         """Returns what was left out: devices, precisions and prices by name, then the classes of layouts."""
         rules = self.rules.values()
@@ -134,13 +138,12 @@ def recommend(
         _survey(search, machines, [owned(machines, usd)], goals)
     for machines in _largest(search, devices, most_devices):
         name, size = machines.device.name, machines.node.devices
-        if name in given:
-            bought: Sequence[Offer] = [Offer(provider=GIVEN, kind=None, usd_per_device_hour=given[name])]
-        else:
+        bought: Sequence[Offer] = [Offer(provider=GIVEN, kind=None, usd_per_device_hour=given.get(name))]
+        if name not in given:
             bought = offers(name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds)
         if (clouds or regions) and not bought[0].provider:
             where = "clouds" if regions is None else "regions"
-            search.refused.append(Refusal(kind="price", name=name, reason=f"no known price in these {where}"))
+            search.refuse("price", name, f"no known price in these {where}")
             continue
         _survey(search, machines, bought, goals)
     return ranked(search.options, search.all_refused(), goals)
@@ -188,15 +191,13 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
         found = _compared(search, machines, device_counts(machines, finer=goals.deadline_s is not None))
     except RecipeError as error:
         kind: Literal["device", "precision"] = "precision" if error.field == "precision" else "device"
-        search.refused.append(Refusal(kind=kind, name=machines.device.name, reason=error.what))
+        search.refuse(kind, machines.device.name, error.what)
         return
     if not any(compared.fits.any() for _, compared in found):
         reasons = [each.reason for each in found[0][1].pruned if each.rule in {"states", "activations"}]
         wanted = " as asked" if search.layout else ""
         nothing = f"no layout{wanted} divides model and batch over up to {machines.devices:,} devices"
-        search.refused.append(
-            Refusal(kind="device", name=machines.device.name, reason=reasons[-1] if reasons else nothing)
-        )
+        search.refuse("device", machines.device.name, reasons[-1] if reasons else nothing)
         return
     for run, fastest in _fastest(found):
         for offer in ways:
@@ -252,7 +253,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> l
         (there, "more devices than are to be had at once"),
     ):
         if not kept.all():
-            search.refused.append(Refusal(kind="price", name=name, reason=reason, count=int(np.sum(~kept))))
+            search.refuse("price", name, reason, int(np.sum(~kept)))
     places = np.flatnonzero((devices % offer.whole == 0) & ends & there)
     return [_option(run, fastest, cost, offer, int(place)) for place in places]
 

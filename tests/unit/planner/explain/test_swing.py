@@ -33,7 +33,7 @@ def test_the_overhead_moves_a_run_by_what_it_takes():
 
 
 def test_a_price_that_nobody_knows_comes_first():
-    plan = planned(on="rtx-4090", method="qlora")
+    plan = planned(on="mi300x", method="lora")
     first, *others = largest(plan)
     assert (first.assumption.key, first.of) == ("price", "cost")
     assert len(others) == 2 and others[0].factor >= others[1].factor
