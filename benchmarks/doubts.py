@@ -18,6 +18,8 @@ PRIOR_SPREAD, PRIOR_ROWS = 0.3, 8
 """Log error of a stack that no row was fitted to, and how many rows that is worth."""
 GENERATION = 0.3
 """Log error added for a generation of devices without rows: that of a stack without rows."""
+BORROWED = 0.15
+"""Log error added for a stack with the numbers of another: half of what one without any has."""
 FOLLOWS = 1.2816
 """Standard deviations within which eight of ten of a normal distribution lie."""
 
@@ -83,7 +85,7 @@ def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors) -> dict[str, fl
 
     plain = np.array([not kinds for kinds in of])
     base = squared(left_out, plain)
-    found = {"source": base - squared(folds, plain), "generation": GENERATION**2}
+    found = {"source": base - squared(folds, plain), "generation": GENERATION**2, "borrowed": BORROWED**2}
     for kind in sorted({kind for kinds in of for kind in kinds}):
         found[kind] = squared(left_out, np.array([kinds == {kind} for kinds in of])) - base
     return {name: float(np.sqrt(max(0.0, value))) for name, value in found.items()}
@@ -110,5 +112,7 @@ def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]
         added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
         if generation(row.placed.run.cluster.device) not in set(generations[sources != source]):
             added.append(doubt["generation"])
+        if stack != row.placed.run.stack.name:
+            added.append(doubt["borrowed"])
         found.append(float(np.sqrt(mine**2 + np.sum(np.square(added)))))
     return np.array(found)

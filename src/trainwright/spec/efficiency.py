@@ -21,7 +21,8 @@ class Efficiency:
     traffic: Mapping[str, float]
     doubt: Mapping[str, float] = field(default_factory=dict)
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
-    errors grow when their source is left out of the fit; others by kind of work, and for a generation not ``seen``."""
+    errors grow when their source is left out of the fit; others by kind of work, for a generation not ``seen``, and
+    ``borrowed`` for a stack with the numbers of another."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
     bandwidth: float = 0.85

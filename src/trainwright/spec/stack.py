@@ -64,6 +64,10 @@ class StackMemory:
     """Bytes for one logit at the loss's peak: copies in reduced precision and fp32, and gradients."""
     fused_logit_bytes: float = 2.0
     """The same where the loss is fused (``Workload.fused_loss``)."""
+    loss_chunk_tokens: float = 0.0
+    """Tokens whose logits are there at once where the loss is fused; 0: all, of ``fused_logit_bytes`` each."""
+    loss_head_bytes: float = 0.0
+    """Bytes of each of the head's elements that a fused loss copies."""
     hidden_copies: float = 2.0
     """Hidden states beside the logits at that moment."""
     flat_gradients: bool = False
@@ -163,6 +167,8 @@ class Stack:
     """Of its products, where a source does not say."""
     sequence_parallel: bool = True
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
+    chunked_loss: bool | None = None
+    """Whether logits are made in chunks (``Workload.fused_loss``) unless that is said; None: in tuning alone."""
     fused_attention: bool = True
     """Whether scores stay out of memory, where a source does not say."""
     flash: Flash = "flash-2"
@@ -188,7 +194,7 @@ class Stack:
     """The stack whose numbers ``time`` are: its own name, or that of one with the same kernels, with whose runs its own
     are fitted."""
     memory_of: str = ""
-    """The same of ``memory``."""
+    """The same of ``memory``, of which its own file may change what its code does otherwise."""
     source: str = ""
     fit: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of time and memory: rows, and errors on rows that were held back, and with each source left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -95,6 +96,8 @@ def unknown_stack(*, divides: bool, shards: str) -> Stack:
 def read_stack(file: str) -> Stack:
     """Returns the stack of that file; ``memory`` or ``time`` = "other" stands for the other's, with its fit.
 
+    A table with ``of = "other"`` is the other's, but for what stands in it.
+
     Raises:
         RecipeError: the other has none of its own.
     """
@@ -105,13 +108,15 @@ def read_stack(file: str) -> Stack:
     fit = dict(table.get("fit", {}))
     for name, kind in (("time", StackTime), ("memory", StackMemory)):
         value = table.get(name, {})
-        table[f"{name}_of"] = value if isinstance(value, str) else file
-        if isinstance(value, str):
-            other = _owner(value, name, where=f"catalog/stacks/{file}.toml")
-            table[name] = getattr(other, name)
+        own = {"of": value} if isinstance(value, str) else dict(value)
+        owner = own.pop("of", "")
+        table[f"{name}_of"] = owner or file
+        if owner:
+            other = _owner(owner, name, where=f"catalog/stacks/{file}.toml")
+            table[name] = replace(getattr(other, name), **own) if own else getattr(other, name)
             fit |= {name: other.fit[name]} if name in other.fit else {}
         else:
-            table[name] = kind(**value)
+            table[name] = kind(**own)
     table["dispatch"] = Dispatch(**table.get("dispatch", {}))
     table["runs"] = _support(table.get("runs", {}))
     return Stack(**{**table, "fit": fit})

@@ -98,7 +98,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
-        fused_loss="cross-entropy-loss-fusion" in record.notes or says(_CHUNKED, record.text("notes")),
+        fused_loss="cross-entropy-loss-fusion" in record.notes or _is_chunked(record, stack),
     )
 
 
@@ -114,6 +114,12 @@ def _refuse_unplanned(record: Record) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
     if says(_OFFLOADED, record.text("notes")):
         raise ValueError("activation offload is on, expected off: plans keep activations on the device")
+
+
+def _is_chunked(record: Record, stack: Stack) -> bool:
+    """Returns True where the loss is in chunks: as the row says, else as the software has it."""
+    notes = record.text("notes")
+    return says(_CHUNKED, notes) or (bool(stack.chunked_loss) and not _CHUNKED.search(notes))
 
 
 def is_fused(record: Record, stack: Stack) -> bool:

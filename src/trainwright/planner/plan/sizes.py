@@ -88,19 +88,21 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         states=question.states or software.states,
         moments=question.moments,
         adapter=adapter,
-        fused_loss=_fused_loss(question, note),
+        fused_loss=_fused_loss(question, software, note),
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
 
 
-def _fused_loss(question: Question, note: Note) -> bool:
-    """Returns whether logits are made in chunks: where that is left open, in the tuning of what makes them."""
+def _fused_loss(question: Question, software: Stack, note: Note) -> bool:
+    """Returns whether logits are made in chunks: where that is left open, as the software has it, else in tuning."""
     if question.fused_loss is not None:
         return question.fused_loss
-    chunked = question.tunes and question.workload is None and transformer(question.model).makes_logits
+    usual = question.tunes if software.chunked_loss is None else software.chunked_loss
+    chunked = usual and question.workload is None and transformer(question.model).makes_logits
     if chunked:
-        source = "logits are never whole, as torchtune, TRL and Unsloth have it"
+        as_in = "torchtune, TRL and Unsloth have" if software.chunked_loss is None else f"{software.name} has"
+        source = f"logits are never whole, as {as_in} it"
         note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
     return chunked
 

@@ -140,6 +140,8 @@ def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     names = ["source", *kinds_of_doubt(run)]
     if generation(run.cluster.device) not in general.seen:
         names.append("generation")
+    if run.stack.time_of != run.stack.name:
+        names.append("borrowed")
     yield from (general.doubt.get(name, 0.0) for name in names)
 
 

@@ -70,6 +70,11 @@ def stack_document(stack: Stack) -> dict[str, Any]:
     }
 
 
+def _rows(stack: Stack, part: str, owner: str) -> object:
+    """Returns the published rows that a part is fitted to, or whose numbers it has."""
+    return stack.fit.get(part, {}).get("rows", 0) if owner == stack.name else f"of {owner}"
+
+
 def show_stacks(stacks: Sequence[Stack], page: Page) -> None:
     """Shows a row for each training software, with how far predictions for it are off."""
     rows = [
@@ -78,7 +83,7 @@ def show_stacks(stacks: Sequence[Stack], page: Page) -> None:
             each.states,
             f"x {math.exp(each.time.spread):.2f}",
             f"x {math.exp(each.memory.spread):.2f}",
-            *(each.fit.get(part, {}).get("rows", 0) for part in ("time", "memory")),
+            *(_rows(each, part, owner) for part, owner in (("time", each.time_of), ("memory", each.memory_of))),
             ", ".join(each.runs.axes) or "all",
             each.title,
         )

@@ -42,6 +42,12 @@ def test_numbers_of_memory_are_physical():
         ("llm.c", "llm-c"),
         ("HF trl/fms-hf-tuning+FSDP1", "hf-trainer"),
         ("litgpt", "litgpt"),
+        ("TRL + PEFT", "trl-peft"),
+        ("LLaMA-Factory", "llama-factory"),
+        ("LlamaFactory", "llama-factory"),
+        ("ms-swift", "ms-swift"),
+        ("fsdp_qlora", "fsdp-qlora"),
+        ("HF Trainer + DeepSpeed", "hf-deepspeed"),
     ],
 )
 def test_published_names_find_their_stack(printed, name):
@@ -71,6 +77,25 @@ def test_a_stack_that_shares_numbers_says_whose_they_are_and_keeps_its_own_habit
     assert (own.time, own.memory) == (other.time, other.memory)
     assert (own.time_of, own.memory_of, other.time_of) == ("hf-trainer", "hf-trainer", "hf-trainer")
     assert own.fit == other.fit and own.states != other.states
+
+
+def test_a_table_of_anothers_numbers_says_only_what_its_own_code_does_otherwise():
+    own, other = read_stack("torchtune"), read_stack("torchtitan")
+    assert (own.memory_of, own.time_of) == ("torchtitan", "torchtitan")
+    assert own.memory.activations == other.memory.activations and own.memory.spread == other.memory.spread
+    assert (own.memory.adapter_bytes, other.memory.adapter_bytes) == (2, 4)
+    assert own.fit == other.fit
+
+
+def test_tuning_software_has_the_defaults_of_its_sources():
+    chunked = {name: read_stack(name).chunked_loss for name in stack_names() if read_stack(name).source}
+    assert {name for name, value in chunked.items() if value} == {"torchtune", "trl-peft", "unsloth"}
+    assert {name for name, value in chunked.items() if value is False} == {
+        *("axolotl", "llama-factory", "ms-swift", "fsdp-qlora", "hf-deepspeed"),
+    }
+    assert not read_stack("trl-peft").memory.double_quantised and read_stack("torchtune").memory.double_quantised
+    pure = {name for name in ("torchtune", "axolotl", "ms-swift", "fsdp-qlora") if read_stack(name).states == "pure"}
+    assert len(pure) == 4 and read_stack("llama-factory").states == "fp32"
 
 
 @pytest.mark.parametrize("owner", ["hf-peft", "nobody"])
@@ -120,7 +145,13 @@ def test_the_default_claims_no_fit():
     [
         ("NeMo Framework 2.1", "megatron-core"),
         ("Megatron-DeepSpeed, a fork", "megatron-deepspeed"),
-        ("axolotl", "hf-trainer"),
+        ("axolotl v0.12", "axolotl"),
+        ("LLaMA-Factory (LoRA)", "llama-factory"),
+        ("Unsloth 2026.8", "unsloth"),
+        ("torchtune single device", "torchtune"),
+        ("transformers+deepspeed", "hf-deepspeed"),
+        ("FSDP-QLoRA, 2 cards", "fsdp-qlora"),
+        ("TRL 0.9", "hf-trainer"),
         ("Pax on TPU", "maxtext"),
         ("DeepSpeed ZeRO-3", "deepspeed"),
     ],

@@ -34,7 +34,7 @@ def test_every_file_says_what_its_software_runs(name):
         ),
         (
             {"stack": "llm-c"},
-            r"this family of models \(seen llama, expected one of gpt2\); software that does: .*litgpt",
+            r"this family of models \(seen llama, expected one of gpt2\); software that does: axolotl, .* more",
         ),
         ({"stack": "megatron-core", "method": "lora"}, r"this method \(seen lora, expected one of full\).*hf-trainer"),
         ({"stack": "neuronx"}, r"devices of kind cuda \(seen h100-sxm \(cuda\), expected one of neuron\)"),

@@ -162,3 +162,10 @@ def test_quantisations(quant, frozen):
 def test_a_quantisation_that_is_not_known_is_refused():
     with pytest.raises(ValueError, match="quant is ternary, expected none or one with gptq"):
         adapter_of(record(notes="task=lora;quant=ternary"))
+
+
+def test_losses_are_in_chunks_where_the_software_has_them_so_and_the_row_does_not_deny_it():
+    names = ("torchtune", "axolotl", "hf-trainer")
+    own = {name: workload(record(), stack(name)).fused_loss for name in names}
+    assert own == {"torchtune": True, "axolotl": False, "hf-trainer": False}
+    assert not workload(record(notes="no chunked loss"), stack("torchtune")).fused_loss

@@ -68,3 +68,10 @@ def test_a_batch_can_be_a_multiple_of_what_one_has():
     assert divisible(512, unit=24) == 528
     # No multiple of 24 is near 10.
     assert divisible(10, unit=24) == 10
+
+
+def test_the_loss_is_in_chunks_where_the_software_has_it_so():
+    has = {name: work(method="lora", stack=name).fused_loss for name in ("torchtune", "axolotl", "hf-trainer")}
+    assert has == {"torchtune": True, "axolotl": False, "hf-trainer": True}
+    assert work(method="lora", stack="axolotl", fused_loss=True).fused_loss
+    assert not work(method="lora", stack="torchtune", fused_loss=False).fused_loss

@@ -111,3 +111,13 @@ def test_every_number_bears_the_name_that_the_catalogue_files_give_it():
         table, _, entry = factor.name.removeprefix("stack.").partition(".")
         value = getattr(owner, table)
         assert factor.value == (value.get(entry, value.get("default", 1.0)) if entry else value), factor.name
+
+
+def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
+    general = replace(EFFICIENCY, doubt={"borrowed": 0.25})
+    own = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack("hf-trainer"))
+    other = replace(own, stack=stack("llama-factory"))
+    spread, same = stack("hf-trainer").time.spread, Catalogue(efficiency=general)
+    assert same.spread(own) == pytest.approx(spread)
+    assert same.spread(other) == pytest.approx(math.hypot(spread, 0.25))
+    assert read_efficiency().doubt["borrowed"] > 0.1

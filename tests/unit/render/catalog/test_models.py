@@ -28,6 +28,9 @@ def test_a_stack_shows_the_methods_that_it_has():
     page = WrittenPage()
     show_stacks([read_stack("megatron-bridge"), read_stack("default")], page)
     assert [row[-2] for row in page.tables["name"]] == ["full, lora", "all"]
+    assert page.tables["name"][0][5] == 0
+    show_stacks([read_stack("hf-peft")], page)
+    assert page.tables["name"][-1][4:6] == ("of hf-trainer", "of hf-trainer")
     assert stack_document(read_stack("llm-c"))["runs"].families == ("gpt2",)
 
 

@@ -130,9 +130,12 @@ def logits_bytes(case: MemoryCase) -> Numbers:
     memory = case.memory
     if memory.kernels == "own":
         return case.stages.has_head * our_bytes(case).loss
-    each = memory.fused_logit_bytes if case.workload.fused_loss else memory.logit_bytes
+    each, tokens, head = memory.logit_bytes, micro_tokens(case), 0.0
+    if case.workload.fused_loss:
+        each, head = memory.fused_logit_bytes, memory.loss_head_bytes * case.model.width
+        tokens = np.minimum(tokens, memory.loss_chunk_tokens or np.inf)
     outputs = case.model.vocabulary if case.model.makes_logits else case.model.classes
-    logits = each * (1 + case.model.further_layers) * outputs * micro_tokens(case) / case.layouts.tp
+    logits = (each * (1 + case.model.further_layers) * tokens + head) * outputs / case.layouts.tp
     at_loss = case.stages.has_head * (logits + memory.hidden_copies * input_bytes(case))
     return np.asarray(at_loss + buffered_logit_bytes(case, micro_batches=1))
 

@@ -152,3 +152,15 @@ def test_a_pipeline_engine_that_frees_nothing_holds_logits_of_two_micro_batches_
     single = replace(WORK, batch_tokens=2048)
     once = case(model, ParallelPlan(pp=1), replace(FUSED, holds_outputs=True), work=single)
     assert moments(once)["backward"].logits[0, 0] == pytest.approx(logits)
+
+
+def test_a_loss_of_few_tokens_at_once_holds_only_their_logits_and_its_copies_of_the_head():
+    """TRL's chunks of 256 tokens: 12 bytes of each logit, and the head in fp32 and in autocast's 16 bits."""
+    chunked = replace(FUSED, fused_logit_bytes=12.0, loss_chunk_tokens=256.0, loss_head_bytes=6.0, hidden_copies=0.0)
+    work = replace(WORK, fused_loss=True)
+    found = {size: case(LLAMA, ParallelPlan(micro_batch_sequences=size), chunked, work) for size in (1, 4)}
+    expected = 512 * (12 * 256 + 6 * 256)
+    assert LLAMA.vocabulary == 512 and LLAMA.width == 256
+    assert [logits_bytes(each)[1, 0] for each in found.values()] == [expected, expected]
+    whole = case(LLAMA, ParallelPlan(), replace(chunked, logit_bytes=14.0))
+    assert logits_bytes(whole)[1, 0] == 512 * 14 * 2048

@@ -181,3 +181,15 @@ def test_every_stack_in_the_catalogue_has_states():
     for name in ("megatron-bridge", "hf-trainer", "torchtitan", "trainwright"):
         states = kept_bytes(LLAMA, WORK, ParallelPlan(), memory=read_stack(name).memory)
         assert (states.weights > 0).all()
+
+
+def test_torchtune_keeps_8b_in_nf4_with_adapters_in_16_bits():
+    """Scales of 8 bits for 64 weights and of 32 for 256 of those; embedding and head in bf16; rank 8 on q and v."""
+    model = catalogue_model("llama3-8b")
+    work = replace(WORK, precision="bf16", states="pure", adapter=Adapter(rank=8, frozen="nf4"))
+    states = kept_bytes(model, work, ParallelPlan(), memory=read_stack("torchtune").memory)
+    tables, adapters = 2 * 128_256 * 4096, 32 * 8 * (4096 + 4096 + 4096 + 1024)
+    blocks = 8_030_261_248 - tables
+    expected = blocks * (0.5 + 1 / 64 + 4 / (64 * 256)) + 2 * tables + 2 * adapters
+    assert states.weights[0, 0] == pytest.approx(expected, rel=1e-6)
+    assert states.gradients[0, 0] == 2 * adapters and states.optimizer[0, 0] == 4 * adapters
