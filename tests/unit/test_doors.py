@@ -78,6 +78,7 @@ def test_an_option_of_both_commands_is_a_field_of_a_run():
 
 RUNS = [
     ("llama3-8b", {"tokens": "20B", "moments": "int8", "fused_loss": True}, "--tokens 20B --moments int8 --fused-loss"),
+    ("llama3-8b", {"method": "full", "update_in_backward": True}, "--method full --update-in-backward"),
     ("llama3-8b", {"method": "lora", "rank": 64}, "--method lora --rank 64"),
     (
         "mixtral-8x7b",

@@ -23,6 +23,7 @@ OPTIONS = {
     "states": "--states",
     "moments": "--moments",
     "fused_loss": "--fused-loss",
+    "update_in_backward": "--update-in-backward",
     "expert_imbalance": "--expert-imbalance",
     "further_layers": "--mtp",
     "recompute": "--recompute",

@@ -169,6 +169,7 @@ OF_RUN: Readers = {
     **dict.fromkeys(("examples", "example_tokens"), count),
     "epochs": lambda value: _above_zero(value, parse=_number),
     "fused_loss": _flag,
+    "update_in_backward": _flag,
     "further_layers": _integer,
     "stack": text,
     "expert_imbalance": _number,

@@ -83,6 +83,8 @@ class Workload:
     """Load of the fullest expert-parallel rank over the mean; None: what its router's balancing leaves (planner)."""
     fused_loss: bool = False
     """Logits are made in chunks and never kept whole."""
+    update_in_backward: bool = False
+    """Each tensor is updated as soon as its gradient is there, where a step is one micro batch."""
 
     @property
     def element_bytes(self) -> float:

@@ -28,6 +28,7 @@ OF_TRAINING = (
     "states",
     "moments",
     "fused_loss",
+    "update_in_backward",
     "expert_imbalance",
     "mtp",
     "recompute",
@@ -103,6 +104,12 @@ def add_run(run: argparse._ArgumentGroup) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="logits are made in chunks and never kept whole (default: in tuning)",
+    )
+    run.add_argument(
+        "--update-in-backward",
+        action="store_true",
+        default=None,
+        help="update each tensor as its gradient comes, and keep no others (steps of one micro batch)",
     )
     run.add_argument(
         "--expert-imbalance",

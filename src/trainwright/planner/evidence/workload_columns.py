@@ -59,6 +59,7 @@ _CHUNKED = re.compile(
 _PURE = re.compile(
     r"pure[ _-]bf16|bf16[ _-]true|bf16[ _-](?:optimizer|optim|adam|moments|states)|no (?:fp32 )?master", re.IGNORECASE
 )
+_IN_BACKWARD = re.compile(r"optimizer[ _-]in[ _-](?:bwd|backward)|in[ _-]backward", re.IGNORECASE)
 _OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?", re.IGNORECASE)
 _DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
@@ -98,6 +99,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
+        update_in_backward=says(_IN_BACKWARD, f"{optimizer} {record.text('notes')}"),
         fused_loss="cross-entropy-loss-fusion" in record.notes or _is_chunked(record, stack),
     )
 

@@ -77,6 +77,7 @@ class Question:
     flops_per_s: float | None = None
     """A rate that each device is said to hold, to compare with."""
     fused_loss: bool | None = None
+    update_in_backward: bool = False
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""
     further_layers: int | None = None

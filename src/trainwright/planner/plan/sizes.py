@@ -89,6 +89,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         moments=question.moments,
         adapter=adapter,
         fused_loss=_fused_loss(question, software, note),
+        update_in_backward=question.update_in_backward,
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )

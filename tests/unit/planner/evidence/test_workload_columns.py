@@ -169,3 +169,9 @@ def test_losses_are_in_chunks_where_the_software_has_them_so_and_the_row_does_no
     own = {name: workload(record(), stack(name)).fused_loss for name in names}
     assert own == {"torchtune": True, "axolotl": False, "hf-trainer": False}
     assert not workload(record(notes="no chunked loss"), stack("torchtune")).fused_loss
+
+
+@pytest.mark.parametrize("words", ["optimizer_in_bwd=true", "optimizer in backward"])
+def test_updates_in_the_backward_pass_are_read(words):
+    assert workload(record(notes=words), TITAN).update_in_backward
+    assert not workload(record(notes="optimizer_in_bwd=false"), TITAN).update_in_backward

@@ -75,3 +75,8 @@ def test_the_loss_is_in_chunks_where_the_software_has_it_so():
     assert has == {"torchtune": True, "axolotl": False, "hf-trainer": True}
     assert work(method="lora", stack="axolotl", fused_loss=True).fused_loss
     assert not work(method="lora", stack="torchtune", fused_loss=False).fused_loss
+
+
+def test_updates_in_the_backward_pass_are_asked_for():
+    assert work(method="full", update_in_backward=True).update_in_backward
+    assert not work(method="full").update_in_backward

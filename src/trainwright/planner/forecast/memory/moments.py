@@ -186,6 +186,7 @@ def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
     earlier = np.where((case.layouts.micro_batches > 1) | case.memory.flat_gradients | heap, 1.0, 0.0)
     # The head's gradient is the first; it is there while the last block goes backward.
     first = np.maximum(earlier, stages.has_head * stages.tables / stages.total)
+    first = np.where(case.workload.update_in_backward, 1.0, first)
     at_loss, backward = gathered_bytes(case)
     casts = cast_bytes(case)
     inside = casts + dequantised_bytes(case)

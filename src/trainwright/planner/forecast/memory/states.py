@@ -13,7 +13,13 @@ import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import MOMENT_BYTES, block_matrices, moments_per_parameter, parameter_counts
+from trainwright.planner.counts.parameters import (
+    MOMENT_BYTES,
+    block_matrices,
+    matrices,
+    moments_per_parameter,
+    parameter_counts,
+)
 from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
@@ -271,14 +277,28 @@ def kept(case: MemoryCase) -> Kept:
 def _kept_anywhere(case: MemoryCase) -> Kept:
     if case.adapter is not None:
         return _kept_with_adapter(case, case.adapter)
-    each = state_bytes(case)
+    each, alive = state_bytes(case), gradients_alive(case)
     states = shared(case, from_stage=1)
     return Kept(
         weights=each.weight * shared(case, from_stage=3),
-        gradients=each.gradient * shared(case, from_stage=2),
+        gradients=each.gradient * shared(case, from_stage=2) * alive,
         optimizer=each.optimizer * states,
-        update=each.update * states + stack_bytes(case),
+        update=each.update * states * alive + stack_bytes(case),
     )
+
+
+def gradients_alive(case: MemoryCase) -> Numbers:
+    """Returns the share [2, L] of gradients that is there at once: with updates in the backward pass one tensor's.
+
+    Gradients that are added up over micro batches, or live in one buffer, are all there.
+    """
+    stages = case.stages
+    if not case.workload.update_in_backward or case.memory.flat_gradients:
+        return np.ones_like(stages.total)
+    # An embedding is as large as the head, which is none of the matrices where both are one.
+    tied = case.model.vocabulary * case.model.width * (case.model.kind != "vision")
+    largest = max(tied, *(matrix.elements for matrix in matrices(case.model))) / case.layouts.tp
+    return np.where(case.layouts.micro_batches > 1, 1.0, np.minimum(1.0, largest / stages.total))
 
 
 def stack_bytes(case: MemoryCase) -> float:

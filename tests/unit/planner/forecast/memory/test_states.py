@@ -193,3 +193,15 @@ def test_torchtune_keeps_8b_in_nf4_with_adapters_in_16_bits():
     expected = blocks * (0.5 + 1 / 64 + 4 / (64 * 256)) + 2 * tables + 2 * adapters
     assert states.weights[0, 0] == pytest.approx(expected, rel=1e-6)
     assert states.gradients[0, 0] == 2 * adapters and states.optimizer[0, 0] == 4 * adapters
+
+
+def test_with_updates_in_the_backward_pass_one_tensors_gradient_is_there():
+    """Llama 3 8B in bf16: of 16 GB of gradients the embedding's or the head's 128,256 x 4,096 x 2 bytes."""
+    model, plan = catalogue_model("llama3-8b"), ParallelPlan()
+    work = replace(WORK, batch_tokens=1024, precision="bf16", states="pure", update_in_backward=True)
+    states = kept_bytes(model, work, plan)
+    assert states.gradients[0, 0] == pytest.approx(128_256 * 4096 * 2)
+    assert states.weights[0, 0] == pytest.approx(2 * 8_030_261_248)
+    added_up = kept_bytes(model, replace(work, batch_tokens=2048), plan)
+    buffer = kept_bytes(model, work, plan, memory=replace(PLAIN, flat_gradients=True))
+    assert added_up.gradients[0, 0] == buffer.gradients[0, 0] == pytest.approx(2 * 8_030_261_248)
