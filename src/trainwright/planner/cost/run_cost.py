@@ -57,7 +57,7 @@ class RunCost:
     ``loader_bytes_per_s`` and ``disk_bytes`` are the whole cluster's.
     """
 
-    steps: int
+    steps: Numbers
     seconds: Numbers
     low_s: Numbers
     high_s: Numbers
@@ -73,14 +73,14 @@ class RunCost:
     checkpoint_s: Numbers
     checkpoint_write_bytes_per_s: Numbers
     loader_bytes_per_s: Numbers
-    disk_bytes: float
+    disk_bytes: Numbers
 
 
 def run_cost(
     forecast: Forecast,
     run: RunSpec,
     *,
-    total_tokens: float,
+    total_tokens: Values,
     usd_per_device_hour: Values | None = None,
     settings: RunSettings | None = None,
     numbers: RunNumbers | None = None,
@@ -91,14 +91,15 @@ def run_cost(
         forecast: of a step.
         run: the workload's ``validations`` of ``validation_tokens`` each are added; each node writes its share of a
             checkpoint to its own disk.
-        total_tokens: rounded up to whole steps.
+        total_tokens: rounded up to whole steps of each layout's batch.
         usd_per_device_hour: a price, or an array [L].
         settings: failures, spot nodes.
         numbers: the catalogue's, unless given.
     """
     settings, numbers = settings or RunSettings(), numbers or read_runs()
     model, workload, cluster = run.model, run.workload, run.cluster
-    steps = max(1, -(-round(total_tokens) // workload.batch_tokens))
+    batch_tokens = forecast.layouts.batch_sequences * workload.sequence_tokens
+    steps = np.maximum(1.0, np.ceil(np.round(total_tokens) / batch_tokens))
     size_bytes = checkpoint_bytes(run)
     # All nodes of one replica write together.
     devices = forecast.layouts.devices
@@ -113,7 +114,9 @@ def run_cost(
     device_hours = np.asarray(seconds * devices / HOUR_S)
     usd_per_s = None if usd_per_device_hour is None else devices * usd_per_device_hour / HOUR_S
     each = energy(cluster.device, 1, HOUR_S)
-    tokens_per_s = workload.batch_tokens / forecast.step_s
+    tokens_per_s = batch_tokens / forecast.step_s
+    # Images are not kept on the nodes' disks.
+    read_bytes = 0.0 if model.sees_images else token_bytes(model, workload)
     return RunCost(
         steps=steps,
         seconds=seconds,
@@ -131,8 +134,7 @@ def run_cost(
         checkpoint_s=checkpoint_s,
         checkpoint_write_bytes_per_s=write_bytes_per_s,
         loader_bytes_per_s=tokens_per_s * token_bytes(model, workload),
-        disk_bytes=KEPT_CHECKPOINTS * size_bytes
-        + (0.0 if model.sees_images else steps * workload.batch_tokens * token_bytes(model, workload)),
+        disk_bytes=KEPT_CHECKPOINTS * size_bytes + steps * batch_tokens * read_bytes,
     )
 
 
@@ -167,11 +169,19 @@ def token_bytes(model: AnyModel, workload: Workload) -> float:
 
 
 def _parts(
-    forecast: Forecast, run: RunSpec, *, steps: int, settings: RunSettings, numbers: RunNumbers, checkpoint_s: Numbers
+    forecast: Forecast,
+    run: RunSpec,
+    *,
+    steps: Numbers,
+    settings: RunSettings,
+    numbers: RunNumbers,
+    checkpoint_s: Numbers,
 ) -> Goodput:
     workload, cluster, layouts = run.workload, run.cluster, forecast.layouts
     steps_s = steps * forecast.step_s
-    evaluated_steps = workload.validations * workload.validation_tokens / workload.batch_tokens
+    evaluated_steps = (
+        workload.validations * workload.validation_tokens / layouts.batch_sequences / workload.sequence_tokens
+    )
     evaluation_s = evaluated_steps * evaluated_s(forecast.kernels, forecast.step)
     interval_s: Values | None = settings.checkpoint_interval_s
     nodes = layouts.devices / cluster.node.devices

@@ -83,6 +83,13 @@ class Layouts:
         """Returns one layout as arrays of length one, with its workload's recomputation."""
         return cls.of([placed.parallel], [placed.run.workload.recompute], placed.run.workload)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Returns the layouts of all parts, one behind the other."""
+        return cls(
+            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
+        )
+
     def __len__(self) -> int:
         return len(self.tp)
 

@@ -133,7 +133,7 @@ def total(record: Record) -> Total:
     run, step, parts = planned_run.plan.estimate.seconds, planned_run.choice.forecast, planned_run.run.parts
     low, mid, high, bare_s = run.low, run.mid, run.high, parts.total_s - parts.overhead_s
     if extrapolated:
-        low, mid, high = (planned_run.run.steps * float(each[0]) for each in (step.low_s, step.step_s, step.high_s))
+        low, mid, high = (float(planned_run.run.steps[0] * each[0]) for each in (step.low_s, step.step_s, step.high_s))
         bare_s = parts.steps_s
     return Total(
         name=record.text("model"),

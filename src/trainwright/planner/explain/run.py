@@ -36,7 +36,10 @@ def beside_steps(run: RunCost) -> tuple[tuple[str, float], ...]:
 def _seconds(planned: Planned) -> Explanation:
     parts = {name: first(getattr(planned.run.parts, name)) for name in _PARTS}
     terms = tuple(Term(name.removesuffix("_s"), value, "s", _PARTS[name]) for name, value in parts.items() if value)
-    about, formula = f"{planned.run.steps:,} steps and what interrupts them", " + ".join(term.symbol for term in terms)
+    about, formula = (
+        f"{first(planned.run.steps):,.0f} steps and what interrupts them",
+        " + ".join(term.symbol for term in terms),
+    )
     source = "Daly, 2006, equation 20, for failures"
     return Explanation("run.seconds", about, formula, terms, first(planned.run.seconds), "s", source=source)
 

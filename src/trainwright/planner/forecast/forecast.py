@@ -70,7 +70,8 @@ class Forecast:
     @property
     def tokens_per_s_per_device(self) -> Numbers:
         """Returns the tokens per second of one device."""
-        return np.asarray(self.run.workload.batch_tokens / self.step_s / self.layouts.devices)
+        tokens = self.layouts.batch_sequences * self.run.workload.sequence_tokens
+        return np.asarray(tokens / self.step_s / self.layouts.devices)
 
     @property
     def mfu(self) -> Numbers:

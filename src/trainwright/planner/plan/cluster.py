@@ -223,7 +223,7 @@ def _phases(forecast: Forecast) -> PhaseTimes:
 
 
 def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
-    steps, parts = _phases(forecast).scaled(run.steps), run.parts
+    steps, parts = _phases(forecast).scaled(int(run.steps[0])), run.parts
     lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s
     return replace(
         steps,
@@ -254,7 +254,7 @@ def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
         checkpoint_write_bytes_per_s=float(run.checkpoint_write_bytes_per_s[0]),
         checkpoint_interval_s=float(run.parts.checkpoint_interval_s[0]),
         loader_bytes_per_s=float(run.loader_bytes_per_s[0]),
-        disk_bytes=run.disk_bytes,
+        disk_bytes=float(run.disk_bytes[0]),
         device_hours=float(run.device_hours[0]),
         interruptions=float(run.parts.interruptions[0]),
         power_w=None if run.power_w is None else float(run.power_w[0]),

@@ -20,7 +20,7 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Candidates, Pruned, candidates, parallel_plan
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute
+from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Workload
 
 Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
@@ -88,15 +88,16 @@ class Compared:
         first = self._plainest(np.arange(len(self.layouts)))
         return np.concatenate([[first], fastest[fastest != first]])
 
-    def best(self) -> NDArray[np.intp]:
-        """Returns the place of the best for each number of devices of which one fits."""
+    def best(self, steps: Numbers) -> NDArray[np.intp]:
+        """Returns the place of the best for each number of devices of which one fits, over so many ``steps`` each."""
         numbers = self.layouts.devices
         groups = [np.flatnonzero((numbers == each) & self.fits) for each in np.unique(numbers)]
-        return np.asarray([self._plainest(group) for group in groups if len(group)], dtype=np.intp)
+        return np.asarray([self._plainest(group, steps) for group in groups if len(group)], dtype=np.intp)
 
-    def _plainest(self, group: NDArray[np.intp]) -> int:
+    def _plainest(self, group: NDArray[np.intp], steps: Numbers | None = None) -> int:
         memory_bytes = self.memory_bytes[group] if self.frugal else None
-        return int(group[plainest(self.layouts.take(group), self.rank_s[group], self.unsure[group], memory_bytes)])
+        seconds = self.rank_s[group] if steps is None else self.rank_s[group] * steps[group]
+        return int(group[plainest(self.layouts.take(group), seconds, self.unsure[group], memory_bytes)])
 
 
 def longer(unsure: NDArray[np.bool_], *, frugal: bool) -> Numbers:
@@ -131,12 +132,14 @@ def compare(
     thorough: bool = True,
     layout: FixedLayout | None = None,
     frugal: bool = False,
+    larger: Sequence[tuple[Workload, Sequence[int]]] = (),
     memo: Memo | None = None,
     source: RateSource = CATALOGUE,
 ) -> Compared:
     """Returns the memory of every sensible layout, and the time of those that fit and can be the fastest.
 
-    Of ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that
+    ``larger`` has the same work in larger batches, each with the numbers of devices for which it is compared too. Of
+    ``layout`` what is fixed is kept, sensible or not. Where none fits, a ``thorough`` comparison tries those that
     are not sensible too. Comparisons of one model, workload, stack and ``layout`` on many devices can share a ``memo``:
     what reaches as far has the same layouts. It keeps the latest, so that such devices should follow each other.
 
@@ -151,7 +154,13 @@ def compare(
     wanted = FixedLayout() if layout is None else layout
     wasteful = bool(wanted.keys() - {"recompute", "compile"})
     sensible = _compared(
-        run, devices, source, offload=offload, layout=wanted, frugal=frugal, memo=memo, wasteful=wasteful
+        *(run, devices, source),
+        offload=offload,
+        layout=wanted,
+        frugal=frugal,
+        larger=larger,
+        memo=memo,
+        wasteful=wasteful,
     )
     if sensible.fits.any() or not thorough:
         return sensible
@@ -167,17 +176,22 @@ def _compared(
     offload: Offload,
     layout: FixedLayout,
     frugal: bool,
+    larger: Sequence[tuple[Workload, Sequence[int]]] = (),
     wasteful: bool = False,
     memo: Memo | None = None,
 ) -> Compared:
     # What layouts there are, and what each needs, follows from these alone.
     cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
     kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), run.workload.precision
-    key = (*kind, *devices)
+    key = (*kind, *devices, *((work.batch_tokens, *counts) for work, counts in larger))
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()
-        left = candidates(run, devices, offload=offload, wasteful=wasteful, layout=layout)
+        left, *more = (
+            candidates(replace(run, workload=work), counts, offload=offload, wasteful=wasteful, layout=layout)
+            for work, counts in ((run.workload, devices), *larger)
+        )
+        left = replace(left, layouts=Layouts.joined([left.layouts, *(each.layouts for each in more)]))
         memory = network.memory(run, left.layouts, source.process(run))
         memo[key] = (left, network.states_bytes(run, left.layouts), memory)
     left, states, memory = memo[key]

@@ -1,6 +1,6 @@
 """What to run a training on: every device, number of nodes, cloud and kind of price, by time and dollars per run.
 
-For each device and batch one forecast holds all layouts of all numbers of nodes: links are the same, only the degrees
+For each device one forecast holds all layouts of all numbers of nodes and batches: links are the same, only the degrees
 differ.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -28,12 +29,12 @@ from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Pruned, parallel_plan
-from trainwright.planner.search.layouts import Compared, Memo, compare, too_large
+from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Precision
+from trainwright.spec.workload import Precision, Workload
 
 MOST_DEVICES = 16_384
 FEW_SEQUENCES = 4
@@ -54,7 +55,17 @@ class _Search:
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
-    memos: dict[int, Memo] = field(default_factory=dict)
+    memo: Memo = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[int]:
+        """Returns the steps of each run."""
+        return [run.workload.steps for run in self.runs]
+
+    @property
+    def tokens(self) -> list[int]:
+        """Returns the tokens of each run."""
+        return [run.workload.total_tokens for run in self.runs]
 
     def on(self, machines: ClusterSpec) -> list[RunSpec]:
         """Returns the runs on one cluster, in the precision asked for, else in the one that its device takes."""
@@ -187,61 +198,54 @@ def device_counts(machines: ClusterSpec, *, finer: bool = False) -> list[int]:
 
 def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals: Goals) -> None:
     """Adds all options on one kind of device."""
+    name, counts = machines.device.name, device_counts(machines, finer=goals.deadline_s is not None)
     try:
-        found = _compared(search, machines, device_counts(machines, finer=goals.deadline_s is not None))
+        run, *larger = search.on(machines)
+        compared = compare(
+            *(run, counts),
+            thorough=False,
+            layout=search.layout,
+            frugal=search.frugal,
+            larger=_worth(run, larger, counts),
+            memo=search.memo,
+        )
     except RecipeError as error:
-        kind: Literal["device", "precision"] = "precision" if error.field == "precision" else "device"
-        search.refuse(kind, machines.device.name, error.what)
+        search.refuse("precision" if error.field == "precision" else "device", name, error.what)
         return
-    if not any(compared.fits.any() for _, compared in found):
-        reasons = [each.reason for each in found[0][1].pruned if each.rule in {"states", "activations"}]
+    search.count(compared.pruned)
+    if not compared.fits.any():
+        reasons = [each.reason for each in compared.pruned if each.rule in {"states", "activations"}]
         wanted = " as asked" if search.layout else ""
         nothing = f"no layout{wanted} divides model and batch over up to {machines.devices:,} devices"
-        search.refuse("device", machines.device.name, reasons[-1] if reasons else nothing)
+        search.refuse("device", name, reasons[-1] if reasons else nothing)
         return
-    for run, fastest in _fastest(found):
-        for offer in ways:
-            search.options += _bought(search, run, fastest, offer)
+    sequences = compared.layouts.batch_sequences
+    steps = np.select([sequences == each.workload.batch_sequences for each in (run, *larger)], search.steps)
+    best = compared.best(steps.astype(np.float64))
+    fastest = forecast(run, compared.layouts.take(best), CATALOGUE)
+    for offer in ways:
+        search.options += _bought(search, run, fastest, offer)
 
 
-def _compared(search: _Search, machines: ClusterSpec, counts: list[int]) -> list[tuple[RunSpec, Compared]]:
-    """Returns all layouts of each batch; a larger one is for numbers of devices that the smaller one leaves idle."""
-    found: list[tuple[RunSpec, Compared]] = []
-    for place, run in enumerate(search.on(machines)):
-        if place:
-            sequences = found[-1][0].workload.batch_sequences
-            counts = [each for each in counts if each * FEW_SEQUENCES > sequences]
-        if not counts:
-            break
-        memo = search.memos.setdefault(place, {})
-        found.append((run, compare(run, counts, thorough=False, layout=search.layout, frugal=search.frugal, memo=memo)))
-    search.count(found[0][1].pruned)
+def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> list[tuple[Workload, Sequence[int]]]:
+    """Returns larger batches with the numbers of devices that the one before leaves idle."""
+    found: list[tuple[Workload, Sequence[int]]] = []
+    for smaller, each in pairwise((run, *larger)):
+        counts = [count for count in counts if count * FEW_SEQUENCES > smaller.workload.batch_sequences]
+        if counts:
+            found.append((each.workload, counts))
     return found
-
-
-def _fastest(found: list[tuple[RunSpec, Compared]]) -> list[tuple[RunSpec, Forecast]]:
-    """Returns the best layout of each number of devices, by the batch with which the whole run takes least."""
-    best: dict[float, tuple[float, int, int]] = {}
-    for batch, (run, compared) in enumerate(found):
-        for place in compared.best():
-            way = (float(compared.rank_s[place]) * run.workload.steps, batch, int(place))
-            devices = float(compared.layouts.devices[place])
-            best[devices] = min(best.get(devices, way), way)
-    fastest = []
-    for batch, (run, compared) in enumerate(found):
-        places = np.asarray([place for _, each, place in best.values() if each == batch], dtype=np.intp)
-        if len(places):
-            fastest.append((run, forecast(run, compared.layouts.take(places), CATALOGUE)))
-    return fastest
 
 
 def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> list[Option]:
     """Returns the fastest layout of each number of devices, bought so."""
     billing, devices = billing_of(offer.price), fastest.layouts.devices
+    sequences = fastest.layouts.batch_sequences
+    tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
     cost = run_cost(
         fastest,
         run,
-        total_tokens=run.workload.total_tokens,
+        total_tokens=tokens.astype(np.float64),
         usd_per_device_hour=offer.usd_per_device_hour,
         settings=RunSettings(spot_provider=offer.spot_provider, billing=billing),
     )
@@ -261,6 +265,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> l
 def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place: int) -> Option:
     machines, (parallel, recompute) = run.cluster, parallel_plan(fastest.layouts, place)
     devices = int(fastest.layouts.devices[place])
+    batch_tokens = int(fastest.layouts.batch_sequences[place]) * run.workload.sequence_tokens
 
     def at(values: np.ndarray | None) -> float | None:
         return None if values is None else float(values[place])
@@ -272,8 +277,8 @@ def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place:
         parallel=parallel,
         recompute=recompute,
         precision=run.workload.precision,
-        batch_tokens=run.workload.batch_tokens,
-        tokens=run.workload.total_tokens,
+        batch_tokens=batch_tokens,
+        tokens=int(cost.steps[place]) * batch_tokens,
         provider=offer.provider,
         price_kind=offer.kind,
         price=offer.price,

@@ -14,6 +14,7 @@ shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -273,12 +274,14 @@ def _fastest(
         + seconds / protocol.share
         for protocol in protocols
     ]
-    return np.asarray(np.minimum.reduce(np.broadcast_arrays(*times)), dtype=np.float64)
+    return np.asarray(reduce(np.minimum, times), dtype=np.float64)
 
 
 def _over(size_bytes: Values, bytes_per_s: Values) -> Numbers:
     """Returns the seconds for so many bytes; infinite where there is no link for them."""
-    size, rate = np.broadcast_arrays(np.asarray(size_bytes, dtype=np.float64), bytes_per_s)
+    if isinstance(bytes_per_s, float) and bytes_per_s > 0:
+        return np.asarray(size_bytes / bytes_per_s, dtype=np.float64)
+    size, rate = np.asarray(size_bytes, dtype=np.float64), np.asarray(bytes_per_s)
     return np.where(rate > 0, size / np.where(rate > 0, rate, 1.0), np.where(size > 0, np.inf, 0.0))
 
 
