@@ -19,6 +19,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
+from trainwright.hardware.prices.instances import can_be_had
 from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
 from trainwright.spec.device import Price, PriceKind
 
@@ -88,10 +89,15 @@ class PriceList:
         *,
         providers: Sequence[str] | None = None,
         regions: Sequence[str] | None = None,
+        devices: int | None = None,
     ) -> Price | None:
-        """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known."""
+        """Returns the lowest such price that is not doubtful, else the lowest, or None where none is known.
+
+        One at which so many ``devices`` can be had comes before all others.
+        """
         offers = self.offers(device, kind=kind, providers=providers, regions=regions)
-        return offers[0] if offers else None
+        fitting = [price for price in offers if devices is not None and can_be_had(price, device, devices)]
+        return next(iter((*fitting, *offers)), None)
 
     def unpriced(self, device: str) -> tuple[Unpriced, ...]:
         """Instance types that carry ``device`` in clouds without any known price of it."""
@@ -123,8 +129,9 @@ def price_of(
     usd: float | None,
     clouds: Sequence[str] | None,
     regions: Sequence[str] | None = None,
+    devices: int = 1,
 ) -> Price | None:
-    """Returns what an hour of a device costs: ``usd``, else the cheapest believable price in the lists.
+    """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
 
     Raises:
         RecipeError: the price is not above zero, or a cloud is not known.
@@ -133,7 +140,7 @@ def price_of(
         for name in clouds or ():
             cloud(name)
     if usd is None:
-        return price_list().cheapest(device, kind, providers=clouds, regions=regions)
+        return price_list().cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
     if not 0 < usd < math.inf:
         raise RecipeError("a price is above zero", field="price", seen=str(usd))
     return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")

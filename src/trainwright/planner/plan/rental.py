@@ -37,7 +37,7 @@ def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: Price
         workload = replace(workload, precision="fp32")
     asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=read_stack(OURS))
     alone = fastest_alone(asked)
-    price = prices.cheapest(spec.name)
+    price = prices.cheapest(spec.name, devices=1)
     rate = None if price is None else price.usd_per_device_hour
     settings = RunSettings(billing=billing_of(price))
     run = run_cost(alone, asked, total_tokens=workload.total_tokens, usd_per_device_hour=rate, settings=settings)

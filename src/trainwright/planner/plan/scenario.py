@@ -22,7 +22,7 @@ from trainwright.planner.plan.question import Question, filled, stretched, train
 from trainwright.planner.plan.sizes import workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
-from trainwright.spec.device import LinkSpec, Price, PriceKind
+from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
@@ -85,7 +85,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     if problems:
         text = "; ".join(problems)
         raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
-    price = _price(question, machines.device.name)
+    price = _price(question, machines)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
@@ -122,9 +122,14 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     )
 
 
-def _price(question: Question, device: str) -> Price | None:
-    kind, usd = question.price_kind, question.price
-    return price_of(device, kind, usd=usd, clouds=question.clouds, regions=question.regions)
+def _price(question: Question, machines: ClusterSpec) -> Price | None:
+    return price_of(
+        *(machines.device.name, question.price_kind),
+        usd=question.price,
+        clouds=question.clouds,
+        regions=question.regions,
+        devices=machines.devices,
+    )
 
 
 def _stages(question: Question) -> list[Assumption]:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.instances import instance_devices
 from trainwright.hardware.prices.price_list import PriceList
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
 OWN, GIVEN = "own", "given"
 """Providers of devices that are there already, and at a price that the user gives."""
 PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
-_COUNTS = (
-    re.compile(r"[a-z0-9]x(\d+)(?:-nvlink)?$"),
-    re.compile(r"(?:^|[_-])(\d+)(?:x|gpu|g)(?=[_-]|$)"),
-    re.compile(r"^(\d+)[abhlrv]\d*\w*\."),
-)
-"""How many devices an instance has, where its name says so: ``gpu_8x_h100``, ``1x_L4``, ``a3-highgpu-8g``,
-``2B200.60V``, ``n3-L40x4``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offer:
     """A way to get a device: ``provider`` is a cloud's title, ``OWN``, ``GIVEN``, or empty where no price is known.
 
-    At most ``devices`` can be had (None: any number), in whole instances of ``whole`` devices.
+    At most ``devices`` can be had (None: any number), in whole instances of ``whole`` devices. An instance that is less
+    than a node is had alone: no fast links join several.
     """
 
     provider: str
@@ -53,31 +47,28 @@ def offers(
     regions: Sequence[str] | None = None,
     kinds: Sequence[PriceKind] = PRICE_KINDS,
 ) -> tuple[Offer, ...]:
-    """Returns the cheapest of each cloud and kind, a doubtful one only where there is no other.
+    """Returns the cheapest of each cloud, kind and size of instance, a doubtful one only where there is no other.
 
     It is one without a price where none is known of such kinds and clouds.
-    An instance that the catalogue knows to carry less than a node is no part of one: its devices have no fast links.
 
     Raises:
         RecipeError: an unknown cloud.
     """
-    cheapest: dict[tuple[str, str], Offer] = {}
+    cheapest: dict[tuple[str, str, int], Offer] = {}
     for price in prices.offers(device, providers=clouds, regions=regions):
         if price.kind in kinds:
-            listed = {each.name: each.devices for each in cloud(price.provider).instances}
-            known = listed.get(price.instance)
-            if known is not None and known < node_devices:
-                continue
-            whole, usd = known or instance_devices(price.instance) or node_devices, price.usd_per_device_hour
-            offer = Offer(provider=price.provider, kind=price.kind, usd_per_device_hour=usd, price=price, whole=whole)
-            cheapest.setdefault((price.provider, price.kind), offer)
+            whole, usd = instance_devices(price) or node_devices, price.usd_per_device_hour
+            most = whole if whole < node_devices else None
+            offer = Offer(
+                provider=price.provider,
+                kind=price.kind,
+                usd_per_device_hour=usd,
+                price=price,
+                devices=most,
+                whole=whole,
+            )
+            cheapest.setdefault((price.provider, price.kind, whole), offer)
     return tuple(cheapest.values()) or (Offer(provider="", kind=None, usd_per_device_hour=None),)
-
-
-def instance_devices(instance: str) -> int | None:
-    """Returns the number of devices of an instance type, as its name says; None where it does not."""
-    found = (match for each in _COUNTS if (match := each.search(instance.lower())))
-    return next((int(match[1]) for match in found), None)
 
 
 def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:

@@ -258,7 +258,8 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> l
     ):
         if not kept.all():
             search.refuse("price", name, reason, int(np.sum(~kept)))
-    places = np.flatnonzero((devices % offer.whole == 0) & ends & there)
+    most = np.inf if offer.devices is None else offer.devices
+    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there)
     return [_option(run, fastest, cost, offer, int(place)) for place in places]
 
 

@@ -5,7 +5,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.price_list import checked
-from trainwright.planner.search.offers import OWN, instance_devices, offers, owned, read_pool
+from trainwright.planner.search.offers import OWN, offers, owned, read_pool
 
 
 def row(usd, *, provider="Nebius", kind="on_demand", instance="gpu-h100-sxm_8gpu-128vcpu-1600gb"):
@@ -57,27 +57,6 @@ def test_clouds_and_kinds_can_be_chosen():
 def test_a_device_without_a_price_is_offered_at_none():
     (offered,) = offers("l4", PRICES, node_devices=8)
     assert (offered.provider, offered.price, offered.usd_per_device_hour) == ("", None, None)
-
-
-@pytest.mark.parametrize(
-    ("instance", "devices"),
-    [
-        ("gpu_8x_h100_sxm5", 8),
-        ("1x_A100-80GB_SECURE", 1),
-        ("gpu-h200-sxm_8gpu-128vcpu-1600gb", 8),
-        ("a3-highgpu-8g", 8),
-        ("a2-megagpu-16g", 16),
-        ("2B200.60V", 2),
-        ("n3-H100x8-NVLink", 8),
-        ("crusoe_A100-80G-sxm4x8", 8),
-        ("p5.48xlarge", None),
-        ("tpu-v6e-1", None),
-        ("TPU v5e", None),
-        ("", None),
-    ],
-)
-def test_names_of_instances_that_say_how_many_devices_they_have(instance, devices):
-    assert instance_devices(instance) == devices
 
 
 def test_what_one_has_costs_what_one_says():

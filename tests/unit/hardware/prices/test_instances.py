@@ -1,0 +1,58 @@
+import pytest
+
+from trainwright.hardware.prices.instances import can_be_had, instance_devices, named_devices
+from trainwright.spec.device import Price
+
+
+def price(instance, *, provider="Nebius"):
+    return Price(
+        usd_per_device_hour=2.0,
+        kind="on_demand",
+        provider=provider,
+        region="r",
+        as_of="c",
+        source="s",
+        instance=instance,
+    )
+
+
+@pytest.mark.parametrize(
+    ("instance", "devices"),
+    [
+        ("gpu_8x_h100_sxm5", 8),
+        ("1x_A100-80GB_SECURE", 1),
+        ("gpu-h200-sxm_8gpu-128vcpu-1600gb", 8),
+        ("a3-highgpu-8g", 8),
+        ("a2-megagpu-16g", 16),
+        ("2B200.60V", 2),
+        ("n3-H100x8-NVLink", 8),
+        ("crusoe_A100-80G-sxm4x8", 8),
+        ("p5.48xlarge", None),
+        ("tpu-v6e-1", None),
+        ("TPU v5e", None),
+        ("", None),
+    ],
+)
+def test_names_of_instances_that_say_how_many_devices_they_have(instance, devices):
+    assert named_devices(instance) == devices
+
+
+def test_a_clouds_file_says_more_than_a_name():
+    assert instance_devices(price("n3-L40x4", provider="Hyperstack")) == 4
+    assert instance_devices(price("made-up")) is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "provider", "devices", "there"),
+    [
+        ("1x_H100", "Nebius", 1, True),
+        ("1x_H100", "Nebius", 8, False),  # eight such instances are no node of eight
+        ("8x_H100", "Nebius", 64, True),
+        ("8x_H100", "Nebius", 4, False),
+        ("8x-H100_SXM", "Vast.ai", 8, True),
+        ("8x-H100_SXM", "Vast.ai", 16, False),  # machines of unrelated hosts
+        ("made-up", "Nebius", 24, True),
+    ],
+)
+def test_devices_are_had_in_whole_instances_that_fast_links_join(instance, provider, devices, there):
+    assert can_be_had(price(instance, provider=provider), "h100-sxm", devices) == there
