@@ -49,7 +49,7 @@ def offers(
 ) -> tuple[Offer, ...]:
     """Returns the cheapest of each cloud, kind and size of instance, a doubtful one only where there is no other.
 
-    It is one without a price where none is known of such kinds and clouds.
+    Where none is known of such kinds and clouds, they are without a price: of the clouds that rent the device.
 
     Raises:
         RecipeError: an unknown cloud.
@@ -68,7 +68,15 @@ def offers(
                 whole=whole,
             )
             cheapest.setdefault((price.provider, price.kind, whole), offer)
-    return tuple(cheapest.values()) or (Offer(provider="", kind=None, usd_per_device_hour=None),)
+    return tuple(cheapest.values()) or _unpriced(device, prices, clouds)
+
+
+def _unpriced(device: str, prices: PriceList, clouds: Sequence[str] | None) -> tuple[Offer, ...]:
+    """Returns ways to get a device at an unknown price: from those of ``clouds`` that rent it, else from nobody."""
+    titles = {cloud(name).title for name in clouds or ()}
+    named = {each.provider: each.devices for each in prices.unpriced(device) if each.provider in titles}
+    ways = [Offer(provider=title, kind=None, usd_per_device_hour=None, whole=whole) for title, whole in named.items()]
+    return tuple(ways) or (Offer(provider="", kind=None, usd_per_device_hour=None),)
 
 
 def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:

@@ -138,9 +138,9 @@ class Recommendation:
         Prices in doubt are for none of them, unless all are.
         """
         known = [option for option in self.options if option.usd is not None]
-        known = [option for option in known if not option.doubt] or known or list(self.options)
+        known = [option for option in known if not option.doubt] or known
         if not known:
-            return ()
+            return tuple(("fastest", option) for option in sorted(self.options, key=_seconds)[:1])
         cheapest = min(known, key=_dollars)
         near = [option for option in known if _dollars(option)[0] <= DEARER * _dollars(cheapest)[0]]
         fastest = min(known, key=_seconds)

@@ -71,3 +71,11 @@ def test_a_pool_names_unlike_clusters():
         read_pool("8xh100-sxm+8xh100-sxm")
     with pytest.raises(RecipeError, match="unknown device"):
         read_pool("8xh100-sxm+8xnothing")
+
+
+def test_a_cloud_that_rents_a_device_at_no_known_price_is_named_and_its_price_unknown():
+    prices = checked([row(3.0)])
+    (offer,) = offers("a10", prices, node_devices=8, clouds=["alibaba"])
+    assert (offer.provider, offer.usd_per_device_hour, offer.kind) == ("Alibaba Cloud", None, None)
+    (nobody,) = offers("mi300x", prices, node_devices=8, clouds=["alibaba"])
+    assert nobody.provider == ""

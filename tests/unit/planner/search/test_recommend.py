@@ -149,6 +149,13 @@ def test_three_ways_are_looked_at_first(everything):
     assert others[-1][0].endswith("fastest") and others[-1][1].seconds == min(option.seconds for option in priced)
 
 
+def test_without_a_price_the_fastest_alone_is_named():
+    answer = recommended(devices=["mi300x"])
+    ((name, option),) = answer.headlines
+    assert name == "fastest" and option.usd is None
+    assert option.seconds == min(each.seconds for each in answer.options)
+
+
 def test_nobody_waits_for_years_to_save_a_little():
     long = replace(RUN, workload=replace(WORK, steps=2_000_000))
     answer = recommend(long, devices=["h100-sxm"], prices=PRICES, most_devices=512)
