@@ -147,7 +147,7 @@ def _usd_by_device(value: Any) -> dict[str, float]:
     for name, usd in pairs:
         if usd == "":
             raise RecipeError("a price of which device?", seen=shown(value), expected="for example h100-sxm=2.10")
-        prices[device(text(name).strip()).name] = parse_usd(usd)
+        prices[device(text(name).strip()).name] = _above_zero(usd, parse=parse_usd)
     return prices
 
 

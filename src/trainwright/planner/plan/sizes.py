@@ -100,7 +100,8 @@ def _fused_loss(question: Question, software: Stack, note: Note) -> bool:
     if question.fused_loss is not None:
         return question.fused_loss
     usual = question.tunes if software.chunked_loss is None else software.chunked_loss
-    chunked = usual and question.workload is None and transformer(question.model).makes_logits
+    asked = usual and question.workload is None and question.model.is_divisible
+    chunked = asked and transformer(question.model).makes_logits
     if chunked:
         as_in = "torchtune, TRL and Unsloth have" if software.chunked_loss is None else f"{software.name} has"
         source = f"logits are never whole, as {as_in} it"

@@ -72,6 +72,7 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
         (["--stack", "nothing"], "--stack: unknown software stack"),
         (["--price", "2.10"], "--price: a price of which device?"),
         (["--price", "h1000=2"], "--price: unknown device"),
+        (["--price", "h100-sxm=0"], "--price: must be above zero"),
         (["--have-bought", "30000"], "--have-bought: a price of devices that are not named"),
         (["--have", "8xh100", "--have-years", "3"], "--have-years: years of which price?"),
         (["--layout", "tp=x"], "--layout: not a number of ranks"),

@@ -40,6 +40,10 @@ def test_images_are_counted_by_epochs():
     assert 0 <= work("resnet-50", on="8xa100-80gb").total_tokens - 90 * 1_281_167 < 8192
 
 
+def test_a_network_for_images_tells_classes_apart_anyway():
+    assert work("resnet-50", on="a10g", task="classify", examples=1000, epochs=1.0).fused_loss is False
+
+
 def test_what_is_said_of_the_data_is_an_assumption_with_its_origin():
     scenario = scenario_of(Question(model=model("llama3-8b"), on="rtx-4090", method="lora", examples=2_000, epochs=1.0))
     (length,) = [each for each in scenario.assumptions if each.key == "length"]
