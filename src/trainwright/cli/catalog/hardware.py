@@ -119,11 +119,8 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
 
     for option, value in (("--device", device), ("--cloud", seller), ("--usd", args.usd)):
         if value is None:
-            fix = (
-                "for an offer of somebody else: trainwright recommend --price DEVICE=USD"
-                if option == "--cloud"
-                else None
-            )
+            another = "for an offer of somebody else: trainwright recommend --price DEVICE=USD"
+            fix = another if option == "--cloud" else None
             raise RecipeError("a price needs its device, its cloud and its dollars", where=option, fix=fix)
     try:
         usd = parse_usd(args.usd)

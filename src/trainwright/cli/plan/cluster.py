@@ -60,7 +60,4 @@ def _following(args: argparse.Namespace, planned_run: Planned) -> str:
         return command_line(args, "recommend", OF_RUN) if args.model is not None else ""
     if not planned_run.changes:
         return ""
-    changed: dict[str, object] = {"on": args.on, **planned_run.changes[0].fields}
-    if "fused_loss" in changed:
-        changed["fused_loss"] = True
-    return command_line(args, "plan", QUESTION, changed)
+    return command_line(args, "plan", QUESTION, {"on": args.on, **planned_run.changes[0].fields})

@@ -41,7 +41,7 @@ class Change:
     devices: int
     best: Ranked
     trains_less: bool = False
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str | bool] = field(default_factory=dict)
     """What to ask for it, by a question's fields."""
 
 
@@ -55,10 +55,10 @@ class _Variant:
     trains_less: bool = False
     shorter: bool = False
     """Its sequences are shorter: the longest that fit are enough to know."""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property
-    def asked(self) -> dict[str, str]:
+    def asked(self) -> dict[str, str | bool]:
         """Returns the fields of a question that ask for it."""
         return {**self.fields, **({"layout": f"offload={self.offload}"} if self.offload != "none" else {})}
 
@@ -139,7 +139,7 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
             quantised = replace(workload, adapter=replace(adapter, frozen="nf4"))
             yield _Variant(name="QLoRA", workload=quantised, trains_less=True, fields={"method": "qlora"})
     if not workload.fused_loss and model.makes_logits:
-        yield _Variant(name="fused loss", workload=replace(workload, fused_loss=True), fields={"fused_loss": ""})
+        yield _Variant(name="fused loss", workload=replace(workload, fused_loss=True), fields={"fused_loss": True})
     if not workload.fused_attention:
         yield _Variant(name="fused attention", workload=replace(workload, fused_attention=True))
     tokens = workload.sequence_tokens // 2

@@ -44,7 +44,6 @@ TICK_NAMES = {
     100 * 365.25 * 86400.0: "100 years",
 }
 """Times at which a long axis has ticks, in seconds."""
-TICKS_S = tuple(TICK_NAMES)
 
 
 NEAR_INCHES = 0.25
@@ -179,7 +178,7 @@ def _time_axis(axes: Axes, seconds: Sequence[float]) -> None:
     """Makes a logarithmic axis with ticks at times that people speak of."""
     _logarithmic(axes, "x", seconds, format_seconds)
     low, high = min(seconds) / 1.05, max(seconds) * 1.05
-    ticks = [size for size in TICKS_S if low <= size <= high]
+    ticks = [size for size in TICK_NAMES if low <= size <= high]
     if len(ticks) < 2:
         ticks = sorted({min(seconds), max(seconds)})
     ticks = ticks[:: math.ceil(len(ticks) / 8)]

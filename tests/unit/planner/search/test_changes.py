@@ -7,6 +7,10 @@ import pytest
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
+from trainwright.pipeline.question_fields import read_fields
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.search.changes import changes, larger
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.spec.run import RunSpec
@@ -111,3 +115,15 @@ def test_two_changes_are_tried_where_one_is_not_enough():
     assert (
         changes(RunSpec(model=MODEL, workload=work, cluster=tight, stack=STACK), most_devices=8)[0].name == "8 devices"
     )
+
+
+def test_what_a_change_asks_for_is_a_plan_that_fits():
+    on = "rtx-4090"
+    asked = scenario_of(Question(model=catalogue_model("llama3-8b"), on=on)).run
+    every = changes(asked)
+    assert len(every) > 3
+    for change in every:
+        fields = {"on": on, **change.fields}
+        cluster = fields.pop("on")
+        question = Question(model=catalogue_model("llama3-8b"), on=cluster, **read_fields(fields))
+        assert plan_run(scenario_of(question)).estimate.fits, change.name
