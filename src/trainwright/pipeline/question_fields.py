@@ -151,6 +151,12 @@ def _usd_by_device(value: Any) -> dict[str, float]:
     return prices
 
 
+def _price(value: Any) -> float | dict[str, float]:
+    """Returns dollars, or dollars by device of ``h100-sxm=2.10``."""
+    by_device = isinstance(value, Mapping) or (isinstance(value, str) and "=" in value)
+    return _usd_by_device(value) if by_device else parse_usd(value)
+
+
 def _pool(value: Any) -> tuple[ClusterSpec, ...]:
     return read_pool(text(value))
 
@@ -183,7 +189,7 @@ QUESTION: Readers = {
     **dict.fromkeys(("scale_up", "scale_out"), text),
     **dict.fromkeys(("clouds", "regions"), names),
     "price_kind": partial(one_of, known=get_args(PriceKind)),
-    "price": parse_usd,
+    "price": _price,
     "flops_per_s": _flops_per_s,
     "references": _references,
 }

@@ -126,12 +126,14 @@ def price_of(
     device: str,
     kind: PriceKind,
     *,
-    usd: float | None,
+    usd: float | Mapping[str, float] | None,
     clouds: Sequence[str] | None,
     regions: Sequence[str] | None = None,
     devices: int = 1,
 ) -> Price | None:
     """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
+
+    Of a mapping what it has for the device is taken.
 
     Raises:
         RecipeError: the price is not above zero, or a cloud is not known.
@@ -139,6 +141,8 @@ def price_of(
     with about("clouds"):
         for name in clouds or ():
             cloud(name)
+    if isinstance(usd, Mapping):
+        usd = usd.get(device)
     if usd is None:
         return price_list().cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
     if not 0 < usd < math.inf:

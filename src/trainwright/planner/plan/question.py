@@ -73,7 +73,7 @@ class Question:
     clouds: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     price_kind: PriceKind = "on_demand"
-    price: float | None = None
+    price: float | Mapping[str, float] | None = None
     flops_per_s: float | None = None
     """A rate that each device is said to hold, to compare with."""
     fused_loss: bool | None = None

@@ -97,7 +97,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
             Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states")
         )
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
-    provider = cloud(price.provider).slug if spot and price is not None and question.price is None else ""
+    provider = cloud(price.provider).slug if spot and price is not None and price.provider else ""
     # One machine fails and waits as one's own does; published runs say how several do.
     alone = here if machines.devices == 1 else None
     compiled = question.layout.get("compile", False)

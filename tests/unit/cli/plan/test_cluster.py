@@ -156,3 +156,12 @@ def test_finished_runs_on_the_device_are_learnt_from_unless_told_not_to(tmp_path
     assert assumptions["measured runs"]["source"].startswith("calibrated by 1 run of the ledger, newest 2026-11-01; ")
     assert estimate_of("--calibrate", "none")[0] == before
     assert estimate_of("--stack", "megatron-core")[1].get("measured runs") is None
+
+
+def test_a_price_may_be_given_by_device(capsys):
+    def usd(*price):
+        assert cli.main([*ASKED, *price, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["plan"]["estimate"]["usd"]["mid"]
+
+    assert usd("--price", "h100-sxm=3,l4=0.7") == usd("--price", "3") != usd()
+    assert usd("--price", "l4=0.7") == usd()
