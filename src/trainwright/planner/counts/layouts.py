@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Self, TypedDict
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
 Numbers = NDArray[np.float64]
 Values = float | Numbers
 """A number, or an array that broadcasts with the others."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+Table = TypeVar("Table", bound="DataclassInstance")
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
@@ -126,4 +129,12 @@ class Layouts:
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Layouts:
         """Returns the layouts at ``places``."""
-        return Layouts(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
+        return taken(self, places)
+
+
+def taken(table: Table, places: NDArray[np.intp] | NDArray[np.bool_]) -> Table:
+    """Returns a dataclass of arrays [L] with the entries at ``places``; what is no array is one for all layouts."""
+    values = {field.name: getattr(table, field.name) for field in fields(table)}
+    return replace(
+        table, **{name: value[places] for name, value in values.items() if isinstance(value, np.ndarray) and value.ndim}
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trainwright.planner.counts.adapters import adapter_training_flops
 from trainwright.planner.counts.flops import training_flops_per_token
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource
-from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.layouts import Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
@@ -78,6 +78,18 @@ class Forecast:
         """Returns the model FLOPs, attention in full, over the dense peak of the precision (Chowdhery et al., 2022)."""
         return np.asarray(self.tokens_per_s_per_device * self.model_flops_per_token / self.peak_flops_per_s)
 
+    def take(self, places: NDArray[np.intp]) -> Forecast:
+        """Returns the forecast of the layouts at ``places``."""
+        return replace(
+            self,
+            layouts=taken(self.layouts, places),
+            kernels=taken(self.kernels, places),
+            exposure=taken(self.exposure, places),
+            sent=taken(self.sent, places),
+            step=taken(self.step, places),
+            memory=taken(self.memory, places),
+        )
+
     @property
     def available_bytes(self) -> float:
         """Returns the bytes of the device's memory that a process can use."""
@@ -94,13 +106,14 @@ class Forecast:
         return self.memory.uncertain(self.run.cluster.device)
 
 
-def forecast(run: RunSpec, layouts: Layouts, source: RateSource) -> Forecast:
+def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: MemoryTable | None = None) -> Forecast:
     """Returns time and memory of each layout; images of a convolutional network are sequences.
 
     Args:
         run: what is asked about.
         layouts: of the run's cluster.
         source: says how fast one of the cluster's devices is.
+        memory: of these layouts, where it is known.
 
     Raises:
         RecipeError: the source has no rate for what the run asks, there is no link that the layouts need, or they are
@@ -108,7 +121,8 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource) -> Forecast:
     """
     kernels, exposure = source.kernels(run, layouts), source.exposure(run)
     network = counted(run.model)
-    sent, memory = network.exchange(run, layouts), network.memory(run, layouts, source.process(run))
+    sent = network.exchange(run, layouts)
+    memory = network.memory(run, layouts, source.process(run)) if memory is None else memory
     return Forecast(
         run=run,
         layouts=layouts,

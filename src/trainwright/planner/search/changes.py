@@ -16,7 +16,7 @@ from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.kernels import RateSource
-from trainwright.planner.forecast.forecast import forecast, step_s
+from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked
@@ -185,7 +185,7 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
         return None
     if not compared.fits.any():
         return None
-    best = forecast(run, compared.layouts.take(compared.order()[:1]), source)
+    best = compared.forecast(compared.order()[:1])
     if not best.memory.fits_host(cluster.node)[0]:
         return None
     slowdown = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens / unit

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.kernels import RateSource
-from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers
+from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.collectives import Fabric
-from trainwright.planner.forecast.forecast import Forecast, forecast, step_s
+from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -62,6 +62,10 @@ class Compared:
     """
 
     layouts: Layouts
+    worth: NDArray[np.intp]
+    """The places of those whose time was asked for, ascending."""
+    timed: Forecast
+    """Theirs."""
     memory_bytes: Numbers
     step_s: Numbers
     unsure: NDArray[np.bool_]
@@ -79,6 +83,10 @@ class Compared:
     def rank_s(self) -> Numbers:
         """Returns ``step_s``, longer where memory is unsure: what surely fits comes first unless much slower."""
         return self.step_s * longer(self.unsure, frugal=self.frugal)
+
+    def forecast(self, places: NDArray[np.intp]) -> Forecast:
+        """Returns the forecast of the layouts at ``places``, all of them among those that fit."""
+        return self.timed.take(np.searchsorted(self.worth, places))
 
     def order(self) -> NDArray[np.intp]:
         """Returns the places of those that fit: the plainest of the best, then by time; else the nearest to fitting."""
@@ -197,15 +205,23 @@ def _compared(
     left, states, memory = memo[key]
     usable, fits = usable_bytes(device), memory.fits(device)
     seconds = np.full(len(fits), np.inf)
-    enough = fits & ~memory.uncertain(device) if frugal else fits
+    unsure = memory.uncertain(device)
+    enough = fits & ~unsure if frugal else fits
     worth = np.flatnonzero(fits & ~_needless(enough, left.recomputes))
-    if len(worth):
-        seconds[worth] = step_s(run, left.layouts.take(worth), source)
+    timed = forecast(run, left.layouts.take(worth), source, memory=taken(memory, worth))
+    seconds[worth] = timed.step_s
     over, needed = states > usable, memory.needed_bytes
     beyond = (*_too_large("states", states[over] / usable), *_too_large("activations", needed[~over & ~fits] / usable))
-    unsure, pruned = memory.uncertain(device), (*left.pruned, *beyond)
+    pruned = (*left.pruned, *beyond)
     return Compared(
-        layouts=left.layouts, memory_bytes=needed, step_s=seconds, unsure=unsure, pruned=pruned, frugal=frugal
+        layouts=left.layouts,
+        worth=worth,
+        timed=timed,
+        memory_bytes=needed,
+        step_s=seconds,
+        unsure=unsure,
+        pruned=pruned,
+        frugal=frugal,
     )
 
 

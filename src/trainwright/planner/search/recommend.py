@@ -18,16 +18,15 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
-from trainwright.hardware.prices.clouds import billing_of
+from trainwright.hardware.prices.clouds import CONTRACT_S, billing_of
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.cost.scaling_laws import batch_price
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.counts.work import usable_precision
-from trainwright.planner.forecast.forecast import Forecast, forecast
+from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
 from trainwright.planner.forecast.networks import counted
-from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
@@ -41,6 +40,8 @@ FEW_SEQUENCES = 4
 """Sequences of a batch for each device at which twice the batch gains nothing more."""
 ENDLESS = 10.0
 """Wall-clock over the own time of steps and validations beyond which a run is no way to train."""
+WASTE = 2.0
+"""Contract over run beyond which nobody signs it, unless a budget or a deadline asks for that."""
 
 
 @dataclass(slots=True)
@@ -222,9 +223,9 @@ def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals
     sequences = compared.layouts.batch_sequences
     steps = np.select([sequences == each.workload.batch_sequences for each in (run, *larger)], search.steps)
     best = compared.best(steps.astype(np.float64))
-    fastest = forecast(run, compared.layouts.take(best), CATALOGUE)
+    fastest = compared.forecast(best)
     for offer in ways:
-        search.options += _bought(search, run, fastest, offer)
+        search.options += _bought(search, run, fastest, offer, goals)
 
 
 def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> list[tuple[Workload, Sequence[int]]]:
@@ -237,7 +238,7 @@ def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> li
     return found
 
 
-def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> list[Option]:
+def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goals: Goals) -> list[Option]:
     """Returns the fastest layout of each number of devices, bought so."""
     billing, devices = billing_of(offer.price), fastest.layouts.devices
     sequences = fastest.layouts.batch_sequences
@@ -251,15 +252,19 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer) -> l
     )
     ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
     there = np.ones_like(ends) if billing is None else devices <= billing.most_devices
+    used = np.ones_like(ends)
+    if billing is not None and goals.are_open:
+        used = (devices <= billing.at_once) | (WASTE * cost.seconds >= CONTRACT_S)
     name = f"{run.cluster.device.name} {offer.kind}"
     for kept, reason in (
         (ends, "interruptions come faster than work is kept"),
         (there, "more devices than are to be had at once"),
+        (used, f"a contract of {CONTRACT_S / 86400:.0f} days of which most would be paid for nothing"),
     ):
         if not kept.all():
             search.refuse("price", name, reason, int(np.sum(~kept)))
     most = np.inf if offer.devices is None else offer.devices
-    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there)
+    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used)
     return [_option(run, fastest, cost, offer, int(place)) for place in places]
 
 

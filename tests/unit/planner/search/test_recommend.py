@@ -170,8 +170,9 @@ def test_a_larger_batch_serves_more_devices_and_takes_more_tokens():
     tokens = 1e12
     run = replace(RUN, workload=replace(WORK, batch_tokens=1 << 20, steps=int(tokens) >> 20))
     larger = (1 << 21, 1 << 22)
-    answer = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024, batches=larger)
-    one = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024)
+    rich = Goals(budget_usd=1e9)
+    answer = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024, batches=larger, goals=rich)
+    one = recommend(run, devices=["h100-sxm"], prices=PRICES, most_devices=1024, goals=rich)
     by_devices = {option.devices: option for option in answer.options if option.price_kind == "on_demand"}
     alone = {option.devices: option for option in one.options if option.price_kind == "on_demand"}
     assert by_devices[16].batch_tokens == 1 << 20 and by_devices[1024].batch_tokens == 1 << 22
@@ -209,12 +210,20 @@ def test_a_given_price_stands_for_the_lists():
 
 def test_more_devices_than_are_to_be_had_at_once_are_a_contract():
     short = replace(RUN, workload=replace(WORK, steps=1000))
-    answer = recommend(short, devices=["h100-sxm"], prices=PRICES, most_devices=1024, clouds=["nebius"])
+
+    def ways(goals):
+        return recommend(short, devices=["h100-sxm"], prices=PRICES, most_devices=1024, clouds=["nebius"], goals=goals)
+
+    answer = ways(Goals(budget_usd=1e9))
     contract = [option for option in answer.options if option.devices == 1024]
     assert {option.price_kind for option in contract} == {"on_demand"}
     assert contract[0].usd == pytest.approx(3.0 * 1024 * 30 * 24)
     assert max(option.devices for option in answer.options if option.price_kind == "spot") == 256
     assert any("at once" in each.reason for each in answer.refused)
+    # Hours of a month that is paid for: nobody signs it unless goals ask for that.
+    unasked = ways(None)
+    assert max(option.devices for option in unasked.options) == 512
+    assert any("paid for nothing" in each.reason for each in unasked.refused)
 
 
 def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
