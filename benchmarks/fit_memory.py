@@ -1,6 +1,6 @@
 """Fits what stacks keep in memory to published peaks, and says how well it holds elsewhere.
 
-    python benchmarks/fit_memory.py runs.csv            # errors on the rows, with each source left out, and of verdicts
+    python benchmarks/fit_memory.py runs.csv [more.csv] # errors on the rows, with each source left out, and of verdicts
     python benchmarks/fit_memory.py runs.csv --write    # the same, and writes the [memory] tables of catalog/stacks
 
 Of a stack's ``[memory]`` table three numbers are fitted: ``activations`` (prior 1), ``fragmentation`` (prior that of
@@ -26,7 +26,7 @@ import trainwright
 from trainwright.hardware.catalogue.stacks import DEFAULT, read_stack
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.evidence.published_run import Row, questions
-from trainwright.planner.evidence.rows import Record, read_records
+from trainwright.planner.evidence.rows import Record, read_tables
 from trainwright.planner.forecast.memory.table import (
     INTERVAL_DEVIATIONS,
     MemoryTable,
@@ -238,10 +238,10 @@ def errors_of(rows: list[Row], stacks: Stacks) -> str:
 def main() -> None:
     """Fit, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("tables", type=Path, nargs="+")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    records = read_records(args.table)
+    records = read_tables(args.tables)
     everything = questions(records)[0]
     rows = [row for row in everything if row.measured.memory_bytes]
     numbers = fit_all(rows)

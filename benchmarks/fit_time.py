@@ -1,6 +1,6 @@
 """Fits the planner's efficiency numbers to published throughput, and says how well they hold elsewhere.
 
-    python benchmarks/fit_time.py runs.csv            # errors on the rows, and with each source left out
+    python benchmarks/fit_time.py runs.csv [more.csv] # errors on the rows, and with each source left out
     python benchmarks/fit_time.py runs.csv --write    # the same, and writes catalog/{efficiency,stacks/*}.toml
 
 Every number has a prior (a datasheet, a measurement of matrix products alone, or 1 for what only says how one stack
@@ -34,7 +34,7 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.ranks import processors_left
 from trainwright.planner.counts.work import Work
 from trainwright.planner.evidence.published_run import Row, questions
-from trainwright.planner.evidence.rows import read_records
+from trainwright.planner.evidence.rows import read_tables
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.time.step import combine
 from trainwright.planner.rates.catalogue import CATALOGUE, Rates, exposure_of, factors, reached
@@ -371,12 +371,12 @@ def show_kinds(data: Data, tasks: Mapping[str, str], left_out: Numbers) -> None:
 def main() -> None:
     """Fit, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("tables", type=Path, nargs="+")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--write", action="store_true", help="write the catalogue")
     how.add_argument("--quick", action="store_true", help="leave no source out")
     args = parser.parse_args()
-    records = read_records(args.table)
+    records = read_tables(args.tables)
     data = gather(questions(records)[0])
     fit = Fit(data).run()
     fitted = fit.errors(data)

@@ -1,6 +1,6 @@
 """Fits what whole trainings take beyond their steps to published device-hours, and says how well it holds elsewhere.
 
-    python benchmarks/fit_totals.py totals.csv            # errors, with each training and each source left out
+    python benchmarks/fit_totals.py totals.csv [more.csv] # errors, with each training and each source left out
     python benchmarks/fit_totals.py totals.csv --write    # the same, and writes catalog/runs.toml
 
 Of all trainings that ran (not those that their source extrapolated from throughput) the fit finds the overhead and the
@@ -23,7 +23,7 @@ import numpy as np
 
 import trainwright
 from trainwright.hardware.catalogue.runs import read_runs
-from trainwright.planner.evidence.rows import read_records
+from trainwright.planner.evidence.rows import read_tables
 from trainwright.planner.evidence.totals import REQUIRED, Total, replay
 from trainwright.spec.plan import INTERVAL
 
@@ -156,10 +156,10 @@ def write(fitted: Fitted, totals: Sequence[Total], sources: Sequence[str]) -> No
 def main() -> None:
     """Fit, validate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", type=Path)
+    parser.add_argument("tables", type=Path, nargs="+")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    records = read_records(args.table, required=REQUIRED)
+    records = read_tables(args.tables, required=REQUIRED)
     by_line = {record.line: source_of(record.text("source")) for record in records}
     totals, _ = replay(records)
     sources = [by_line[each.line] for each in totals]

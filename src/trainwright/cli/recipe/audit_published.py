@@ -20,7 +20,13 @@ FIRST = "first"
 def configure(parser: CommandParser) -> None:
     """Add the arguments of this form of the command."""
     group = parser.add_argument_group("published runs")
-    group.add_argument("--published", type=Path, metavar="FILE", help="a CSV of measured runs (docs/en/published.md)")
+    group.add_argument(
+        "--published",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="a CSV of measured runs (docs/en/published.md); give it again for a second table",
+    )
     group.add_argument(
         "--calibrate",
         metavar="FILE|first",
@@ -60,23 +66,35 @@ def run(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.evidence.rows import columns
     from trainwright.planner.evidence.totals import REQUIRED as TOTALS
 
-    return _totals(args, output) if set(TOTALS) <= set(columns(args.published)) else _runs(args, output)
+    kinds = [set(TOTALS) <= set(columns(path)) for path in args.published]
+    if any(kinds) and not all(kinds):
+        raise RecipeError(
+            "judges runs or whole trainings, not both at once",
+            where="--published",
+            seen=_names(args),
+            fix="ask twice",
+        )
+    return _totals(args, output) if all(kinds) else _runs(args, output)
+
+
+def _names(args: argparse.Namespace) -> str:
+    return ", ".join(map(str, args.published))
 
 
 def _totals(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.evidence.report import errors
-    from trainwright.planner.evidence.rows import read_records
+    from trainwright.planner.evidence.rows import read_tables
     from trainwright.planner.evidence.totals import REQUIRED, replay
     from trainwright.render.results.published import draw_totals, show_totals, totals_document
 
     if args.calibrate is not None:
         raise RecipeError("whole trainings are not calibrated", where="--calibrate", fix="leave it out")
-    totals, skipped = replay(read_records(args.published, required=REQUIRED))
+    totals, skipped = replay(read_tables(args.published, required=REQUIRED))
     inside = [total.low_hours <= total.reported_hours <= total.high_hours for total in totals]
     error_counts = errors([total.ratio for total in totals], inside)
     if args.draw is not None:
         draw_totals(totals, args.draw)
-    payload = {"published": str(args.published), "report": totals_document(totals, skipped, error_counts)}
+    payload = {"published": _names(args), "report": totals_document(totals, skipped, error_counts)}
     output.result(payload, lambda: show_totals(totals, skipped, error_counts, output))
     _note_drawn(args, output)
     return 0
@@ -85,18 +103,18 @@ def _totals(args: argparse.Namespace, output: Output) -> int:
 def _runs(args: argparse.Namespace, output: Output) -> int:
     from trainwright.planner.evidence.published_run import questions
     from trainwright.planner.evidence.report import calibrated, calibrated_by_first, judge_all, known_runs, report
-    from trainwright.planner.evidence.rows import read_records
+    from trainwright.planner.evidence.rows import read_tables
     from trainwright.render.results.published import as_json, draw_throughput, show
 
     known = known_runs(Path(args.calibrate)) if args.calibrate not in (None, FIRST) else []
-    rows, refused = questions(read_records(args.published))
+    rows, refused = questions(read_tables(args.published))
     judged, more = judge_all(rows)
     judged = calibrated_by_first(judged) if args.calibrate == FIRST else calibrated(judged, known) if known else judged
     published_report = report(judged, [*refused, *more], worst=args.worst)
     if args.draw is not None:
         draw_throughput(judged, args.draw)
     output.result(
-        {"published": str(args.published), "report": as_json(published_report)}, lambda: show(published_report, output)
+        {"published": _names(args), "report": as_json(published_report)}, lambda: show(published_report, output)
     )
     _note_drawn(args, output)
     return 0

@@ -110,6 +110,25 @@ def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Reco
         ]
 
 
+def read_tables(paths: Sequence[Path], *, required: Sequence[str] = REQUIRED) -> list[Record]:
+    """Returns all rows of several tables, one after the other; raises as ``read_records``.
+
+    Raises:
+        DataError: an id stands in two of them: one measurement would count twice.
+    """
+    records: list[Record] = []
+    origins: dict[str, Path] = {}
+    for path in paths:
+        own = read_records(path, required=required)
+        twice = next((row.text("id") for row in own if row.text("id") in origins), None)
+        if twice is not None:
+            what, seen = "one row in two tables", f"id {twice}, also in {origins[twice]}"
+            raise DataError(what, where=str(path), seen=seen, expected="each id in one table")
+        origins |= {row.text("id"): path for row in own if row.text("id")}
+        records += own
+    return records
+
+
 def columns(path: Path) -> list[str]:
     """Returns the names in a table's first line; raises as ``read_records``."""
     with _opened(path) as lines:

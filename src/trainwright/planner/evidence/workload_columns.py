@@ -61,6 +61,7 @@ _PURE = re.compile(
 )
 _IN_BACKWARD = re.compile(r"optimizer[ _-]in[ _-](?:bwd|backward)|in[ _-]backward", re.IGNORECASE)
 _OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?", re.IGNORECASE)
+_WIDE = re.compile(r"(?:activations|residuals)[ _]?[=:][ _]?fp32", re.IGNORECASE)
 _DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
 FROZEN: Mapping[Frozen, tuple[str, ...]] = {
@@ -85,7 +86,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     accumulated = int(note_number(record, "grad_accum") or note_number(record, "micro_num") or filled)
     batch = record.whole("global_batch", parallel.micro_batch_sequences * ranks * accumulated)
     recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
-    _refuse_unplanned(record)
+    _refuse_unplanned(record, stack)
     optimizer = record.text("optimizer").lower()
     return Workload(
         sequence_tokens=sequence,
@@ -112,10 +113,12 @@ def says(words: re.Pattern[str], settings: str) -> bool:
     )
 
 
-def _refuse_unplanned(record: Record) -> None:
+def _refuse_unplanned(record: Record, stack: Stack) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
     if says(_OFFLOADED, record.text("notes")):
         raise ValueError("activation offload is on, expected off: plans keep activations on the device")
+    if _WIDE.search(record.text("notes")) and precision_of(record, stack) not in ("fp32", "tf32"):
+        raise ValueError("activations are fp32, expected the format of products: plans keep no wider ones between them")
 
 
 def _is_chunked(record: Record, stack: Stack) -> bool:
@@ -206,9 +209,13 @@ def adapter_of(record: Record) -> Adapter | None:
 
 
 def _frozen(record: Record) -> Frozen:
-    """Returns how frozen weights are kept: as task, quantisation or dtype say, else in 16 bits."""
+    """Returns how frozen weights are kept: as task, quantisation or dtype say, else in 16 bits.
+
+    ``nvfp4`` in the dtype is what products are computed in, no quantised weight.
+    """
     quantised = record.notes.get("quant", "").lower()
-    said = f"{record.notes.get('task', '')} {quantised} {record.text('dtype')}".lower().replace("-bit", "bit")
+    dtype = record.text("dtype").lower().replace("nvfp4", "")
+    said = f"{record.notes.get('task', '')} {quantised} {dtype}".lower().replace("-bit", "bit")
     for frozen, words in FROZEN.items():
         if any(word in said for word in words):
             return frozen

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from fixtures.published import PLAIN, RUNS, TOTALS
+from fixtures.published import COLLECTED, PLAIN, RUNS, TOTALS
 from trainwright.cli.main import main
 
 COLUMNS = [*PLAIN, "tokens_per_s_per_gpu", "step_time_s", "peak_mem_gib_per_gpu", "notes"]
@@ -152,6 +152,16 @@ def test_whole_trainings_are_replayed(capsys):
     assert len(document["trainings"]) + len(document["skipped"]) == 60
 
 
+def test_several_tables_are_judged_as_one(table, capsys):
+    def rows(*paths):
+        arguments = [word for path in paths for word in ("--published", path)]
+        return json.loads(audit(capsys, *arguments, "--json").out)
+
+    both = rows(table, COLLECTED)
+    assert both["published"] == f"{table}, {COLLECTED}"
+    assert both["report"]["rows"] == 7 + rows(COLLECTED)["report"]["rows"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -160,6 +170,8 @@ def test_whole_trainings_are_replayed(capsys):
         (("--published", RUNS, "--calibrate", "none.json"), 4, "none.json: cannot read the run"),
         (("--published", RUNS, "--worst", "-1"), 2, "--worst: must be at least 0"),
         (("--published", RUNS, "recipe.yaml"), 2, "--published: judges a table and no recipe"),
+        (("--published", RUNS, "--published", TOTALS), 2, "judges runs or whole trainings, not both at once"),
+        (("--published", RUNS, "--published", RUNS), 4, "one row in two tables"),
         (("--published", TOTALS, "--calibrate", "first"), 2, "--calibrate: whole trainings are not calibrated"),
         (("--published", TOTALS, "--draw", "x.gif"), 2, "x.gif: cannot draw such a file"),
         (("--published", TOTALS, "--draw", "none/x.png"), 3, "none/x.png: cannot write the picture"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.published import PLAIN, RUNS, TOTALS, record
+from fixtures.published import COLLECTED, PLAIN, RUNS, TOTALS, record
 from trainwright.core.errors import DataError
 from trainwright.planner.evidence.rows import (
     GIB,
@@ -17,6 +17,7 @@ from trainwright.planner.evidence.rows import (
     number,
     read_records,
     read_runs,
+    read_tables,
     take_apart,
 )
 
@@ -113,6 +114,32 @@ def test_a_table_is_read_line_by_line(tmp_path):
     assert first.text("n_gpus") == "16"
     assert second.notes == {}  # the plain row has no column for notes
     assert read_records(RUNS)[0].notes["grad_accum"] == "1"
+
+
+def test_tables_are_read_one_after_the_other(tmp_path):
+    one = table(tmp_path / "one.csv", {"id": "a"}, {"id": "b"})
+    two = table(tmp_path / "two.csv", {"id": "c"})
+    assert [row.text("id") for row in read_tables([one, two])] == ["a", "b", "c"]
+    assert len(read_tables([RUNS, COLLECTED])) == len(read_records(RUNS)) + len(read_records(COLLECTED))
+
+
+def test_one_row_in_two_tables_would_count_twice(tmp_path):
+    one, two = (table(tmp_path / f"{name}.csv", {"id": "a"}) for name in ("one", "two"))
+    with pytest.raises(DataError, match=r"two.csv: one row in two tables .*id a, also in .*one.csv"):
+        read_tables([one, two])
+    unnamed = table(tmp_path / "unnamed.csv", {"id": ""}, {"id": ""})
+    assert len(read_tables([unnamed, one])) == 3
+
+
+def test_collected_rows_say_where_they_come_from_and_what_was_measured():
+    rows = read_records(COLLECTED)
+    known = {row.text("source_repo_or_paper").partition("@")[0] for row in read_records(RUNS)}
+    for row in rows:
+        source, _, version = row.text("source_repo_or_paper").partition("@")
+        assert version and source not in known and row.text("source_path"), row.text("id")
+        seen = ("tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")
+        assert row.text("oom") == "yes" or any(row.number(name) for name in seen), row.text("id")
+    assert len({row.text("id") for row in rows}) == len(rows)
 
 
 def test_a_spreadsheets_byte_order_mark_is_no_part_of_a_name(tmp_path):

@@ -38,6 +38,13 @@ def test_what_is_computed_is_what_the_row_says():
     assert workload(record(notes="cross-entropy-loss-fusion"), TITAN).fused_loss
 
 
+def test_activations_wider_than_products_are_refused():
+    """Hidden states in fp32 beside products in 16 bits: no plan keeps them, and they take several times as long."""
+    with pytest.raises(ValueError, match="activations are fp32, expected the format of products"):
+        workload(record(notes="task=qlora;quant=nf4;activations=fp32: no autocast"), TITAN)
+    assert workload(record(dtype="fp32", notes="activations=fp32"), TITAN).precision == "fp32"
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [("adam(distributed)", "adamw"), ("", "adamw"), ("muon", "muon"), ("SGD", "sgd"), ("adafactor", "adafactor")],
@@ -157,6 +164,12 @@ def test_states_that_are_denied_are_the_softwares():
 )
 def test_quantisations(quant, frozen):
     assert adapter_of(record(notes=f"task=lora;quant={quant}")).frozen == frozen
+
+
+def test_products_in_four_bits_are_no_quantised_weights():
+    row = record(dtype="nvfp4", notes="task=lora")
+    assert (precision_of(row, TITAN), adapter_of(row).frozen) == ("nvfp4", "bf16")
+    assert adapter_of(record(dtype="nvfp4", notes="task=lora;quant=fp4")).frozen == "nf4"
 
 
 def test_a_quantisation_that_is_not_known_is_refused():
