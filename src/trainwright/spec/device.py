@@ -91,10 +91,11 @@ class DeviceSpec:
     """The device's memory is the host's."""
     cooling: tuple[Cooling, ...] = ()
     sm_count: int | None = None
-    """Streaming multiprocessors (NVIDIA), compute units (AMD), or the like: how many tiles run at once."""
+    """Streaming multiprocessors (NVIDIA), compute units (AMD), cores of a CPU: how many tiles run at once."""
     clock_hz: float | None = None
-    """The boost clock."""
+    """The boost clock; of a CPU the base clock of its fastest cores."""
     l2_bytes: int | None = None
+    """The last level of cache."""
     recorded: str = ""
     """The day these numbers were written down."""
     sources: Mapping[str, str] = field(default_factory=dict)

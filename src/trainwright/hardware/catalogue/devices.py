@@ -1,7 +1,8 @@
-"""Reads ``catalog/devices``: one TOML file per accelerator, every number with its source.
+"""Reads ``catalog/devices``: one TOML file per accelerator or processor, every number with its source.
 
-Rates are *dense* peaks from datasheets. ``memory_bytes`` is the printed size in decimal gigabytes, although boards hold
-as many GiB: what a process can have of them is ``planner.forecast.memory.table.usable_bytes``.
+Rates are *dense* peaks from datasheets, of processors cores x base clock x operations a cycle (in ``sources``).
+``memory_bytes`` is the printed size in decimal gigabytes, although boards hold as many GiB: what a process can have of
+them is ``planner.forecast.memory.table.usable_bytes``.
 """
 
 from __future__ import annotations

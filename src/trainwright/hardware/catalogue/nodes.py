@@ -264,7 +264,7 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         "bus": "catalog" if kind.bus or spec.pcie_generation else "default",
         "rails": kind.origin,
         "host_memory_bytes": "catalog" if kind.host_memory_bytes or spec.unified_memory else "default",
-        "cpu_cores": "catalog" if kind.cpu_cores else "default",
+        "cpu_cores": "catalog" if kind.cpu_cores or spec.kind == "cpu" else "default",
         "disk_bytes_per_s": "catalog" if kind.disk_bytes_per_s else "default",
         "nvme_bytes": "catalog" if kind.nvme_bytes else "default",
         "nvme_bytes_per_s": "catalog" if kind.nvme_read_bytes_per_s else "default",
@@ -278,7 +278,7 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         bus=bus,
         rails=max(1, round(part * kind.rails)),
         host_memory_bytes=None if spec.unified_memory else round(part * host),
-        cpu_cores=max(1, round(part * (kind.cpu_cores or CPU_CORES_PER_DEVICE * kind.devices))),
+        cpu_cores=max(1, round(part * (kind.cpu_cores or _cores(spec) * kind.devices))),
         disk_bytes_per_s=kind.disk_bytes_per_s or NVME_DISK_BYTES_PER_S,
         nvme_bytes=None if spec.unified_memory or spec.kind == "tpu" else round(part * (kind.nvme_bytes or NVME_BYTES)),
         nvme_read_bytes_per_s=part * (kind.nvme_read_bytes_per_s or drives * NVME_READ_BYTES_PER_S),
@@ -286,6 +286,11 @@ def _node(spec: DeviceSpec, kind: _Kind, devices: int) -> tuple[NodeSpec, dict[s
         source=f"{kind.source}; {kind.recorded}",
     )
     return node, origins
+
+
+def _cores(spec: DeviceSpec) -> int:
+    """Returns a device's share of the host's cores: a processor has its own."""
+    return spec.sm_count or 1 if spec.kind == "cpu" else CPU_CORES_PER_DEVICE
 
 
 def _with_scale_up(node: NodeSpec, text: str, where: str | None) -> NodeSpec:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
@@ -15,6 +18,7 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.workload import Workload
 
@@ -48,7 +52,9 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
     device, notes = cluster.device, []
     if scenario.source == CATALOGUE:  # rates of this machine are assumptions of its own
         name, peak = f"dense {workload.precision} peak", peak_flops_per_s(device, workload.precision) / 1e12
-        notes.append(Assumption(name, peak, "TFLOP/s", "catalog", device.source, key="peak"))
+        source = device.sources.get(workload.precision, device.source)
+        notes.append(Assumption(name, peak, "TFLOP/s", "catalog", source, key="peak"))
+        notes += _of_generation(device)
     disk: Origin = "catalog" if cluster.origins.get("disk_bytes_per_s") == "catalog" else "default"
     disk_rate, stops = (cluster.node.disk_bytes_per_s or 0) / 1e9, "checkpoints stop training while they are written"
     recovery = "what Llama 3's effective training time leaves (arXiv 2407.21783)"
@@ -63,6 +69,17 @@ def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assump
         notes.append(of_spot_nodes(settings.spot_provider))
     drawn = energy(device, cluster.devices, float(run.seconds[0]))
     return [*notes, *(drawn.assumptions if drawn else ())]
+
+
+def _of_generation(device: DeviceSpec) -> list[Assumption]:
+    """Returns what the rates of a device rest on of whose like no training is published: none for all others."""
+    general, kind = read_efficiency(), generation(device)
+    if kind in general.seen:
+        return []
+    share = general.products.get(kind, general.products[DEFAULT])
+    wider = math.exp(general.doubt["generation"])
+    source = f"no training on such devices is published: the range is wider, by a factor of {wider:.2f} (one deviation)"
+    return [Assumption("products, of the peak", share, "", "default", source, key="generation")]
 
 
 def _of_mixtures(scenario: Scenario, workload: Workload, choice: Choice) -> list[Assumption]:

@@ -36,6 +36,8 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Precision, Workload
 
 MOST_DEVICES = 16_384
+PROCESSORS = "processors"
+"""Devices that are left out unless they are named."""
 FEW_SEQUENCES = 4
 """Sequences of a batch for each device at which twice the batch gains nothing more."""
 ENDLESS = 10.0
@@ -123,7 +125,7 @@ def recommend(
         run: what is trained, with which software; every cluster that is looked at takes the place of its own. Layouts
             must divide its batches.
         precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
-        devices: names of the catalogue; None: all of it.
+        devices: names of the catalogue; None: all of it but processors.
         clouds: only prices of these.
         regions: only prices in these: where data may lie.
         have: clusters that are there already, beside what can be rented.
@@ -172,9 +174,14 @@ def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
 def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int | None) -> list[ClusterSpec]:
     """Returns the largest cluster of each device, sorted by what their layouts need alike."""
     run = search.runs[0]
-    names = device_names() if devices is None else dict.fromkeys(catalogue_device(name).name for name in devices)
+    every = (catalogue_device(name) for name in (device_names() if devices is None else devices))
+    wanted = {each.name: each for each in every}
+    if devices is None:  # processors are many, slow, and in no price list: those that are asked for alone
+        processors = [name for name, each in wanted.items() if each.kind == "cpu"]
+        search.refuse("device", PROCESSORS, "looked at where `devices` or `have` names them", len(processors))
+        wanted = {name: each for name, each in wanted.items() if name not in processors}
     clusters = []
-    for name in names:
+    for name in wanted:
         size = node_size(name)
         most = most_devices or (MOST_DEVICES if run.workload.adapter is None else size)
         clusters.append(cluster(f"{most}x{name}" if most < size else f"{most // size}x{size}x{name}"))

@@ -101,6 +101,10 @@ def _row(card: Card) -> tuple[str, ...]:
     )
 
 
+_WORDS_OF_ACCELERATORS = ("multiprocessors", "boost clock", "L2 cache")
+_WORDS_OF_PROCESSORS = ("cores", "base clock", "last cache")
+
+
 def _facts(spec: DeviceSpec) -> list[Fact]:
     """Returns what its datasheet says, each with its source and the day it was written down."""
 
@@ -113,15 +117,16 @@ def _facts(spec: DeviceSpec) -> list[Fact]:
         fact("memory bandwidth", _rate(spec.bytes_per_s), "bytes_per_s"),
     ]
     known = [dtype for dtype in DTYPES if dtype in spec.flops_per_s]
-    rows += [fact(f"{dtype}, dense", _tera(spec.flops_per_s[dtype]), "flops_per_s") for dtype in known]
+    rows += [fact(f"{dtype}, dense", _tera(spec.flops_per_s[dtype]), dtype) for dtype in known]
     if missing := [dtype for dtype in DTYPES if dtype not in spec.flops_per_s]:
         rows.append((", ".join(missing), "no rate known", ""))
     rows.append(fact("power", _watts(spec.tdp_w), "tdp_w") if spec.tdp_w else ("power", UNKNOWN, ""))
     rows.append(fact("cooling", " or ".join(spec.cooling), "cooling"))
+    units, clock, cache = _WORDS_OF_PROCESSORS if spec.kind == "cpu" else _WORDS_OF_ACCELERATORS
     for name, value, field in (
-        ("multiprocessors", spec.sm_count, "sm_count"),
-        ("boost clock", f"{spec.clock_hz / 1e6:,.0f} MHz" if spec.clock_hz else None, "clock_hz"),
-        ("L2 cache", format_bytes(spec.l2_bytes) if spec.l2_bytes else None, "l2_bytes"),
+        (units, spec.sm_count, "sm_count"),
+        (clock, f"{spec.clock_hz / 1e6:,.0f} MHz" if spec.clock_hz else None, "clock_hz"),
+        (cache, format_bytes(spec.l2_bytes) if spec.l2_bytes else None, "l2_bytes"),
         ("compute capability", spec.compute_capability, "compute_capability"),
     ):
         if value is not None:

@@ -15,6 +15,7 @@ from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
+from trainwright.planner.search.recommend import PROCESSORS
 from trainwright.render.catalog.prices import old_prices
 from trainwright.render.numbers import expected
 from trainwright.render.page import Page
@@ -109,8 +110,9 @@ def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation
         page.line()
         kinds: Counter[str] = Counter()
         for each in recommendation.refused:
-            kinds[each.kind] += each.count if each.kind != "layout" else 0
-        named = [f"{count} {NOUNS[kind]}{'' if count == 1 else 's'}" for kind, count in kinds.items() if count]
+            noun = "processor" if each.name == PROCESSORS else NOUNS[each.kind]
+            kinds[noun] += each.count if each.kind != "layout" else 0
+        named = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items() if count]
         page.line(
             f"left out: {', '.join(named) or 'layouts alone'}; --verbose has the reasons and all that this rests on"
         )

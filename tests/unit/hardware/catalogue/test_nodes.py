@@ -137,6 +137,15 @@ def test_every_device_has_a_cluster_and_every_node_file_known_devices():
         assert device(host).name == host
 
 
+def test_processors_stand_two_to_a_server_and_their_cores_and_memory_are_the_hosts():
+    pair, laptops = cluster("2xxeon-8480plus"), cluster("4x1xcore-i7-13700h")
+    assert (pair.nodes, pair.node.devices, pair.node.cpu_cores, pair.node.host_memory_bytes) == (1, 2, 112, None)
+    assert [(each.devices, each.link.name) for each in pair.levels] == [(2, "upi-2")]
+    assert [(each.devices, each.link.name) for each in laptops.levels] == [(4, "ethernet-1")]
+    over = cluster("4x2xepyc-9654", scale_out="ethernet-100")
+    assert over.levels[-1].link.bytes_per_s == 12.5e9 / 2
+
+
 def test_a_whole_node_has_so_many():
     assert {name: node_size(name) for name in ("h100", "gb200", "Trainium1(chip=2 cores)", "a30")} == {
         "h100": 8,

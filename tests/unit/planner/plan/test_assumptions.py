@@ -1,12 +1,15 @@
 """Every number that a plan did not get from the user has an origin and a source, and appears only where it matters."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.machine.processor_peak import CORE_BYTES_PER_S
 from trainwright.hardware.prices.price_list import price_of
 from trainwright.planner.cost.serving import estimate_inference
 from trainwright.planner.cost.serving_memory import Serving
@@ -15,7 +18,7 @@ from trainwright.planner.plan.cluster import planned
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import INTERVAL, Assumption
 from trainwright.testing.machine import fake_machine
 
 DENSE = Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", tokens=10**10, price=2.0)
@@ -42,6 +45,48 @@ def test_mixtures_say_how_full_the_fullest_rank_is_and_dense_models_do_not():
     assert mixed["load of the fullest rank of experts"].value >= 1
     made = noted(replace(MIXTURE, expert_imbalance=1.5))["load of the fullest rank of experts"]
     assert (made.value, made.origin) == (1.5, "given")
+
+
+def test_devices_whose_trainings_nobody_published_say_so_and_have_a_wider_range():
+    """A processor's peak says how it comes about; its range is at least as wide as the doubt of its generation."""
+    asked = replace(DENSE, model=catalogue_model("gpt2-124m"), on="xeon-8480plus", price=None)
+    notes = noted(asked)
+    assert "of the peak" in " ".join(notes) and "56 cores x 2 GHz x 1024" in notes["dense bf16 peak"].source
+    assert not any("of the peak" in name for name in noted(DENSE))
+    here, there = (planned(scenario_of(each)).plan.estimate for each in (asked, replace(asked, on="h100-sxm")))
+    wide, usual = (math.log(each.seconds.high / each.seconds.mid) for each in (here, there))
+    assert math.isclose(wide**2 - usual**2, (INTERVAL * read_efficiency().doubt["generation"]) ** 2, rel_tol=0.05)
+
+
+MEASURED = {"xeon-8480plus": 688.7, "epyc-9654": 359.5}
+"""Tokens a second of GPT-2 124M in bf16, 1,024 a step, on two cores of a Xeon with AMX and of an EPYC with Zen 4 cores:
+benchmarks/results/train_cpu-2026-11-20.json and docs/lab/log.md."""
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_two_cores_of_a_processor_train_as_fast_as_was_measured_within_the_range(name):
+    """No measurement of a processor is in the fit. Two cores read memory at 6 to 25 GB/s each (processor_peak)."""
+    machines = cluster(name)
+    part = 2 / machines.device.sm_count
+    cores = replace(
+        machines.device,
+        flops_per_s={dtype: part * rate for dtype, rate in machines.device.flops_per_s.items()},
+        bytes_per_s=2 * math.sqrt(math.prod(CORE_BYTES_PER_S)),
+    )
+    scenario = scenario_of(
+        Question(
+            model=catalogue_model("gpt2-124m"),
+            on=name,
+            stack="trainwright",
+            tokens=10**6,
+            batch_tokens=1024,
+            layout=parse_layout("micro_batch=1"),
+        )
+    )
+    few = replace(scenario.run.cluster, node=replace(scenario.run.cluster.node, device=cores))
+    estimate = planned(replace(scenario, run=replace(scenario.run, cluster=few))).plan.estimate
+    measured, ratio = MEASURED[name], estimate.seconds.high / estimate.seconds.mid
+    assert estimate.tokens_per_s / ratio < measured < estimate.tokens_per_s * ratio
 
 
 def test_drives_are_assumed_where_states_live_on_them():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import device as catalogue_device
+from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
@@ -21,7 +23,7 @@ from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.layouts import best_layouts
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import Goals, closest
-from trainwright.planner.search.recommend import device_counts, recommend
+from trainwright.planner.search.recommend import PROCESSORS, device_counts, recommend
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Adapter, Workload
 
@@ -296,6 +298,21 @@ def test_what_is_left_out_has_its_reason():
     reasons = {refusal.name: refusal for refusal in huge.refused}
     assert "alone are" in reasons["t4"].reason and reasons["t4"].kind == "device"
     assert huge.options == huge.closest == ()
+
+
+def test_processors_are_looked_at_where_they_are_named():
+    """Alone, as what is there already, and never among all devices: then a line says how many were left out."""
+    small = replace(RUN, model=catalogue_model("gpt2-124m"), workload=replace(WORK, sequence_tokens=1024, steps=10))
+    owned = recommend(small, prices=PRICES, have=[catalogue_cluster("2xepyc-9654")], most_devices=8)
+    assert {each.device for each in owned.options if each.provider == OWN} == {"epyc-9654"}
+    rented = {each.device for each in owned.options if each.provider != OWN}
+    assert rented and not any(catalogue_device(name).kind == "cpu" for name in rented)
+    left = [each for each in owned.refused if each.name == PROCESSORS]
+    assert [each.count for each in left] == [sum(catalogue_device(name).kind == "cpu" for name in device_names())]
+    named = recommend(small, prices=PRICES, devices=("xeon-8380",), most_devices=4)
+    assert {each.device for each in named.options} == {"xeon-8380"}
+    assert {each.precision for each in named.options} == {"fp32"}
+    assert not any(each.name == PROCESSORS for each in named.refused)
 
 
 def test_a_device_computes_in_what_it_has_unless_a_precision_is_asked_for():
