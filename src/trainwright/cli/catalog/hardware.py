@@ -21,7 +21,7 @@ def configure(parser: CommandParser) -> None:
     from trainwright.spec.device import DeviceKind
 
     listed = parser.add_subcommand("list", "list the devices of the catalogue")
-    listed.add_argument("--kind", choices=get_args(DeviceKind), help="only devices of this kind")
+    listed.add_argument("--kind", choices=get_args(DeviceKind), help="only devices of this kind (default: all but cpu)")
     listed.add_argument("--vendor", metavar="NAME", help="only devices of this vendor, for example NVIDIA")
     listed.add_argument("--min-memory", metavar="SIZE", help="only devices with this much memory, for example 80GB")
     listed.add_argument("--sort", choices=get_args(Order), default="name", help="what the best come first in")

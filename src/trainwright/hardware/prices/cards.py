@@ -92,6 +92,8 @@ def cards(
 ) -> Sequence[Card]:
     """Cards of the catalogue, the best first in ``order``; what is unknown comes last.
 
+    Processors are among them where their kind or a vendor is asked for.
+
     Raises:
         RecipeError: no device is of that vendor.
     """
@@ -109,7 +111,7 @@ def cards(
     matching = [
         each
         for each in every
-        if (kind is None or each.device.kind == kind)
+        if (each.device.kind == kind or (kind is None and (vendor is not None or each.device.kind != "cpu")))
         and (vendor is None or each.device.vendor.casefold() == vendor.casefold())
         and each.device.memory_bytes >= min_memory_bytes
     ]

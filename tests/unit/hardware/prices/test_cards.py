@@ -39,7 +39,7 @@ def test_filters(prices):
         "tpu-v7",
     }
     assert {each.device.vendor for each in cards(prices, vendor="amd")} == {"AMD"}
-    assert len(cards(prices)) == len(device_names())
+    assert len(cards(prices)) + len(cards(prices, kind="cpu")) == len(device_names())
     with pytest.raises(RecipeError, match="^vendor: unknown vendor"):
         cards(prices, vendor="Acorn")
 
@@ -60,3 +60,9 @@ def test_the_best_come_first_and_the_unknown_last(prices, order, first):
     if order == "price":
         assert [each.device.name for each in ordered[:2]] == ["t4", "h100-sxm"]
         assert ordered[-1].usd_per_hour is None
+
+
+def test_processors_are_listed_where_they_are_asked_for(prices):
+    assert not any(each.device.kind == "cpu" for each in cards(prices))
+    assert {each.device.kind for each in cards(prices, kind="cpu")} == {"cpu"}
+    assert {each.device.kind for each in cards(prices, vendor="amd")} == {"cpu", "rocm"}
