@@ -191,7 +191,8 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
 def _no_way(refused: Sequence[Refusal]) -> str:
     """Returns one line: why there is not a single way, by all reasons that left devices out."""
     texts = {"device": "it does not fit", "precision": "{reason}", "price": "{reason}"}
-    reasons = dict.fromkeys(texts[each.kind].format(reason=each.reason) for each in refused if each.kind in texts)
+    looked_at = [each for each in refused if each.kind in texts and each.name != PROCESSORS]
+    reasons = dict.fromkeys(texts[each.kind].format(reason=each.reason) for each in looked_at)
     alone = list(reasons) in ([], [texts["device"]])
     return "it fits on none of these devices" if alone else f"none of these devices will do: {'; or '.join(reasons)}"
 
