@@ -32,6 +32,7 @@ OPTIONS = {
     "examples": "--examples",
     "epochs": "--epochs",
     "example_tokens": "--example-tokens",
+    "data_gib": "--data-gib",
     "rank": "--rank",
     "stack": "--stack",
     "layout": "--layout",

@@ -173,7 +173,7 @@ OF_RUN: Readers = {
     "method": partial(one_of, known=get_args(Method)),
     "task": partial(one_of, known=get_args(Task)),
     **dict.fromkeys(("examples", "example_tokens"), count),
-    "epochs": lambda value: _above_zero(value, parse=_number),
+    **dict.fromkeys(("epochs", "data_gib"), lambda value: _above_zero(value, parse=_number)),
     "fused_loss": _flag,
     "update_in_backward": _flag,
     "further_layers": _integer,

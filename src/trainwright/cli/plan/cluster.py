@@ -44,7 +44,13 @@ def run(args: argparse.Namespace) -> int:
     # Pictures come first: whoever reads the answer may stop early (``| head``).
     drawn = () if args.draw is None else draw(plan, planned_run, Path(args.draw))
     most = [{"key": each.assumption.key, "factor": each.factor, "of": each.of} for each in largest(plan)]
-    payload = {"plan": plan, "at_rate": planned_run.at_rate, "rests_on_most": most}
+    payload = {
+        "plan": plan,
+        "at_rate": planned_run.at_rate,
+        "keeping": planned_run.keeping,
+        "outlives_machines": planned_run.outlives_machines,
+        "rests_on_most": most,
+    }
     following = _following(args, planned_run)
     output.result(payload, lambda: show(plan, planned_run, question, output, following=following))
     for path in drawn:

@@ -37,6 +37,7 @@ OF_TRAINING = (
     "examples",
     "epochs",
     "example_tokens",
+    "data_gib",
     "rank",
 )
 OF_CLUSTERS = (
@@ -130,6 +131,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--examples", metavar="N", help="of the data set, in place of --tokens: 67k")
     run.add_argument("--epochs", metavar="N", help="how often each example is seen (default: 3 in tuning)")
     run.add_argument("--example-tokens", metavar="N", help="of an example in the mean (default: 200 in tuning)")
+    run.add_argument("--data-gib", metavar="N", help="of the data set in storage (default: text and ids of its tokens)")
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
 

@@ -57,6 +57,27 @@ class Billing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Storage:
+    """Dollars for a GiB of object storage a month, and for one sent to the internet beyond ``free_out_gib`` a month.
+
+    None where nobody knows: then the answer says *unknown*.
+    """
+
+    usd_per_gib_month: float | None = None
+    usd_per_gib_out: float | None = None
+    free_out_gib: float = 0.0
+    source: str = "not known"
+
+    @property
+    def text(self) -> str:
+        """Returns both prices in words."""
+        kept, out = self.usd_per_gib_month, self.usd_per_gib_out
+        free = f" beyond {self.free_out_gib:,.0f} GiB a month" if self.free_out_gib else ""
+        stored = "storage unknown" if kept is None else f"${kept:g} a GiB and month"
+        return f"{stored}, " + ("egress unknown" if out is None else f"${out:g} a GiB out{free}" if out else "none out")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Instance:
     """An instance type that carries ``devices`` of ``device``, at a price that is not known."""
 
@@ -71,7 +92,8 @@ class Cloud:
 
     ``feed`` is its folder in SkyPilot's catalogue, or None; ``accelerators`` and ``instance_prefixes`` say what its
     names mean where the catalogue's own aliases would err; ``hosts`` the machine to which ``NAME:COUNT`` is attached,
-    where its list prices the two apart; ``instances`` what it rents at unknown prices; ``billing`` how time is counted.
+    where its list prices the two apart; ``instances`` what it rents at unknown prices; ``billing`` how time is counted;
+    ``storage`` what lies there costs, and what leaves it.
     """
 
     slug: str
@@ -86,6 +108,7 @@ class Cloud:
     hosts: Mapping[str, str] = field(default_factory=dict)
     instances: tuple[Instance, ...] = ()
     billing: Billing = Billing()
+    storage: Storage = Storage()
 
     def device(self, accelerator: str, instance: str) -> str | None:
         """Returns the catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
@@ -108,6 +131,7 @@ def clouds() -> tuple[Cloud, ...]:
             table["aliases"] = tuple(table.get("aliases", ()))
             table["instances"] = tuple(Instance(**each) for each in table.get("instances", ()))
             table["billing"] = Billing(**table.get("billing", {}))
+            table["storage"] = Storage(**table.get("storage", {}))
             listed.append(Cloud(slug=entry.name.removesuffix(".toml"), **table))
     return tuple(listed)
 

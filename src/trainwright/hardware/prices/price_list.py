@@ -20,6 +20,7 @@ from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
 from trainwright.hardware.prices.instances import can_be_had
+from trainwright.hardware.prices.regions import lies_in
 from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
 from trainwright.spec.device import Price, PriceKind
 
@@ -67,7 +68,7 @@ class PriceList:
             device: its name in the catalogue.
             kind: only such prices.
             providers: only those of these clouds, by name or alias.
-            regions: only those in whose name one of these stands: ``eu``, ``us-east-1``, ``FR``.
+            regions: only those that lie in one of these countries or groups, or have such a name (``regions.lies_in``).
 
         Raises:
             RecipeError: an unknown cloud.
@@ -78,7 +79,7 @@ class PriceList:
             for price in self.prices.get(device, ())
             if (kind is None or price.kind == kind)
             and (titles is None or price.provider in titles)
-            and (regions is None or any(_lies_in(price.region, region) for region in regions))
+            and (regions is None or any(lies_in(price.region, region) for region in regions))
         ]
         return tuple(sorted(offers, key=lambda price: (bool(price.doubt), price.usd_per_device_hour)))
 
@@ -170,13 +171,6 @@ def _offer(row: PriceRow, *, own: bool) -> tuple[str, ...]:
 
 def _offers(row: PriceRow) -> set[tuple[str, ...]]:
     return {_offer(row, own=True), _offer(row, own=False)}
-
-
-def _lies_in(region: str, wanted: str) -> bool:
-    """Returns whether a region's name has all words of ``wanted``, as words or as the beginnings of some."""
-    words = [word for word in re.split(r"[^a-z0-9]+", region.lower()) if word]
-    asked = [word for word in re.split(r"[^a-z0-9]+", wanted.lower()) if word]
-    return bool(asked) and all(any(word.startswith(each) for word in words) for each in asked)
 
 
 def days_old(price: Price, today: date) -> int | None:

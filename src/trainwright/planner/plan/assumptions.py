@@ -11,6 +11,8 @@ from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE
 from trainwright.planner.cost.assumptions import of_failures, of_spot_nodes
 from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
+from trainwright.planner.cost.keeping import Kept, kept_of
+from trainwright.planner.cost.keeping import assumed as of_kept
 from trainwright.planner.cost.run_cost import RunCost
 from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
@@ -30,7 +32,16 @@ RUN_KEYS = frozenset(("sequence", "length", "batch", "adapters", "image_tokens",
 
 def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> list[Assumption]:
     """Returns all assumptions, in the order in which they are shown."""
-    return [*_of_run(scenario, workload, run), *_of_mixtures(scenario, workload, choice), *_of_drives(choice.forecast)]
+    return [
+        *_of_run(scenario, workload, run),
+        *_of_mixtures(scenario, workload, choice),
+        *_of_drives(choice.forecast),
+        *(() if scenario.price is None else of_kept(_kept(scenario), scenario.price)),
+    ]
+
+
+def _kept(scenario: Scenario) -> Kept:
+    return kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes)
 
 
 def recommended(scenario: Scenario) -> list[Assumption]:
@@ -44,6 +55,7 @@ def recommended(scenario: Scenario) -> list[Assumption]:
         *(of_spot_nodes(name, of=f" of {name}", key=f"spot_{name}") for name in (*SPOT_NODE_MTBF_S, "others")),
         Assumption("devices to be had at once", at_once, "", "default", more, key="availability"),
         Assumption("prices", "per device and hour", "", "catalog", cheapest, key="prices"),
+        *of_kept(_kept(scenario)),
     ]
 
 

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from trainwright.core.units import YEAR_S
+from trainwright.hardware.catalogue.energy import YEARS
+from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import training_flops
 from trainwright.planner.counts.flops import count_flops, utilisation
@@ -20,6 +22,7 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
 from trainwright.planner.search.changes import Change, changes
+from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
 from trainwright.spec.run import PlacedRun
@@ -40,6 +43,13 @@ class Planned:
     changes: tuple[Change, ...] = ()
     """What would make it fit, in the plan's order; only looked for where that is asked (``with_ways``)."""
     at_rate: AtRate | None = None
+    keeping: Keeping | None = None
+    """Storage and egress, where devices are rented at a price."""
+
+    @property
+    def outlives_machines(self) -> bool:
+        """Returns whether the run takes longer than machines are written off in: nobody trains so."""
+        return self.plan.estimate.seconds.mid > YEARS * YEAR_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +103,13 @@ def planned(scenario: Scenario, choice: Choice | None = None) -> Planned:
         rejected=choice.rejected,
         unmeasured=scenario.unmeasured,
     )
-    return Planned(plan=plan, scenario=scenario, choice=choice, run=run, at_rate=_at_rate(scenario))
+    kept = None if scenario.price is None or scenario.on_this_machine else _keeping(scenario, scenario.price, run)
+    return Planned(plan=plan, scenario=scenario, choice=choice, run=run, at_rate=_at_rate(scenario), keeping=kept)
+
+
+def _keeping(scenario: Scenario, price: Price, run: RunCost) -> Keeping:
+    kept = kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes)
+    return keeping(kept, price, float(run.seconds[0]), None if run.usd is None else float(run.usd[0]))
 
 
 def _at_rate(scenario: Scenario) -> AtRate | None:

@@ -64,6 +64,8 @@ class Question:
     epochs: float | None = None
     example_tokens: int | None = None
     """Of the data set that is passed over, in place of ``tokens``; tokens of an example in the mean."""
+    data_gib: float | None = None
+    """Of the data set as it lies in storage; None: text and ids of its tokens."""
     rank: int = 16
     stack: str = DEFAULT
     layout: FixedLayout = field(default_factory=FixedLayout)

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
+from trainwright.planner.cost.keeping import kept_of
 from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
 from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question
@@ -85,6 +86,7 @@ def ranked_ways(
         layout=wanted_layout(scenario),
         batches=batches,
         frugal=scenario.tunes,
+        data_bytes=kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes).data_bytes,
         **bounds,
     )
     return scenario, recommendation

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.units import GIB
 from trainwright.hardware.catalogue.nodes import names_here
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.catalogue.stacks import stack
@@ -19,7 +20,7 @@ from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.question import Question, filled, stretched, trained
-from trainwright.planner.plan.sizes import workload_of
+from trainwright.planner.plan.sizes import passes_of, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
@@ -58,6 +59,9 @@ class Scenario:
     """What a run takes beyond its steps; None: what published runs do on clusters."""
     flops_per_s: float | None = None
     """A rate that each device is said to hold, to compare with."""
+    data_bytes: float | None = None
+    """Of the data set as it lies in storage; None: of the run's tokens, each seen ``passes`` times."""
+    passes: float = 1.0
     tunes: bool = False
     """A trained model is trained further: of layouts about as fast, that with most memory to spare is taken."""
     on_this_machine: bool = False
@@ -106,6 +110,8 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         run=run,
         layout=question.layout,
         tunes=question.tunes,
+        data_bytes=None if question.data_gib is None else question.data_gib * GIB,
+        passes=passes_of(question),
         flops_per_s=question.flops_per_s,
         source=CATALOGUE if here is None else here.source,
         recompute=question.recompute,

@@ -169,6 +169,14 @@ def _tokens_of(question: Question, sequence: int, note: Note) -> int:
     return tokens
 
 
+def passes_of(question: Question) -> float:
+    """Returns how often a run sees its data: once where its tokens are said, and in a pretraining."""
+    given = (question.examples, question.epochs, question.example_tokens) != (None, None, None)
+    if question.tokens is not None or not (question.tunes or question.model.sees_images or given):
+        return 1.0
+    return _usual(question, 1).epochs if question.epochs is None else question.epochs
+
+
 def _usual(question: Question, sequence: int) -> _Data:
     """Returns the data set that is meant where nothing is said of it."""
     if question.model.sees_images:

@@ -57,6 +57,9 @@ class Option:
     checkpoint_interval_s: float
     unsure: bool = False
     front: bool = False
+    storage_usd: float | None = None
+    egress_usd: float | None = None
+    """Beside ``usd``, which is the rental alone: of data, checkpoints and weights (``cost.keeping``); None: unknown."""
 
     @property
     def cluster(self) -> str:

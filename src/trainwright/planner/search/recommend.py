@@ -20,6 +20,7 @@ from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.clouds import CONTRACT_S, billing_of
 from trainwright.hardware.prices.price_list import PriceList, price_list
+from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.cost.scaling_laws import batch_price
 from trainwright.planner.counts.layouts import FixedLayout
@@ -55,6 +56,7 @@ class _Search:
     precision: Precision | None
     layout: FixedLayout
     frugal: bool
+    data_bytes: float | None
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
@@ -117,6 +119,7 @@ def recommend(
     layout: FixedLayout | None = None,
     batches: Sequence[int] = (),
     frugal: bool = False,
+    data_bytes: float | None = None,
     prices: PriceList | None = None,
 ) -> Recommendation:
     """Returns all ways to do a run, ranked.
@@ -138,22 +141,21 @@ def recommend(
         batches: tokens of larger batches that are tried too, each with the further tokens that it needs
             (``cost.scaling_laws.batch_price``).
         frugal: of layouts about as fast, that which needs least memory is taken.
+        data_bytes: of the data set in storage; None: of the run's tokens.
         prices: the price lists, unless given.
 
     Raises:
         RecipeError: an unknown device or cloud.
     """
-    goals, prices, given = goals or Goals(), prices or price_list(), given or {}
-    search = _Search(
-        (run, *(_with_batch(run, each) for each in sorted(batches))), precision, layout or FixedLayout(), frugal
-    )
+    goals, prices, given, hourly = goals or Goals(), prices or price_list(), given or {}, have_usd_per_device_hour or {}
+    runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
+    search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes)
     for machines in have:
-        usd = (have_usd_per_device_hour or {}).get(machines.device.name, 0.0)
-        _survey(search, machines, [owned(machines, usd)], goals)
+        _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
     for machines in _largest(search, devices, most_devices):
-        name, size = machines.device.name, machines.node.devices
-        bought: Sequence[Offer] = [Offer(provider=GIVEN, kind=None, usd_per_device_hour=given.get(name))]
-        if name not in given:
+        name, bought = machines.device.name, _given(given, machines.device.name)
+        if not bought:
+            size = machines.node.devices
             bought = offers(name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds)
         if (clouds or regions) and not bought[0].provider:
             where = "clouds" if regions is None else "regions"
@@ -161,6 +163,12 @@ def recommend(
             continue
         _survey(search, machines, bought, goals)
     return ranked(search.options, search.all_refused(), goals)
+
+
+def _given(usd_by_device: Mapping[str, float], name: str) -> tuple[Offer, ...]:
+    """Returns the offer at a price that the user gives; none where none is given."""
+    usd = usd_by_device.get(name)
+    return () if usd is None else (Offer(provider=GIVEN, kind=None, usd_per_device_hour=usd),)
 
 
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
@@ -272,7 +280,16 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
             search.refuse("price", name, reason, int(np.sum(~kept)))
     most = np.inf if offer.devices is None else offer.devices
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used)
-    return [_option(run, fastest, cost, offer, int(place)) for place in places]
+    held, facts = kept_of(run, data_bytes=search.data_bytes), storage_of(offer.price)
+    stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)
+    return [
+        replace(
+            _option(run, fastest, cost, offer, int(place)),
+            storage_usd=None if stored is None else float(stored[place]),
+            egress_usd=sent,
+        )
+        for place in places
+    ]
 
 
 def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place: int) -> Option:

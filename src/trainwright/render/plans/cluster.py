@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
@@ -16,6 +17,7 @@ from trainwright.render.page import Page
 from trainwright.render.plans.first_screen import memory_bar, show_first
 
 if TYPE_CHECKING:
+    from trainwright.planner.cost.keeping import Keeping
     from trainwright.planner.plan.cluster import AtRate, Planned
     from trainwright.planner.plan.question import Question
     from trainwright.spec.plan import Needs, Plan
@@ -48,8 +50,12 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     if estimate.fits:
         _show_speed(plan, page)
         page.line(_alone(plan, planned))
+        if planned.keeping is not None:
+            page.line(_beside(planned.keeping))
     else:
         page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
+    if planned.outlives_machines:
+        page.line(f"not practical: it outlives its machines, which are written off in {YEARS:g} years")
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
@@ -83,6 +89,19 @@ def _alone(plan: Plan, planned: Planned) -> str:
     kwh = None if plan.estimate.needs is None else plan.estimate.needs.kwh
     energy = "" if kwh is None else f"; {number(kwh)} kWh"
     return f"steps alone {alone}" + "".join(f" + {each}" for each in beside) + energy
+
+
+def _beside(keeping: Keeping) -> str:
+    """Returns the line that says what storage and egress cost beside the rental, or that it is not known."""
+    kept = keeping.kept
+    sizes = {"storage": f"{format_bytes(kept.kept_bytes)} kept", "egress": f"{format_bytes(kept.out_bytes)} out"}
+    costs = {name: "unknown" if usd is None else format_usd(usd) for name, usd in keeping.costs}
+    beside = ", ".join(f"{name} {cost} ({sizes[name]})" for name, cost in costs.items())
+    where = f" at {keeping.provider}" if keeping.provider else ""
+    if keeping.total_usd is None:
+        return f"beside the rental{where}: {beside}"
+    left = f", without {' and '.join(keeping.without)}" if keeping.without else ""
+    return f"beside the rental{where}: {beside}; {format_usd(keeping.total_usd)} in all{left}"
 
 
 def _at_rate(at: AtRate) -> str:

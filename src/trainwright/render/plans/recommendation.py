@@ -39,7 +39,7 @@ REFUSED_ROWS = 12
 CHANGE_ROWS = 8
 COLUMNS = ("", "run on", "from", "price", "time", "cost", "MFU", "memory", "layout")
 NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
-FIRST = ("batch", "length", "sequence", "adapters", "availability", "software")
+FIRST = ("batch", "length", "sequence", "adapters", "availability", "software", "kept")
 """Assumptions that decide most of the answer, and that the first screen names."""
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
@@ -74,6 +74,8 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     cheaper = [
         option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
     ][:DOUBTFUL_ROWS]
+    headlines = [option for _, option in recommendation.headlines] if recommendation.goals.are_open else believed[:1]
+    _show_beside(page, believed if page.verbose else headlines)
     _show_doubtful(page, cheaper)
     if page.verbose:
         _show_spot(page, [each for each in (*believed, *cheaper) if each.price_kind == "spot"])
@@ -235,6 +237,24 @@ def _distinct(recommendation: Recommendation) -> list[Option]:
 
 def _dollars(option: Option) -> float:
     return inf if option.usd is None else option.usd
+
+
+def _show_beside(page: Page, options: Sequence[Option]) -> None:
+    """Shows what storage and egress cost beside the rental, each by itself; of what is rented from a cloud."""
+    rented = [option for option in options if option.price is not None and option.usd is not None]
+    if not rented:
+        return
+    rows = []
+    for option in rented:
+        parts = {"storage": option.storage_usd, "egress": option.egress_usd}
+        known = [usd for usd in parts.values() if usd is not None]
+        missing = [name for name, usd in parts.items() if usd is None]
+        whole = format_usd(_dollars(option) + sum(known))
+        left = f" without {' and '.join(missing)}" if missing else ""
+        costs = ("unknown" if usd is None else format_usd(usd) for usd in parts.values())
+        rows.append((option.cluster, option.source, format_usd(_dollars(option)), *costs, whole + left))
+    page.line()
+    page.table(("beside the rental", "from", "rental", "storage", "egress", "in all"), rows)
 
 
 def _show_doubtful(page: Page, rows: Sequence[Option]) -> None:

@@ -46,6 +46,39 @@ def test_a_rate_that_is_given_stands_beside_the_truth(capsys):
     assert "--rate: no rate of a device" in capsys.readouterr().err
 
 
+def test_a_run_that_outlives_its_machines_is_answered_and_said_to_be_no_way(capsys):
+    asked = ["plan", "--model", "gpt3-175b", "--tokens", "300B", "--on"]
+    assert cli.main([*asked, "1xv100", "--rate", "28TFLOP/s"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (said,) = [line for line in lines if line.startswith("not practical")]
+    assert "4 years" in said and any("356 years" in line for line in lines)
+    for where, long in (("1xv100", True), ("128x8xh100-sxm", False)):
+        cli.main([*asked, where, "--json"])
+        assert json.loads(capsys.readouterr().out)["outlives_machines"] is long
+    cli.main([*asked, "128x8xh100-sxm"])
+    assert "not practical" not in capsys.readouterr().out
+
+
+def test_storage_and_egress_stand_beside_the_rental(capsys):
+    asked = ["plan", "--model", "gpt2-124m", "--tokens", "1B", "--on", "8xh100-sxm"]
+    lines = {}
+    for cloud in ("aws", "vast"):
+        assert cli.main([*asked, "--cloud", cloud, "--data-gib", "1000"]) == 0
+        printed = capsys.readouterr().out.splitlines()
+        (lines[cloud],) = [each for each in printed if each.startswith("beside the rental")]
+    assert "at AWS: storage $" in lines["aws"] and "egress $0 (" in lines["aws"] and "without" not in lines["aws"]
+    assert "storage unknown" in lines["vast"] and lines["vast"].endswith("in all, without storage and egress")
+    assert cli.main([*asked, "--cloud", "aws", "--data-gib", "1000", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    kept = document["keeping"]
+    rental = document["plan"]["estimate"]["usd"]["mid"]
+    assert kept["total_usd"] == pytest.approx(rental + kept["storage_usd"] + kept["egress_usd"])
+    assert kept["kept"]["data_bytes"] == 1000 * 2**30
+    assert {"kept", "kept_prices"} <= {each["key"] for each in document["plan"]["estimate"]["assumptions"]}
+    assert cli.main([*asked, "--data-gib", "none"]) == 2
+    assert "--data-gib: must be a number" in capsys.readouterr().err
+
+
 def test_the_verdict_comes_first_and_everything_it_rests_on_after(capsys):
     assert cli.main([*ASKED, "--price", "2", "--verbose"]) == 0
     out = capsys.readouterr().out

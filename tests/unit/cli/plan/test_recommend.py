@@ -9,6 +9,7 @@ from fixtures.recommend import SMALL, printed
 from trainwright.cli.main import main
 from trainwright.cli.output import Output
 from trainwright.cli.streams import ReaderGone
+from trainwright.hardware.prices.regions import country_of
 
 QUICKSTART = Path(__file__).parents[4] / "recipes" / "quickstart.yaml"
 
@@ -95,6 +96,24 @@ def test_the_next_command_plans_the_first_way(capsys):
     plan = json.loads(capsys.readouterr().out)["plan"]
     nodes, _, name = cluster.split("x", 2)
     assert (plan["cluster"]["nodes"], plan["cluster"]["node"]["device"]["name"]) == (int(nodes), name)
+
+
+def test_storage_and_egress_are_said_of_each_way_and_named_where_unknown(capsys):
+    asked = ("--devices", "h100-sxm", "--cloud", "aws,vast", "--price-kinds", "on_demand", "--data-gib", "500")
+    options = json.loads(printed(capsys, *asked, "--json"))["options"]
+    of = {each["provider"]: each for each in options}
+    assert of["AWS"]["storage_usd"] > 0 == of["AWS"]["egress_usd"] and of["Vast.ai"]["storage_usd"] is None
+    out = printed(capsys, *asked)
+    start = out.index("beside the rental")
+    assert "without storage and egress" in out[start:] and "500 GiB of data" not in out[:start]
+
+
+def test_where_data_may_lie_means_one_law_in_every_cloud(capsys):
+    """The Union is its members alone: neither London's region nor Norway's, in whose names it stands."""
+    members = {"cz", "de", "dk", "es", "fi", "fr", "ie", "it", "nl", "pl", "ro", "se"}
+    document = json.loads(printed(capsys, "--devices", "h100-sxm,a100-sxm-80gb", "--region", "eu", "--json"))
+    countries = {country_of(each["price"]["region"]) for each in document["options"]}
+    assert countries and countries <= members
 
 
 def test_bought_machines_cost_their_years_and_their_power(capsys):

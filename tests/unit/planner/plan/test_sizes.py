@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,7 +8,7 @@ from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.planner.plan.sizes import divisible
+from trainwright.planner.plan.sizes import divisible, passes_of
 
 
 def work(name="llama3-8b", on="rtx-4090", **asked):
@@ -32,6 +34,14 @@ def test_a_classifier_sees_its_examples_so_often():
     run = scenario_of(Question(model=model("bert-base"), on="rtx-3080", task="classify")).run
     # BertForSequenceClassification has 109,483,778 parameters (transformers, bert-base-uncased, two labels).
     assert total_parameters(run.model) == 109_483_778
+
+
+def test_data_is_seen_once_where_its_tokens_are_said():
+    asked = Question(model=model("llama3-8b"), on="rtx-4090")
+    assert passes_of(asked) == passes_of(replace(asked, tokens=10**9, method="lora")) == 1
+    assert passes_of(replace(asked, method="lora")) == 3
+    assert passes_of(replace(asked, examples=1000, epochs=2.0)) == 2
+    assert passes_of(replace(asked, model=model("resnet-50"))) == 90
 
 
 def test_images_are_counted_by_epochs():
