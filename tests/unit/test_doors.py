@@ -81,6 +81,11 @@ RUNS = [
     ("llama3-8b", {"method": "full", "update_in_backward": True}, "--method full --update-in-backward"),
     ("llama3-8b", {"method": "lora", "rank": 64}, "--method lora --rank 64"),
     (
+        "llama3-8b",
+        {"method": "full", "paged_moments": True, "activation_offload": True},
+        "--method full --paged-moments --activation-offload",
+    ),
+    (
         "mixtral-8x7b",
         {"expert_imbalance": 1.5, "further_layers": 1, "batch_tokens": "4M", "precision": "fp16"},
         "--expert-imbalance 1.5 --mtp 1 --batch 4M --precision fp16",

@@ -24,6 +24,8 @@ OPTIONS = {
     "moments": "--moments",
     "fused_loss": "--fused-loss",
     "update_in_backward": "--update-in-backward",
+    "paged_moments": "--paged-moments",
+    "activation_offload": "--activation-offload",
     "expert_imbalance": "--expert-imbalance",
     "further_layers": "--mtp",
     "recompute": "--recompute",

@@ -175,7 +175,7 @@ OF_RUN: Readers = {
     **dict.fromkeys(("examples", "example_tokens"), count),
     **dict.fromkeys(("epochs", "data_gib"), lambda value: _above_zero(value, parse=_number)),
     "fused_loss": _flag,
-    "update_in_backward": _flag,
+    **dict.fromkeys(("update_in_backward", "paged_moments", "activation_offload"), _flag),
     "further_layers": _integer,
     "stack": text,
     "expert_imbalance": _number,

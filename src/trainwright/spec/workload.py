@@ -85,6 +85,10 @@ class Workload:
     """Logits are made in chunks and never kept whole."""
     update_in_backward: bool = False
     """Each tensor is updated as soon as its gradient is there, where a step is one micro batch."""
+    paged_moments: bool = False
+    """The optimizer's moments are in unified memory, and leave a device that is full (bitsandbytes' PagedAdamW)."""
+    activation_offload: bool = False
+    """What layers save for the backward pass waits for it in host memory."""
 
     @property
     def element_bytes(self) -> float:
@@ -122,8 +126,9 @@ class Workload:
 
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"]
-Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme"]
-"""What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too."""
+Offload = Literal["none", "optimizer", "all", "optimizer-nvme", "all-nvme", "frozen"]
+"""What lives in host memory or on its NVMe drives between its uses: optimizer state, or weights and gradients too; or
+the frozen weights beside adapters alone."""
 
 
 ZeroStage = Literal[0, 1, 2, 3]

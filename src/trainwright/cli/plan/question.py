@@ -29,6 +29,8 @@ OF_TRAINING = (
     "moments",
     "fused_loss",
     "update_in_backward",
+    "paged_moments",
+    "activation_offload",
     "expert_imbalance",
     "mtp",
     "recompute",
@@ -111,6 +113,18 @@ def add_run(run: argparse._ArgumentGroup) -> None:
         action="store_true",
         default=None,
         help="update each tensor as its gradient comes, and keep no others (steps of one micro batch)",
+    )
+    run.add_argument(
+        "--paged-moments",
+        action="store_true",
+        default=None,
+        help="moments leave the device where it is full (bitsandbytes' paged AdamW; --moments int8: its 8-bit one)",
+    )
+    run.add_argument(
+        "--activation-offload",
+        action="store_true",
+        default=None,
+        help="what layers save for the backward pass waits in host memory",
     )
     run.add_argument(
         "--expert-imbalance",

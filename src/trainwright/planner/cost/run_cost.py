@@ -16,6 +16,7 @@ from trainwright.hardware.catalogue.runs import RunNumbers, read_runs
 from trainwright.planner.cost.goodput import DEVICE_MTBF_S, HOUR_S, RECOVERY_S, Goodput, goodput, spot, started_s
 from trainwright.planner.counts.adapters import count_trained
 from trainwright.planner.counts.layouts import Numbers, Values
+from trainwright.planner.counts.parameters import MOMENT_BYTES
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.time.step import evaluated_s
@@ -154,11 +155,12 @@ def checkpoint_bytes(run: RunSpec) -> float:
     count = count_trained(run.model, run.workload)
     if run.workload.adapter is not None:
         # The adapters' weights and AdamW's two moments.
-        return 3 * run.stack.memory.adapter_bytes * count
+        each, moments = run.stack.memory.adapter_bytes, run.workload.moments
+        return (each + 2 * (each if moments is None else MOMENT_BYTES[moments])) * count
     # Copies in 8 bits are made again from what is stored.
     stored = replace(run.workload, precision="bf16") if run.workload.precision == "fp8" else run.workload
-    each = counted(run.model).state_bytes(replace(run, workload=stored))
-    return (each.weight + each.optimizer) * count
+    kept = counted(run.model).state_bytes(replace(run, workload=stored))
+    return (kept.weight + kept.optimizer) * count
 
 
 def token_bytes(model: AnyModel, workload: Workload) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Table = TypeVar("Table", bound="DataclassInstance")
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
-OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme")
+OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme", "frozen")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
@@ -121,6 +121,11 @@ class Layouts:
     def offloads_all(self) -> NDArray[np.bool_]:
         """Returns True [L] where weights and gradients leave the device too, wherever to."""
         return self.has("offload", "all") | self.has("offload", "all-nvme")
+
+    @property
+    def offloads_weights(self) -> NDArray[np.bool_]:
+        """Returns True [L] where weights, all or frozen ones, are fetched for each pass."""
+        return self.offloads_all | self.has("offload", "frozen")
 
     @property
     def offloads_to_nvme(self) -> NDArray[np.bool_]:

@@ -60,7 +60,10 @@ _PURE = re.compile(
     r"pure[ _-]bf16|bf16[ _-]true|bf16[ _-](?:optimizer|optim|adam|moments|states)|no (?:fp32 )?master", re.IGNORECASE
 )
 _IN_BACKWARD = re.compile(r"optimizer[ _-]in[ _-](?:bwd|backward)|in[ _-]backward", re.IGNORECASE)
-_OFFLOADED = re.compile(r"activation[ _-]offload(?:ing)?", re.IGNORECASE)
+_OFFLOADED = re.compile(
+    r"activations?[ _-](?:cpu[ _-])?offload(?:ing)?|offload(?:ing)?[ _-]activations?", re.IGNORECASE
+)
+_PAGED = re.compile(r"(?<![a-z])paged[ _-]?(?:adamw?|optimi[sz]er|moments)", re.IGNORECASE)
 _WIDE = re.compile(r"(?:activations|residuals)[ _]?[=:][ _]?fp32", re.IGNORECASE)
 _DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
@@ -88,6 +91,8 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     recompute = record.text("activation_checkpointing") or _default_recompute(record, stack, parallel)
     _refuse_unplanned(record, stack)
     optimizer = record.text("optimizer").lower()
+    said = f"{optimizer} {record.text('notes')}"
+    paged = says(_PAGED, said)
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=sequence * batch,
@@ -96,11 +101,13 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         optimizer=optimizer_of(record),
         recompute=recompute_of(recompute),
         states=states_of(record, stack),
-        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else None,
+        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else "fp32" if paged else None,
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
-        update_in_backward=says(_IN_BACKWARD, f"{optimizer} {record.text('notes')}"),
+        update_in_backward=says(_IN_BACKWARD, said),
+        paged_moments=paged,
+        activation_offload=says(_OFFLOADED, said),
         fused_loss="cross-entropy-loss-fusion" in record.notes or _is_chunked(record, stack),
     )
 
@@ -115,8 +122,6 @@ def says(words: re.Pattern[str], settings: str) -> bool:
 
 def _refuse_unplanned(record: Record, stack: Stack) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
-    if says(_OFFLOADED, record.text("notes")):
-        raise ValueError("activation offload is on, expected off: plans keep activations on the device")
     if _WIDE.search(record.text("notes")) and precision_of(record, stack) not in ("fp32", "tf32"):
         raise ValueError("activations are fp32, expected the format of products: plans keep no wider ones between them")
 

@@ -35,6 +35,7 @@ _CLASSES = {
     "reserved_unused": "by the allocator",
     "context": "of the driver",
 }
+_ARRAYS = {"nvme": "nvme_bytes"}
 _INFINITY = "Rajbhandari et al., 2021, arXiv 2104.07857, section 3"
 
 
@@ -59,8 +60,16 @@ class _Place:
 
     def explained(self, name: str, about: str, formula: str, terms: Iterable[Term], **more: Any) -> Explanation:
         """Returns the formula of one class of the table, or of what is off the device; ``more``: source, details."""
-        value = float(getattr(self.table, f"{name}_bytes" if name in ("host", "nvme") else name)[0])
+        node, table = self.planned.plan.cluster.node, self.table
+        value = float((table.node_bytes(node) if name == "host" else getattr(table, _ARRAYS.get(name, name)))[0])
+        if name == "optimizer":
+            value += self.resident
         return Explanation(f"memory.{name}", about, formula, tuple(terms), value, "bytes", **more)
+
+    @property
+    def resident(self) -> float:
+        """Returns the bytes of paged moments on the device."""
+        return float(self.table.resident_bytes(self.table.device_bytes, self.planned.plan.cluster.device)[0])
 
     @property
     def when(self) -> str:
@@ -78,7 +87,8 @@ def _state(name: str) -> Callable[[Planned], Explanation]:
     def explained(planned: Planned) -> Explanation:
         place = _Place(planned)
         value = float(getattr(place.table, name)[0])
-        if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0:
+        pages = name == "optimizer" and planned.plan.workload.paged_moments
+        if place.case.adapter is not None or planned.plan.parallel.offload != "none" or value == 0 or pages:
             return _kept_otherwise(place, name, value)
         each = getattr(state_bytes(place.case), {"weights": "weight", "gradients": "gradient"}.get(name, name))
         stage, layouts = SHARED_FROM[name], place.case.layouts
@@ -107,6 +117,9 @@ def _kept_otherwise(place: _Place, name: str, value: float) -> Explanation:
         Term("k", whole, "bytes", f"{name} that stay on the device, frozen ones as kept"),
         Term("s", value / whole if whole else 0.0, "", f"share of them that is there {place.when}"),
     )
+    if name == "optimizer" and place.planned.plan.workload.paged_moments:
+        paged = Term("p", place.resident, "bytes", f"of {place.table.paged[0]:,.0f} of paged moments, what has room")
+        return place.explained(name, "optimizer of one rank with paged moments", "k × s + p", (*terms, paged))
     return place.explained(name, f"{name} of one rank with adapters or offload", "k × s", terms)
 
 
@@ -199,14 +212,21 @@ def _workspace(planned: Planned) -> Explanation:
 def _host(planned: Planned) -> Explanation:
     place = _Place(planned)
     about = "what offload keeps in one node's memory"
+    evicted = place.at(place.table.evicted_bytes(planned.plan.cluster.device))
+    saved = place.at(pass_bytes(place.case).gone)
+    further = [("a", saved, "activations of a rank"), ("p", evicted, "a rank's paged moments without room")]
+    beside = [Term(symbol, size, "bytes", what) for symbol, size, what in further if size]
+    added = "".join(f" + {each.symbol}" for each in beside)
     if not planned.choice.forecast.layouts.offloads_to_nvme[0]:
-        return place.explained("host", about, "d × (w + g + s)", _moved(place), source=_INFINITY)
+        terms = (*_moved(place), *beside)
+        return place.explained("host", about, f"d × (w + g + s{added})", terms, source=_INFINITY)
     state = f"{STATE_BUFFERS} of {SUB_GROUP_PARAMETERS:.0e} fp32 elements for the state"
     weights = f"{WEIGHT_BUFFERS} of {BUFFER_PARAMETERS:.0e} for weights"
     pinned = place.at(offloaded(place.case).host)
-    terms = (_devices(place), Term("p", pinned, "bytes", f"pinned buffers of a rank: up to {state}, {weights}"))
+    buffers = Term("b", pinned, "bytes", f"pinned buffers of a rank: up to {state}, {weights}")
+    terms = (_devices(place), buffers, *beside)
     source = "DeepSpeed's defaults of offload_optimizer and offload_param"
-    return place.explained("host", about, "d × p", terms, source=source)
+    return place.explained("host", about, f"d × (b{added})", terms, source=source)
 
 
 def _nvme(planned: Planned) -> Explanation:
@@ -236,12 +256,20 @@ def _moved(place: _Place) -> tuple[Term, ...]:
 def _total(planned: Planned) -> Explanation:
     table = planned.choice.forecast.memory
     terms = tuple(Term(name, float(getattr(table, name)[0]), "bytes", what) for name, what in _CLASSES.items())
+    value, names = float(table.device_bytes[0]), list(_CLASSES)
+    if table.paged[0]:
+        room = float(table.resident_bytes(table.device_bytes, planned.plan.cluster.device)[0])
+        terms, names, value = (
+            (*terms, Term("paged", room, "bytes", "moments that have room")),
+            [*names, "paged"],
+            value + room,
+        )
     details = (
         Term("", float(table.needed_bytes[0]), "bytes", "needed at least"),
         Term("", usable_bytes(planned.plan.cluster.device), "bytes", "of the device"),
     )
-    about, value = "peak of one device as its driver shows it", float(table.device_bytes[0])
-    return Explanation("memory.total", about, " + ".join(_CLASSES), terms, value, "bytes", details=details)
+    about = "peak of one device as its driver shows it"
+    return Explanation("memory.total", about, " + ".join(names), terms, value, "bytes", details=details)
 
 
 MEMORY: Mapping[str, Callable[[Planned], Explanation]] = {

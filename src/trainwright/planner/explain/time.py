@@ -20,7 +20,7 @@ from trainwright.planner.forecast.memory.offload import offloaded
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
-from trainwright.planner.plan.shares import COMPUTE, bound_by, exposed, step_without
+from trainwright.planner.plan.shares import COMPUTE, COPIED, bound_by, exposed, step_without
 from trainwright.planner.rates.catalogue import Catalogue, Rates
 
 _PHASES = {
@@ -44,6 +44,7 @@ _SENT = {
     "pipeline sends": "p",
     "sharded weights and gradients": "s",
     "gradients once a step": "g",
+    COPIED: "a",
 }
 _FIT = "fit: benchmarks/fit_time.py"
 

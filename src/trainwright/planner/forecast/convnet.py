@@ -97,4 +97,5 @@ def convnet_memory(run: RunSpec, layouts: Layouts) -> MemoryTable:
         moment=np.where(late, 3, 0),
         host_bytes=0 * one,
         nvme_bytes=0 * one,
+        paged=0 * one,
     )

@@ -14,6 +14,7 @@ from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSour
 from trainwright.planner.counts.layouts import Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.communication.exchange import Exchange
+from trainwright.planner.forecast.host_link import paged_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
 from trainwright.planner.forecast.time.step import StepTable, combine
@@ -97,8 +98,9 @@ class Forecast:
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Returns True [L] where the predicted peak is within the device's memory."""
-        return self.memory.fits(self.run.cluster.device)
+        """Returns True [L] where the predicted peak fits the device's memory, and what left it the node's."""
+        fits: NDArray[np.bool_] = self.memory.fits(self.run.cluster.device)
+        return fits & self.memory.fits_host(self.run.cluster.node)
 
     @property
     def uncertain(self) -> NDArray[np.bool_]:
@@ -131,22 +133,39 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
         exposure=exposure,
         sent=sent,
         memory=memory,
-        step=step_table(run, kernels, sent, layouts, exposure),
+        step=step_table(run, kernels, sent, layouts, exposure, memory=memory),
         spread=source.spread(run),
     )
 
 
 def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
     """Returns the seconds [L] of a step: a forecast without memory; raises as ``forecast``."""
-    sent = counted(run.model).exchange(run, layouts)
-    return step_table(run, source.kernels(run, layouts), sent, layouts, source.exposure(run)).total_s
+    network, pages = counted(run.model), run.workload.paged_moments
+    sent = network.exchange(run, layouts)
+    memory = network.memory(run, layouts, source.process(run)) if pages else None
+    return step_table(run, source.kernels(run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
 
 
-def step_table(run: RunSpec, kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
-    """Returns the seconds of a step with what offload adds to its update."""
-    step = combine(kernels, sent, layouts, exposure)
-    offload_s = counted(run.model).offload_s(run, layouts, step.total_s)
-    return replace(step, update=step.update + offload_s)
+def step_table(
+    run: RunSpec,
+    kernels: Kernels,
+    sent: Exchange,
+    layouts: Layouts,
+    exposure: Exposure,
+    *,
+    memory: MemoryTable | None = None,
+) -> StepTable:
+    """Returns the seconds of a step with what the link to host memory adds to it.
+
+    Offload and paged moments (those that ``memory`` has no room for) lengthen the update, activations that are not back
+    in time count as communication.
+    """
+    step, network = combine(kernels, sent, layouts, exposure), counted(run.model)
+    added = network.offload_s(run, layouts, step.total_s)
+    if memory is not None and run.workload.paged_moments:
+        added = added + paged_s(run.cluster, memory)
+    waited = network.activations_s(run, layouts, step) if run.workload.activation_offload else 0.0
+    return replace(step, update=step.update + added, communicate=step.communicate + waited)
 
 
 def model_flops_per_token(model: AnyModel, workload: Workload) -> float:

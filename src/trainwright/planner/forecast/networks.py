@@ -14,9 +14,11 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import Process
 from trainwright.planner.forecast.communication.exchange import Exchange, exchange
 from trainwright.planner.forecast.convnet import convnet_exchange, convnet_memory, convnet_state_bytes
+from trainwright.planner.forecast.host_link import activations_s
 from trainwright.planner.forecast.memory.offload import offload_s
 from trainwright.planner.forecast.memory.states import StateBytes, case_of, kept, state_bytes
 from trainwright.planner.forecast.memory.table import MemoryTable, library_bytes, predict_memory, stuck_share
+from trainwright.planner.forecast.time.step import StepTable
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan
@@ -29,7 +31,8 @@ class Counted:
     ``exchange`` returns every collective of a step, and raises RecipeError where no link is known that it needs;
     ``memory`` the peak of one device; ``state_bytes`` the bytes of one trained parameter; ``states_bytes`` those that
     an update needs at once, without activations; ``offload_s`` the seconds that offload adds to a step of so many
-    seconds; ``library_bytes`` what of memory depends on the device beside its size.
+    seconds; ``activations_s`` those that a step waits for saved activations to go to host memory and back;
+    ``library_bytes`` what of memory depends on the device beside its size.
     """
 
     exchange: Callable[[RunSpec, Layouts], Exchange]
@@ -37,6 +40,7 @@ class Counted:
     state_bytes: Callable[[RunSpec], StateBytes]
     states_bytes: Callable[[RunSpec, Layouts], Numbers]
     offload_s: Callable[[RunSpec, Layouts, Numbers], Numbers]
+    activations_s: Callable[[RunSpec, Layouts, StepTable], Numbers]
     library_bytes: Callable[[RunSpec], float]
 
 
@@ -57,6 +61,7 @@ TRANSFORMERS = Counted(
     state_bytes=_state_bytes,
     states_bytes=_states_bytes,
     offload_s=offload_s,
+    activations_s=activations_s,
     library_bytes=lambda run: library_bytes(run.transformer, run.cluster.device),
 )
 """Every parallel layout, adapters and offload."""
@@ -66,6 +71,7 @@ CONVOLUTIONAL_NETWORKS = Counted(
     state_bytes=lambda run: convnet_state_bytes(run.workload, run.stack.memory),
     states_bytes=lambda run, layouts: np.zeros(len(layouts)),
     offload_s=lambda run, layouts, step_s: np.zeros_like(step_s),
+    activations_s=lambda run, layouts, step: np.zeros(len(layouts)),
     library_bytes=lambda run: 0.0,
 )
 """Data parallelism alone: states are small beside the activations, layouts that offload are refused before, a stack's

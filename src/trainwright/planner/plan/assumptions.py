@@ -17,6 +17,7 @@ from trainwright.planner.cost.run_cost import RunCost
 from trainwright.planner.counts.ranks import fullest
 from trainwright.planner.counts.work import peak_flops_per_s
 from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.switches import moved_assumptions
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -36,6 +37,7 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
         *_of_run(scenario, workload, run),
         *_of_mixtures(scenario, workload, choice),
         *_of_drives(choice.forecast),
+        *moved_assumptions(choice.forecast),
         *(() if scenario.price is None else of_kept(_kept(scenario), scenario.price)),
     ]
 

@@ -181,7 +181,9 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
     shares = work_shares(forecast)
     largest = max(shares, key=lambda share: share.seconds)
     step_s = float(forecast.step_s[0])
-    low, high = forecast.memory.interval("device")
+    device, table = forecast.run.cluster.device, forecast.memory
+    low, high = (each + table.resident_bytes(each, device) for each in table.interval("device"))
+    middle = table.device_bytes + table.resident_bytes(table.device_bytes, device)
     # A share of the peak, where that is not beaten.
     mfu = utilisation(float(forecast.mfu[0]), 1.0)
     available = forecast.available_bytes
@@ -192,7 +194,7 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         fit=fit,
         memory=_memory(forecast, available),
         memory_available_bytes=available,
-        memory_interval=_interval(low, forecast.memory.device_bytes, high),
+        memory_interval=_interval(low, middle, high),
         phases=_phases(forecast),
         run_phases=_run_phases(forecast, run),
         tokens_per_s=workload.batch_tokens / step_s,
@@ -220,7 +222,9 @@ def verdict(forecast: Forecast) -> Fit:
 
 def _memory(forecast: Forecast, available_bytes: float) -> MemoryUse:
     """Returns the peak by class; beyond the device's memory, with as little unused as the allocator needs."""
-    use = forecast.memory.use(0)
+    use, table = forecast.memory.use(0), forecast.memory
+    resident = float(table.resident_bytes(table.device_bytes, forecast.run.cluster.device)[0])
+    use = replace(use, optimizer=use.optimizer + resident)
     if use.total_bytes <= available_bytes:
         return use
     least = float(forecast.memory.needed_bytes[0]) - (use.total_bytes - use.reserved_unused)
@@ -259,7 +263,7 @@ def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
 def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:
     node = scenario.run.cluster.node
     writers = max(1.0, float(run.checkpoint_write_bytes_per_s[0]) / (node.disk_bytes_per_s or 1.0))
-    offloaded = float(choice.forecast.memory.host_bytes[0])
+    offloaded = float(choice.forecast.memory.node_bytes(node)[0])
     # What lives there anyway, or on the node's drives, is not copied once more for a checkpoint.
     staged = max(0.0, run.checkpoint_bytes / writers - offloaded - float(choice.forecast.memory.nvme_bytes[0]))
     return Needs(

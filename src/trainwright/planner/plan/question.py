@@ -80,6 +80,8 @@ class Question:
     """A rate that each device is said to hold, to compare with."""
     fused_loss: bool | None = None
     update_in_backward: bool = False
+    paged_moments: bool = False
+    activation_offload: bool = False
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""
     further_layers: int | None = None

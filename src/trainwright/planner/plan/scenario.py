@@ -19,6 +19,7 @@ from trainwright.planner.cost.assumptions import of_device, of_price
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.plan.question import Question, filled, stretched, trained
 from trainwright.planner.plan.sizes import passes_of, workload_of
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -94,6 +95,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
     check(run, question.layout, devices=placed)
+    check_switches(run, question.layout, devices=placed)
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
     if question.states is None and here is None:
         kept = f"as software {software.name!r} does"

@@ -32,6 +32,8 @@ SENT: Mapping[str, tuple[str, ...]] = {
     "gradients once a step": ("gradients_s",),
 }
 """Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+COPIED = "activations to host memory and back"
+"""Communication over the link to host memory."""
 TOGETHER = ("expert parallelism", "pipeline sends")
 """What bidirectional pipelines hide together."""
 
@@ -64,7 +66,10 @@ def exposed(forecast: Forecast) -> tuple[Share, ...]:
     apart = sum(saved[kind] for kind in TOGETHER)
     joint = _saved_s(forecast, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
     pace = _pace(forecast)
-    return tuple(_real({kind: pace * saved[kind] * (joint if kind in TOGETHER else 1.0) for kind in saved}, forecast))
+    seconds = {kind: pace * saved[kind] * (joint if kind in TOGETHER else 1.0) for kind in saved}
+    whole = step_without(forecast)
+    seconds[COPIED] = float(forecast.step.communicate[0] - pace * whole.communicate[0])
+    return tuple(_real(seconds, forecast))
 
 
 def _saved_s(forecast: Forecast, *names: str) -> float:

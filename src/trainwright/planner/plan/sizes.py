@@ -18,7 +18,7 @@ from trainwright.spec.convnet import transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Adapter, Workload
+from trainwright.spec.workload import Adapter, MomentDtype, Workload
 
 SEQUENCE_TOKENS = 8192
 TUNED_SEQUENCE_TOKENS = 2048
@@ -86,10 +86,12 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         optimizer=question.optimizer or "adamw",
         recompute=question.recompute or "none",
         states=question.states or software.states,
-        moments=question.moments,
+        moments=_moments(question, note),
         adapter=adapter,
         fused_loss=_fused_loss(question, software, note),
         update_in_backward=question.update_in_backward,
+        paged_moments=question.paged_moments,
+        activation_offload=question.activation_offload,
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
@@ -107,6 +109,15 @@ def _fused_loss(question: Question, software: Stack, note: Note) -> bool:
         source = f"logits are never whole, as {as_in} it"
         note(Assumption("loss", "in chunks", "", "default", source, key="fused_loss"))
     return chunked
+
+
+def _moments(question: Question, note: Note) -> MomentDtype | None:
+    """Returns the moments' format: where that is left open and they are paged, as bitsandbytes' 32-bit AdamW has it."""
+    if question.moments is not None or not question.paged_moments:
+        return question.moments
+    source = "bitsandbytes' paged 32-bit AdamW, whatever the weights are; `moments` int8 is its 8-bit one"
+    note(Assumption("the optimizer's moments", "fp32", "", "default", source, key="moments"))
+    return "fp32"
 
 
 def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:

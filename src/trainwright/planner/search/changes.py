@@ -5,9 +5,11 @@ Layouts, micro batches and recomputation are tried by every search; a change is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,10 @@ from trainwright.spec.workload import Adapter, Offload, Workload
 
 LEAST_SEQUENCE_TOKENS = 512
 ADAPTER_RANK = 16
+SLOW = 10.0
+"""Times as long as the run would take with memory enough, beyond which several changes are tried together, too."""
+MOST_TOGETHER, BETTER = 5, 4.0
+"""Changes of several things at once that are named, the least slowdown first, and up to so many times that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +53,13 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Variant:
-    """A changed run."""
+    """A changed run: ``changed`` are fields of its workload; of equals in ``group`` the first that fits is enough."""
 
     name: str
-    workload: Workload
+    changed: Mapping[str, Any] = field(default_factory=dict)
     offload: Offload = "none"
     trains_less: bool = False
-    shorter: bool = False
-    """Its sequences are shorter: the longest that fit are enough to know."""
+    group: str = ""
     fields: Mapping[str, str | bool] = field(default_factory=dict)
 
     @property
@@ -62,9 +67,26 @@ class _Variant:
         """Returns the fields of a question that ask for it."""
         return {**self.fields, **({"layout": f"offload={self.offload}"} if self.offload != "none" else {})}
 
+    @property
+    def moves(self) -> bool:
+        """Returns whether something leaves the device, which helps whatever else is changed."""
+        return self.offload != "none" or bool(self.changed.keys() & {"paged_moments", "activation_offload"})
+
+
+PURE = _Variant(name="weights and states in 16 bits alone", changed={"states": "pure"}, fields={"states": "pure"})
+PAGED_8_BIT = _Variant(
+    name="paged 8-bit optimizer",
+    changed={"paged_moments": True, "moments": "int8"},
+    fields={"paged_moments": True, "moments": "int8"},
+)
+IN_BACKWARD = _Variant(
+    name="updates in the backward pass", changed={"update_in_backward": True}, fields={"update_in_backward": True}
+)
+"""All three together: pytorch/torchtune@bd2a0fc7c:recipes/configs/llama3_1/8B_full_single_device.yaml, lines 57-78."""
+
 
 def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
-    """Returns the changes after which the run fits; pairs of them where no single one is enough.
+    """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
     Those that train everything come first, and among them the least slowdown. What ``source`` has no rate for is left
     out. Raises as ``search.layouts.compare``.
@@ -74,29 +96,30 @@ def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int =
     fitting = _those_that_fit(singles, run, source, unit)
     for more in larger(run.cluster, most_devices):
         on = f"{more.nodes}x{more.node.devices}x{more.device.name}"
-        variant = _Variant(name=f"{more.devices:,} devices", workload=run.workload, fields={"on": on})
+        variant = _Variant(name=f"{more.devices:,} devices", fields={"on": on})
         if (filled := _tried(variant, replace(run, cluster=more), source, unit)) is not None:
             fitting.append(filled)
             break
-    if all(each.trains_less or each.devices > run.cluster.devices for each in fitting):
-        pairs = (_both(one, other) for one, other in product(singles, singles) if one.offload != "none")
-        fitting += _those_that_fit([each for each in pairs if each is not None], run, source, unit)
+    near = (each for each in fitting if not each.trains_less and each.devices == run.cluster.devices)
+    if all(each.slowdown > SLOW for each in near):
+        together = sorted(_those_that_fit(_together(run, singles), run, source, unit), key=lambda each: each.slowdown)
+        fitting += [each for each in together if each.slowdown <= BETTER * together[0].slowdown][:MOST_TOGETHER]
     return tuple(sorted(fitting, key=lambda change: (change.trains_less, change.slowdown)))
 
 
 def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSource, unit: float) -> list[Change]:
-    """Returns changes that fit; shorter sequences are not tried once longer fit, nor drives where memory does."""
+    """Returns changes that fit; the first of a group alone, and nothing on drives that fits into memory."""
     fitting: list[Change] = []
-    shortened: set[str] = set()
+    found: set[tuple[str, str]] = set()
     in_memory: list[tuple[str, Workload]] = []
     for each in variants:
-        place = each.offload.removesuffix("-nvme")
-        if (each.shorter and place in shortened) or (place, each.workload) in in_memory:
+        place, workload = each.offload.removesuffix("-nvme"), replace(run.workload, **each.changed)
+        if (place, each.group) in found or (place, workload) in in_memory:
             continue
         if (change := _tried(each, run, source, unit)) is not None:
             fitting.append(change)
-            in_memory.append((each.offload, each.workload))
-            shortened |= {place} if each.shorter else set()
+            in_memory.append((each.offload, workload))
+            found |= {(place, each.group)} if each.group else set()
     return fitting
 
 
@@ -112,49 +135,96 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
     workload, cluster = run.workload, run.cluster
     if not run.model.is_divisible:
         if workload.states != "pure":
-            pure = replace(workload, states="pure")
-            yield _Variant(name="weights and states in 16 bits alone", workload=pure, fields={"states": "pure"})
+            yield PURE
         return
     model = run.transformer
     if cluster.node.bus is not None:
-        yield _Variant(name="offload the optimizer's state", workload=workload, offload="optimizer")
-        yield _Variant(name="offload weights, gradients and the optimizer's state", workload=workload, offload="all")
-    if cluster.node.bus is not None and cluster.node.nvme_bytes:
-        yield _Variant(name="offload the optimizer's state to NVMe", workload=workload, offload="optimizer-nvme")
-        everything = "offload weights, gradients and the optimizer's state to NVMe"
-        yield _Variant(name=everything, workload=workload, offload="all-nvme")
+        yield from _moves(run)
     if workload.adapter is None:
         if workload.optimizer == "adamw" and workload.moments != "int8":
-            yield _Variant(
-                name="8-bit optimizer", workload=replace(workload, moments="int8"), fields={"moments": "int8"}
-            )
+            yield _Variant(name="8-bit optimizer", changed={"moments": "int8"}, fields={"moments": "int8"})
         if workload.states != "pure" and workload.precision not in {"fp32", "tf32"}:
-            pure = replace(workload, states="pure")
-            yield _Variant(name="weights and states in 16 bits alone", workload=pure, fields={"states": "pure"})
+            yield PURE
         if model.kind == "decoder":
             adapter = Adapter(rank=ADAPTER_RANK, targets=adaptable(model))
-            yield _Variant(
-                name="LoRA", workload=replace(workload, adapter=adapter), trains_less=True, fields={"method": "lora"}
-            )
-            quantised = replace(workload, adapter=replace(adapter, frozen="nf4"))
-            yield _Variant(name="QLoRA", workload=quantised, trains_less=True, fields={"method": "qlora"})
+            yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
+            quantised = {"adapter": replace(adapter, frozen="nf4")}
+            yield _Variant(name="QLoRA", changed=quantised, trains_less=True, fields={"method": "qlora"})
     if not workload.fused_loss and model.makes_logits:
-        yield _Variant(name="fused loss", workload=replace(workload, fused_loss=True), fields={"fused_loss": True})
+        yield _Variant(name="fused loss", changed={"fused_loss": True}, fields={"fused_loss": True})
     if not workload.fused_attention:
-        yield _Variant(name="fused attention", workload=replace(workload, fused_attention=True))
+        yield _Variant(name="fused attention", changed={"fused_attention": True})
     tokens = workload.sequence_tokens // 2
     while tokens >= LEAST_SEQUENCE_TOKENS and model.kind != "vision":
-        shorter = replace(workload, sequence_tokens=tokens)
-        asked = {"sequence_tokens": str(tokens)}
-        yield _Variant(name=f"sequences of {tokens:,} tokens", workload=shorter, shorter=True, fields=asked)
+        name, asked = f"sequences of {tokens:,} tokens", {"sequence_tokens": str(tokens)}
+        yield _Variant(name=name, changed={"sequence_tokens": tokens}, group="shorter", fields=asked)
         tokens //= 2
 
 
+def _moves(run: RunSpec) -> Iterator[_Variant]:
+    """Yields what leaves the device for host memory or drives."""
+    workload, cluster = run.workload, run.cluster
+    yield _Variant(name="offload the optimizer's state", offload="optimizer")
+    yield _Variant(name="offload weights, gradients and the optimizer's state", offload="all")
+    if cluster.node.nvme_bytes:
+        yield _Variant(name="offload the optimizer's state to NVMe", offload="optimizer-nvme")
+        yield _Variant(name="offload weights, gradients and the optimizer's state to NVMe", offload="all-nvme")
+    if workload.adapter is not None:
+        yield _Variant(name="offload the frozen weights", offload="frozen")
+    elif workload.optimizer == "adamw" and cluster.device.kind == "cuda" and not workload.paged_moments:
+        asked: dict[str, str | bool] = {"paged_moments": True}
+        kept = workload.moments or "fp32"
+        yield _Variant(name="paged optimizer", changed={"paged_moments": True, "moments": kept}, fields=asked)
+        if workload.moments != "int8":
+            yield PAGED_8_BIT
+    if not workload.activation_offload:
+        offloads = {"activation_offload": True}
+        yield _Variant(name="offload activations", changed=offloads, fields=offloads)
+
+
+def _together(run: RunSpec, singles: Sequence[_Variant]) -> Iterator[_Variant]:
+    """Yields what moves bytes with each other change, and what people tune a whole model with on one device."""
+    known: set[frozenset[str]] = set()
+    for one, other in product(singles, singles):
+        names = frozenset((one.name, other.name))
+        if one.moves and names not in known and (both := _both(one, other)) is not None:
+            known.add(names)
+            yield both
+    workload = run.workload
+    if workload.adapter is not None or PAGED_8_BIT not in singles or workload.precision in {"fp32", "tf32"}:
+        return
+    parts = [PAGED_8_BIT, IN_BACKWARD] if workload.states == "pure" else [PURE, PAGED_8_BIT, IN_BACKWARD]
+    whole = reduce(lambda one, other: _both(one, other) or one, parts)
+    sequences, devices = workload.batch_sequences, run.cluster.devices
+    while sequences >= devices:
+        tokens = sequences * workload.sequence_tokens
+        smaller = sequences < workload.batch_sequences
+        yield replace(
+            whole,
+            name=f"{whole.name}, steps of {tokens:,} tokens" if smaller else whole.name,
+            changed={**whole.changed, "batch_tokens": tokens},
+            fields={**whole.fields, **({"batch_tokens": str(tokens)} if smaller else {})},
+            group="in backward",
+        )
+        sequences //= 2
+
+
 def _both(one: _Variant, other: _Variant) -> _Variant | None:
-    """Returns offload ``one`` and a change ``other`` of the workload together."""
-    if other.offload != "none" or other.trains_less:
+    """Returns two changes together; None where they contradict, or train less."""
+    twice = other.offload != "none" and one.offload != "none"
+    homeless = one.offload not in ("none", "frozen") or other.offload not in ("none", "frozen")
+    changed = {**one.changed, **other.changed}
+    if one == other or twice or one.trains_less or other.trains_less or one.changed.keys() & other.changed.keys():
         return None
-    return replace(other, name=f"{one.name}, {other.name}", offload=one.offload)
+    if homeless and "paged_moments" in changed:
+        return None
+    return _Variant(
+        name=f"{one.name}, {other.name}",
+        changed=changed,
+        offload=one.offload if one.offload != "none" else other.offload,
+        group=other.group or one.group,
+        fields={**one.fields, **other.fields},
+    )
 
 
 def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
@@ -176,9 +246,10 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
 
 def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> Change | None:
     """Returns the change, if the run fits with it, the host's memory included."""
-    if variant.workload.problems(run.model):
+    workload, cluster = replace(run.workload, **variant.changed), run.cluster
+    if workload.problems(run.model):
         return None
-    run, cluster = replace(run, workload=variant.workload), run.cluster
+    run = replace(run, workload=workload)
     try:
         compared = compare(run, [cluster.devices], offload=variant.offload, source=source)
     except RecipeError:  # the source has no rate for what the change asks of the device
@@ -186,9 +257,7 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
     if not compared.fits.any():
         return None
     best = compared.forecast(compared.order()[:1])
-    if not best.memory.fits_host(cluster.node)[0]:
-        return None
-    slowdown = float(best.step_s[0]) * cluster.devices / variant.workload.batch_tokens / unit
+    slowdown = float(best.step_s[0]) * cluster.devices / workload.batch_tokens / unit
     (layout,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
     devices = cluster.devices
     return Change(name=variant.name, slowdown=slowdown, devices=devices, best=layout, trains_less=less, fields=asked)

@@ -203,11 +203,13 @@ def _compared(
         memory = network.memory(run, left.layouts, source.process(run))
         memo[key] = (left, network.states_bytes(run, left.layouts), memory)
     left, states, memory = memo[key]
-    usable, fits = usable_bytes(device), memory.fits(device)
+    usable, fits = usable_bytes(device), memory.fits(device) & memory.fits_host(cluster.node)
     seconds = np.full(len(fits), np.inf)
     unsure = memory.uncertain(device)
     enough = fits & ~unsure if frugal else fits
-    worth = np.flatnonzero(fits & ~_needless(enough, left.recomputes))
+    # What is recomputed does not cross the link to host memory, which may be slower.
+    crosses = run.workload.paged_moments or run.workload.activation_offload
+    worth = np.flatnonzero(fits if crosses else fits & ~_needless(enough, left.recomputes))
     timed = forecast(run, left.layouts.take(worth), source, memory=taken(memory, worth))
     seconds[worth] = timed.step_s
     over, needed = states > usable, memory.needed_bytes
@@ -273,7 +275,7 @@ def ranked(forecast: Forecast, device: DeviceSpec) -> list[Ranked]:
                 low_s=float(forecast.low_s[place]),
                 high_s=float(forecast.high_s[place]),
                 memory_bytes=float(forecast.memory.needed_bytes[place]),
-                host_bytes=float(forecast.memory.host_bytes[place]),
+                host_bytes=float(forecast.memory.node_bytes(forecast.run.cluster.node)[place]),
                 nvme_bytes=float(forecast.memory.nvme_bytes[place]),
                 mfu=float(forecast.mfu[place]),
                 tokens_per_s_per_device=float(forecast.tokens_per_s_per_device[place]),

@@ -144,10 +144,20 @@ def test_losses_in_chunks_keep_no_logits(words):
     assert not workload(record(notes="a plain loss"), TITAN).fused_loss
 
 
-def test_activation_offload_is_refused_where_it_is_on():
-    with pytest.raises(ValueError, match="activation offload is on, expected off"):
-        workload(record(notes="activation_offloading=true"), TITAN)
-    assert workload(record(notes="activation_offloading=false"), TITAN).fused_loss is False
+@pytest.mark.parametrize("words", ["activation_offloading=true", "with activation offload", "offload activations"])
+def test_activation_offload_is_read_where_it_is_on(words):
+    assert workload(record(notes=words), TITAN).activation_offload
+    assert not workload(record(notes="activation_offloading=false"), TITAN).activation_offload
+
+
+@pytest.mark.parametrize(
+    ("name", "moments"), [("paged_adamw_8bit", "int8"), ("PagedAdamW8bit", "int8"), ("paged_adamw_32bit", "fp32")]
+)
+def test_paged_optimizers_are_read_by_their_names(name, moments):
+    work = workload(record(optimizer=name), TITAN)
+    assert (work.paged_moments, work.moments, work.optimizer) == (True, moments, "adamw")
+    plain = workload(record(optimizer=name.lower().replace("paged", "").strip("_")), TITAN)
+    assert not plain.paged_moments
 
 
 @pytest.mark.parametrize("words", ["no liger", "without chunked loss", "liger=false", "cut_cross_entropy: no"])

@@ -25,6 +25,18 @@ QUESTIONS = {
     "ours": ("llama3-8b", "8xa100-80gb", "auto", {"stack": "trainwright", "optimizer": "muon"}),
     "offloaded": ("llama3-8b", "8xa100-80gb", "offload=all", {"stack": "deepspeed"}),
     "streamed": ("llama3-8b", "8xa100-80gb", "offload=all-nvme", {"stack": "deepspeed"}),
+    "paged": (
+        "llama3-8b",
+        "rtx-4090",
+        "micro_batch=2",
+        {
+            "method": "full",
+            "states": "pure",
+            "moments": "int8",
+            "batch_tokens": 4096,
+            **dict.fromkeys(("paged_moments", "update_in_backward", "activation_offload"), True),
+        },
+    ),
     "held": ("gpt3-175b", "128x8xa100-80gb", "tp=8,pp=8,zero_stage=1", {"stack": "megatron-deepspeed"}),
     "vision": ("vit-b-16", "8xa100-80gb", "auto", {}),
 }

@@ -32,6 +32,9 @@ from trainwright.planner.forecast.memory.activations import (
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase
 
+STASH = 5
+"""Saved tensors on their way to host memory that are still on the device (pytorch/torchtune@bd2a0fc7c:
+torchtune/training/_activation_offloading.py, ``max_fwd_stash_size``; TRL takes the same)."""
 MOMENTS = ("loss", "backward", "end", "update", "load")
 
 
@@ -56,7 +59,8 @@ class Pass:
 
     ``saved`` is kept for the backward pass by all micro batches in flight, ``beside`` by one outside of its layers;
     ``kept_again`` what FSDP around adapters keeps a second time; ``block`` one block that is computed again;
-    ``transient`` gradients in flight inside of one; ``kept_logits`` logits that a pipeline's engine does not let go.
+    ``transient`` gradients in flight inside of one; ``kept_logits`` logits that a pipeline's engine does not let go;
+    ``gone`` is what was saved and waits in host memory.
     """
 
     saved: Numbers
@@ -66,6 +70,7 @@ class Pass:
     transient: Numbers
     logits: Numbers
     kept_logits: Numbers
+    gone: Numbers
 
     @property
     def inside(self) -> Numbers:
@@ -85,7 +90,8 @@ def pass_bytes(case: MemoryCase) -> Pass:
     layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
     beside = beside + sent
-    saved = stages.passes * (beside + layers)
+    whole = stages.passes * (beside + layers)
+    saved = np.minimum(whole, stash_bytes(case)) if case.workload.activation_offload else whole
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     if case.process is None:
@@ -100,7 +106,20 @@ def pass_bytes(case: MemoryCase) -> Pass:
         transient=transient,
         logits=logits_bytes(case),
         kept_logits=buffered_logit_bytes(case, micro_batches=2),
+        gone=np.asarray(whole - saved),
     )
+
+
+def stash_bytes(case: MemoryCase) -> Numbers:
+    """Returns the bytes [L] of saved tensors that stay while they are copied to host memory: the largest, of each.
+
+    With full recomputation only the layers' inputs are saved.
+    """
+    model, experts = case.model, case.model.experts
+    routed = 0 if experts is None else experts.active * experts.ffn_width
+    inner = case.element_bytes * max(model.ffn_width, routed, model.heads * model.score_size)
+    inside = np.maximum(inner * micro_tokens(case) / case.layouts.tp, input_bytes(case))
+    return STASH * np.where(case.layouts.has("recompute", "full"), input_bytes(case), inside)
 
 
 def _larger(case: MemoryCase, dense: Numbers, mixed: Numbers) -> Numbers:
@@ -162,7 +181,7 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
     """
     frozen, stages = case.adapter is not None, case.stages
-    gathers = (case.sharded > 0) | case.layouts.offloads_all
+    gathers = (case.sharded > 0) | case.layouts.offloads_weights
     root, layer = stages.tables * case.element_bytes, stages.layer * case.frozen_bytes
     whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
     piped = case.layouts.pp > 1

@@ -61,7 +61,8 @@ def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
     ``optimizer``: gradients go to the host and updated weights come back, once a step, and nothing hides it (Ren et
     al., 2021, section 4.1, without its delayed update). ``all``: besides, each micro batch fetches the rank's weights
     for both passes behind the work of the layer before (Rajbhandari et al., 2021, arXiv 2104.07857, section 6.2), so
-    that only what takes longer than that work is seen.
+    that only what takes longer than that work is seen. ``frozen``: weights beside adapters alone are fetched so; what
+    is trained is updated on the device.
 
     On NVMe the state is read and written once a step while the host updates what has come (the same, section 5.2.2);
     weights are read for both passes and gradients written once, for each micro batch (section 4.1). The drives are the
@@ -79,6 +80,7 @@ def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
     crossing = 2 * case.element_bytes * trained / bus.bytes_per_s
     update = HOST_UPDATE_S * trained * node.devices
     weights = case.frozen_bytes * np.max(shared(case, from_stage=3), axis=0)
+    frozen = layouts.has("offload", "frozen")
     fetches = 2 * layouts.micro_batches * weights / bus.bytes_per_s
     if layouts.offloads_to_nvme.any():
         state, parts = np.max(gone.optimizer, axis=0), np.max(gone.gradients, axis=0)
@@ -87,7 +89,7 @@ def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
         update = np.where(layouts.offloads_to_nvme, np.maximum(update, streamed), update)
         fetches = np.where(layouts.offloads_to_nvme, np.maximum(fetches, passed), fetches)
     seen = np.maximum(fetches - step_s, 0.0)
-    return np.where(moved, crossing + update, 0.0) + np.where(layouts.offloads_all, seen, 0.0)
+    return np.where(moved & ~frozen, crossing + update, 0.0) + np.where(layouts.offloads_weights, seen, 0.0)
 
 
 def nvme_s(node: NodeSpec, *, read: Numbers, written: Numbers) -> Numbers:

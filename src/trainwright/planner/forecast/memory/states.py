@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.adapters import adapted, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
     MOMENT_BYTES,
@@ -33,6 +33,9 @@ FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int
 2305.14314, section 3); int4: GPTQ's groups of 128 with a 16-bit scale and a packed zero point."""
 NF4_DOUBLE_BYTES = 0.5 + (1 + 4 / 256) / 64
 """nf4 with double quantisation: 8-bit scales, 256 of them under one fp32 scale (same section)."""
+PAGED_ELEMENTS = 1e5
+"""Smaller tensors keep their moments on the device (bitsandbytes-foundation/bitsandbytes@95f9af30:
+bitsandbytes/optim/optimizer.py, lines 383-393)."""
 FP8_COPY_BYTES = 2.0
 """fp8 products by Transformer Engine keep each weight in fp8 twice, as it is and transposed."""
 
@@ -261,22 +264,60 @@ def kept(case: MemoryCase) -> Kept:
     """Returns weights, gradients and optimizer's state of one rank.
 
     With offload the optimizer's state lives in host memory or on NVMe, with ``all`` and ``all-nvme`` weights and
-    gradients too, but for what is gathered.
+    gradients too, but for what is gathered; with ``frozen`` only the adapters' weights and states stay. Paged moments
+    are none of what stays: they take what room is left.
     """
-    whole = _kept_anywhere(case)
-    stays = np.where(case.layouts.has("offload", "none"), 1.0, 0.0)
-    never = np.where(case.layouts.offloads_all, 0.0, 1.0)
+    whole, layouts = _kept_anywhere(case), case.layouts
+    frozen = layouts.has("offload", "frozen")
+    stays = np.where(layouts.has("offload", "none") | frozen, 1.0, 0.0)
+    never = np.where(layouts.offloads_all, 0.0, 1.0)
     return Kept(
-        weights=whole.weights * never,
+        weights=np.where(frozen, adapter_bytes(case), whole.weights * never),
         gradients=whole.gradients * never,
-        optimizer=whole.optimizer * stays,
+        optimizer=whole.optimizer * stays - paged_bytes(case),
         update=whole.update * stays,
     )
 
 
+def moment_bytes(case: MemoryCase) -> Numbers:
+    """Returns the bytes [2, L] of the optimizer's moments whose update one rank makes."""
+    workload, asked = case.workload, case.workload.moments
+    if case.adapter is not None:
+        each = case.memory.adapter_bytes if asked is None else MOMENT_BYTES[asked]
+        return np.asarray(2 * each / case.memory.adapter_bytes * adapter_bytes(case))
+    full = case.element_bytes if workload.states == "pure" else 4.0
+    each = full if asked is None else MOMENT_BYTES[asked]
+    return np.asarray(each * moments_per_parameter(case.model, workload) * shared(case, from_stage=1))
+
+
+def paged_bytes(case: MemoryCase) -> Numbers:
+    """Returns the bytes [2, L] of moments in unified memory: those of large tensors, unless they are offloaded."""
+    if not case.workload.paged_moments:
+        return np.zeros_like(case.stages.total)
+    if case.adapter is None:
+        tensors = [(float(each.elements), each.layers * each.copies) for each in matrices(case.model)]
+    else:
+        beside, rank = adapted(case.model, case.adapter), case.adapter.rank
+        sides = [(side, each) for each in beside for side in (each.inputs, each.outputs)]
+        tensors = [(float(rank * side), each.layers * each.copies) for side, each in sides]
+    total = sum(size * count for size, count in tensors)
+    large = sum(size * count for size, count in tensors if size >= PAGED_ELEMENTS)
+    # Scales of 8-bit moments stay on the device (the same, ``Optimizer2State.init_state``).
+    values = 1 / MOMENT_BYTES["int8"] if case.workload.moments == "int8" else 1.0
+    here = case.layouts.has("offload", "none") | case.layouts.has("offload", "frozen")
+    return np.where(here, large / total * values * moment_bytes(case), 0.0)
+
+
+def adapter_bytes(case: MemoryCase) -> Numbers:
+    """Returns the bytes [2, L] of the adapters' weights of one rank; 0 where all weights are trained."""
+    if case.adapter is None:
+        return np.zeros_like(case.stages.total)
+    return case.memory.adapter_bytes * rank_adapters(case, case.adapter) * np.ones_like(case.stages.total)
+
+
 def _kept_anywhere(case: MemoryCase) -> Kept:
     if case.adapter is not None:
-        return _kept_with_adapter(case, case.adapter)
+        return _kept_with_adapter(case)
     each, alive = state_bytes(case), gradients_alive(case)
     states = shared(case, from_stage=1)
     return Kept(
@@ -317,14 +358,14 @@ def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
     return np.asarray(each / np.where(layouts.zero_stage >= 3, layouts.dp_shard, 1.0))
 
 
-def _kept_with_adapter(case: MemoryCase, adapter: Adapter) -> Kept:
+def _kept_with_adapter(case: MemoryCase) -> Kept:
     """Returns frozen weights, tables in the compute dtype, and adapters with AdamW's two moments."""
     stages, whole = case.stages, shared(case, from_stage=3)
     tables = stages.tables * whole / stages.total
-    adapters = case.memory.adapter_bytes * rank_adapters(case, adapter) * np.ones_like(whole)
+    adapters = adapter_bytes(case)
     return Kept(
         weights=(whole - tables) * case.frozen_bytes + tables * case.element_bytes + adapters,
         gradients=adapters,
-        optimizer=2 * adapters,
+        optimizer=moment_bytes(case),
         update=case.memory.update_copies * adapters,
     )

@@ -19,7 +19,7 @@ from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.forecast.memory.moments import bucket_bytes, moments_of, pass_bytes
 from trainwright.planner.forecast.memory.offload import offloaded
-from trainwright.planner.forecast.memory.states import case_of, kept
+from trainwright.planner.forecast.memory.states import case_of, kept, paged_bytes
 from trainwright.spec.device import DeviceSpec, NodeSpec
 from trainwright.spec.measures import MemoryUse
 from trainwright.spec.model import ModelSpec
@@ -60,7 +60,8 @@ class MemoryTable:
     ``context`` is outside of torch; ``stuck`` the part of ``reserved_unused`` that is never given back; ``spread`` the
     standard deviation of the logarithm of measured over predicted; ``last_stage`` where the last pipeline stage is the
     worst; ``moment`` the place of the peak in ``MOMENTS``; ``host_bytes`` what offload puts into one node's memory,
-    ``nvme_bytes`` onto its drives.
+    ``nvme_bytes`` onto its drives. ``paged`` are a rank's moments in unified memory, which none of the classes has:
+    they fill what the rest leaves of the device, and the node's memory holds the others.
     """
 
     weights: Numbers
@@ -78,6 +79,7 @@ class MemoryTable:
     moment: NDArray[np.intp]
     host_bytes: Numbers
     nvme_bytes: Numbers
+    paged: Numbers
 
     @property
     def allocated_bytes(self) -> Numbers:
@@ -102,7 +104,20 @@ class MemoryTable:
 
     def total_bytes(self, device: DeviceSpec) -> Numbers:
         """Returns the peak as a plan prints it: what is kept unused in it gives way to what is needed."""
-        return np.where(self.device_bytes <= usable_bytes(device), self.device_bytes, self.needed_bytes)
+        shown = np.where(self.device_bytes <= usable_bytes(device), self.device_bytes, self.needed_bytes)
+        return shown + self.resident_bytes(shown, device)
+
+    def resident_bytes(self, beside: Numbers, device: DeviceSpec) -> Numbers:
+        """Returns the paged moments that have room on the device, where so much is there ``beside`` them."""
+        return np.clip(usable_bytes(device) - beside, 0.0, self.paged)
+
+    def evicted_bytes(self, device: DeviceSpec) -> Numbers:
+        """Returns the paged moments of a rank that host memory holds: torch gives nothing back for their sake."""
+        return self.paged - self.resident_bytes(self.device_bytes, device)
+
+    def node_bytes(self, node: NodeSpec) -> Numbers:
+        """Returns what one node's memory holds: what is offloaded, and paged moments without room on the devices."""
+        return self.host_bytes + node.devices * self.evicted_bytes(node.device)
 
     def reported(self, kind: MemoryKind) -> Numbers:
         """Returns the peak by one of the three definitions."""
@@ -115,9 +130,9 @@ class MemoryTable:
         return middle / factor, middle * factor
 
     def fits_host(self, node: NodeSpec) -> NDArray[np.bool_]:
-        """Returns True [L] where what is offloaded fits into a node's memory, if that is known, and onto its drives."""
+        """Returns True [L] where what left the device fits into a node's memory, if that is known, and its drives."""
         host = np.inf if node.host_memory_bytes is None else node.host_memory_bytes
-        fits: NDArray[np.bool_] = (self.host_bytes <= host) & (self.nvme_bytes <= (node.nvme_bytes or 0))
+        fits: NDArray[np.bool_] = (self.node_bytes(node) <= host) & (self.nvme_bytes <= (node.nvme_bytes or 0))
         return fits
 
     def use(self, place: int) -> MemoryUse:
@@ -190,8 +205,9 @@ def predict_memory(
         spread=(memory.spread if process else deviation(run)) * one,
         last_stage=(at == 1) & (layouts.pp > 1),
         moment=np.asarray(np.take_along_axis(which, at[None], axis=0)[0]),
-        host_bytes=here(elsewhere.host) * run.cluster.node.devices,
+        host_bytes=(here(elsewhere.host) + here(step.gone)) * run.cluster.node.devices,
         nvme_bytes=here(elsewhere.nvme) * run.cluster.node.devices,
+        paged=here(paged_bytes(case)),
     )
 
 

@@ -15,7 +15,7 @@ from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import StackMemory
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
 MODEL, STACK = catalogue_model("llama3-8b"), read_stack("default")
 WORK = Workload(
@@ -192,3 +192,16 @@ def test_weights_on_nvme_are_read_for_both_passes_of_each_micro_batch_behind_its
     each = 2 * 2 * parameters / node.nvme_read_bytes_per_s + 4 * parameters / node.nvme_write_bytes_per_s
     assert everything - state == pytest.approx(rows.micro_batches[1] * each - step_s)
     assert added(cluster, rows, 1e6)[1] == pytest.approx(added(cluster, rows, 1e6)[0])
+
+
+def test_frozen_weights_are_fetched_for_each_pass_and_nothing_else_crosses():
+    """Llama 3 8B in bf16 over PCIe 4: 16.06 GB for both passes of each micro batch, behind the step's work."""
+    cluster = catalogue_cluster("rtx-4090")
+    work = replace(WORK, batch_tokens=4 * 4096, adapter=Adapter(rank=8))
+    run = RunSpec(model=MODEL, workload=work, cluster=cluster, stack=STACK)
+    rows = Layouts.of([ParallelPlan(offload="frozen")], ["full"], work)
+    fetches = 4 * 2 * 2 * total_parameters(MODEL) / cluster.node.bus.bytes_per_s
+    assert offload_s(run, rows, step_s=np.array([1.0]))[0] == pytest.approx(fetches - 1.0)
+    assert offload_s(run, rows, step_s=np.array([1e3]))[0] == 0
+    table = predict_memory(run, rows)
+    assert table.host_bytes[0] == pytest.approx(2 * total_parameters(MODEL))

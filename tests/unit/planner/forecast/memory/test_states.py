@@ -205,3 +205,38 @@ def test_with_updates_in_the_backward_pass_one_tensors_gradient_is_there():
     added_up = kept_bytes(model, replace(work, batch_tokens=2048), plan)
     buffer = kept_bytes(model, work, plan, memory=replace(PLAIN, flat_gradients=True))
     assert added_up.gradients[0, 0] == buffer.gradients[0, 0] == pytest.approx(2 * 8_030_261_248)
+
+
+@pytest.mark.parametrize(("moments", "each", "paged"), [("fp32", 8.0, 8.0), ("int8", 2 * (1 + 4 / 256), 2.0)])
+def test_paged_moments_are_those_of_large_tensors_without_their_scales(moments, each, paged):
+    """Of Llama 3 8B only norms have fewer than 100,000 elements; two moments of a tensor are paged."""
+    model, plan = catalogue_model("llama3-8b"), ParallelPlan()
+    work = replace(WORK, precision="bf16", states="pure", moments=moments)
+    whole, pages = (kept_bytes(model, replace(work, paged_moments=on), plan) for on in (False, True))
+    assert whole.optimizer[0, 0] == pytest.approx(each * 8_030_261_248)
+    assert pages.optimizer[0, 0] == pytest.approx((each - paged) * 8_030_261_248, rel=1e-4, abs=3e5 * each)
+    assert (pages.weights == whole.weights).all()
+
+
+def test_moments_of_small_adapters_are_not_paged():
+    """Rank 8 beside 4,096 inputs is 32,768 elements, rank 64 is 262,144; 8-bit moments are two bytes and a scale."""
+    model, plan = catalogue_model("llama3-8b"), ParallelPlan()
+    for rank, left in ((8, 1.0), (64, 0.2)):
+        work = replace(WORK, precision="bf16", adapter=Adapter(rank=rank), paged_moments=True)
+        whole = kept_bytes(model, replace(work, paged_moments=False), plan).optimizer[0, 0]
+        # On q and v three of four sides are 4,096 wide; v's other has 1,024, of which rank 64 makes 65,536 elements.
+        assert kept_bytes(model, work, plan).optimizer[0, 0] == pytest.approx(
+            whole * (1.0 if left == 1 else 1024 / (3 * 4096 + 1024))
+        )
+    eight = replace(WORK, precision="bf16", adapter=Adapter(rank=8), moments="int8")
+    elements = 32 * 8 * (4096 + 4096 + 4096 + 1024)
+    assert kept_bytes(model, eight, plan).optimizer[0, 0] == pytest.approx(2 * (1 + 4 / 256) * elements)
+
+
+def test_frozen_weights_leave_alone():
+    model = catalogue_model("llama3-8b")
+    work = replace(WORK, precision="bf16", adapter=Adapter(rank=8))
+    here, gone = (kept_bytes(model, work, ParallelPlan(offload=each)) for each in ("none", "frozen"))
+    adapters = 4 * 32 * 8 * (4096 + 4096 + 4096 + 1024)
+    assert gone.weights[0, 0] == adapters and here.weights[0, 0] > 16e9
+    assert (gone.optimizer == here.optimizer).all() and (gone.gradients == here.gradients).all()
