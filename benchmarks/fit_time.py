@@ -127,7 +127,7 @@ def gather(rows: list[Row]) -> Data:
         shapes.append(shape)
         left.append(processors_left(run, shape))
         kept.append(row)
-        steps.append(np.log(run.workload.batch_tokens / shape.devices[0] / row.measured.tokens_per_s))
+        steps.append(np.log(run.workload.step_tokens / shape.devices[0] / row.measured.tokens_per_s))
         parts = factors(run, CATALOGUE.efficiency)
         names.append([tuple(stack_of(row, part.name) for part in parts[field.name]) for field in fields(Rates)])
     counts = Counter(row.source for row in kept)

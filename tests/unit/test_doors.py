@@ -82,8 +82,8 @@ RUNS = [
     ("llama3-8b", {"method": "lora", "rank": 64}, "--method lora --rank 64"),
     (
         "llama3-8b",
-        {"method": "full", "paged_moments": True, "activation_offload": True},
-        "--method full --paged-moments --activation-offload",
+        {"method": "full", "paged_moments": True, "activation_offload": True, "packing": "off"},
+        "--method full --paged-moments --activation-offload --packing off",
     ),
     (
         "mixtral-8x7b",
@@ -162,6 +162,10 @@ PLANS = [
     ({"on": "2x8xa100-80gb", "rails": 2, "price": "$1.5"}, "--on 2x8xa100-80gb --rails 2 --price $1.5"),
     ({"on": "8xh100-sxm", "moments": "int8", "further_layers": "1"}, "--on 8xh100-sxm --moments int8 --mtp 1"),
     ({"on": "4xl4", "batch_tokens": "64k"}, "--on 4xl4 --batch 64k"),
+    (
+        {"on": "l4", "method": "qlora", "packing": "off", "example_tokens": "300", "tokens": "2M"},
+        "--on l4 --method qlora --packing off --example-tokens 300 --tokens 2M",
+    ),
 ]
 
 

@@ -35,6 +35,7 @@ OPTIONS = {
     "epochs": "--epochs",
     "example_tokens": "--example-tokens",
     "data_gib": "--data-gib",
+    "packing": "--packing",
     "rank": "--rank",
     "stack": "--stack",
     "layout": "--layout",

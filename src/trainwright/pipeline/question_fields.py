@@ -21,7 +21,7 @@ from trainwright.core.units import at_least_one, parse_count, parse_seconds, spl
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.plan.layout import parse_layout
-from trainwright.planner.plan.question import Task
+from trainwright.planner.plan.question import Packing, Task
 from trainwright.planner.rates.learnt import Reference
 from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
@@ -174,6 +174,7 @@ OF_RUN: Readers = {
     "task": partial(one_of, known=get_args(Task)),
     **dict.fromkeys(("examples", "example_tokens"), count),
     **dict.fromkeys(("epochs", "data_gib"), lambda value: _above_zero(value, parse=_number)),
+    "packing": partial(one_of, known=get_args(Packing)),
     "fused_loss": _flag,
     **dict.fromkeys(("update_in_backward", "paged_moments", "activation_offload"), _flag),
     "further_layers": _integer,
@@ -246,7 +247,8 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")
     if "have_years" in fields and "have_bought_usd" not in fields:
         raise RecipeError("years of which price?", field="have_years", fix="set `have_bought_usd`")
-    sized = next((name for name in ("examples", "epochs", "example_tokens") if name in fields), None)
+    sizes = ("examples", "epochs") if fields.get("packing") == "off" else ("examples", "epochs", "example_tokens")
+    sized = next((name for name in sizes if name in fields), None)
     if sized is not None and "tokens" in fields:
         raise RecipeError("two answers to one question", field=sized, seen="`tokens` too", expected="one of them")
     tokens, batch_tokens = fields.get("tokens", math.inf), fields.get("batch_tokens", 0)

@@ -89,6 +89,10 @@ class Workload:
     """The optimizer's moments are in unified memory, and leave a device that is full (bitsandbytes' PagedAdamW)."""
     activation_offload: bool = False
     """What layers save for the backward pass waits for it in host memory."""
+    example_tokens: int | None = None
+    """In the mean of an example, each padded to the longest of its micro batch; None: sequences are full."""
+    example_spread: float = 0.0
+    """Standard deviation of the logarithm of an example's tokens, of which ``sequence_tokens`` are the most."""
 
     @property
     def element_bytes(self) -> float:
@@ -97,8 +101,13 @@ class Workload:
 
     @property
     def total_tokens(self) -> int:
-        """Returns tokens seen in training."""
-        return self.steps * self.batch_tokens
+        """Returns tokens seen in training; padding is none of them."""
+        return self.steps * self.step_tokens
+
+    @property
+    def step_tokens(self) -> int:
+        """Returns tokens of one optimizer update, in the mean; padding is none of them."""
+        return self.batch_tokens if self.example_tokens is None else self.batch_sequences * self.example_tokens
 
     @property
     def batch_sequences(self) -> int:

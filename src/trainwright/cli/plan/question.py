@@ -40,6 +40,7 @@ OF_TRAINING = (
     "epochs",
     "example_tokens",
     "data_gib",
+    "packing",
     "rank",
 )
 OF_CLUSTERS = (
@@ -146,6 +147,9 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--epochs", metavar="N", help="how often each example is seen (default: 3 in tuning)")
     run.add_argument("--example-tokens", metavar="N", help="of an example in the mean (default: 200 in tuning)")
     run.add_argument("--data-gib", metavar="N", help="of the data set in storage (default: text and ids of its tokens)")
+    run.add_argument(
+        "--packing", metavar="on|off", help="off: each example is a sequence, padded to its batch's longest"
+    )
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
 

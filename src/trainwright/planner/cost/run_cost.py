@@ -99,7 +99,7 @@ def run_cost(
     """
     settings, numbers = settings or RunSettings(), numbers or read_runs()
     model, workload, cluster = run.model, run.workload, run.cluster
-    batch_tokens = forecast.layouts.batch_sequences * workload.sequence_tokens
+    batch_tokens = forecast.layouts.batch_sequences * (workload.example_tokens or workload.sequence_tokens)
     steps = np.maximum(1.0, np.ceil(np.round(np.asarray(total_tokens, dtype=np.float64)) / batch_tokens))
     size_bytes = checkpoint_bytes(run)
     # All nodes of one replica write together.

@@ -15,7 +15,7 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
 from trainwright.planner.evidence.rows import Measured, Record, measured
-from trainwright.planner.evidence.workload_columns import workload_of
+from trainwright.planner.evidence.workload_columns import mean_tokens, workload_of
 from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec
@@ -41,9 +41,9 @@ class Row:
     @property
     def timed(self) -> PlacedRun:
         """Returns what time is asked of: sequences of the mean length, while memory is that of the longest."""
-        if self.mean_tokens is None:
-            return self.placed
         work = self.placed.run.workload
+        if self.mean_tokens is None or work.example_tokens is not None:  # padded lengths are counted
+            return self.placed
         batch = work.batch_sequences * self.mean_tokens
         shorter = replace(work, sequence_tokens=self.mean_tokens, batch_tokens=batch)
         return replace(self.placed, run=replace(self.placed.run, workload=shorter))
@@ -134,20 +134,6 @@ def question(record: Record) -> Row:
         measured=seen,
         mean_tokens=mean,
     )
-
-
-def mean_tokens(record: Record, longest: int) -> int | None:
-    """Returns the mean length of the row's sequences where its notes say it (``mean_len=340``).
-
-    Raises:
-        ValueError: it is no whole number, or longer than the longest sequence.
-    """
-    text = record.notes.get("mean_len")
-    if text is None:
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= longest:
-        raise ValueError(f"mean_len is {text}, expected a whole number of tokens from 1 to seq_len ({longest})")
-    return int(text)
 
 
 def counted_flops(run: RunSpec, record: Record) -> float:

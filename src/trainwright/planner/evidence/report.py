@@ -64,7 +64,7 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
     if row.mean_tokens is not None:
         timed = forecast(row.timed.run, layouts, CATALOGUE)
         worst_stage = timed if learnt is None else corrected(timed, **asdict(learnt))
-    tokens = row.timed.run.workload.batch_tokens / float(layouts.devices[0])
+    tokens = row.timed.run.workload.step_tokens / float(layouts.devices[0])
     slow, mid, fast = (tokens / float(each[0]) for each in (worst_stage.high_s, worst_stage.step_s, worst_stage.low_s))
     kind = row.measured.memory_kind or run.stack.memory.reports
     least, most = memory.interval(kind)

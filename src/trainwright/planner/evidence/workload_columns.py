@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast, get_args
 
+from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.evidence.columns import note_number
 from trainwright.planner.evidence.rows import Record
+from trainwright.planner.plan.sizes import EXAMPLES
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
@@ -73,6 +75,11 @@ FROZEN: Mapping[Frozen, tuple[str, ...]] = {
     "nf4": ("nf4", "fp4", "qlora", "qdora", "4bit"),
 }
 """Words for quantised weights, those of a method before those of bits."""
+PACKED: Mapping[str, bool] = {
+    **dict.fromkeys(("on", "true", "yes"), True),
+    **dict.fromkeys(("off", "false", "no", "none"), False),
+}
+"""Words for whether examples fill sequences."""
 FILLED = 4
 """Micro batches for each pipeline stage where a row gives no batch."""
 
@@ -84,6 +91,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         ValueError: an unknown precision, or a sequence that is no number.
     """
     sequence = record.whole("seq_len")
+    mean = _padded_mean(record, sequence)
     ranks = parallel.dp_replicate * parallel.dp_shard
     filled = 1 if parallel.pp == 1 else FILLED * parallel.pp
     accumulated = int(note_number(record, "grad_accum") or note_number(record, "micro_num") or filled)
@@ -108,8 +116,36 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         update_in_backward=says(_IN_BACKWARD, said),
         paged_moments=paged,
         activation_offload=says(_OFFLOADED, said),
+        example_tokens=mean,
+        example_spread=0.0 if mean is None else spread_of(mean, sequence, EXAMPLES),
         fused_loss="cross-entropy-loss-fusion" in record.notes or _is_chunked(record, stack),
     )
+
+
+def _padded_mean(record: Record, longest: int) -> int | None:
+    """Returns the mean length of examples that are padded: ``packing=off`` with a ``mean_len``; else None.
+
+    Raises:
+        ValueError: a word for packing that is not known, or a mean that is none.
+    """
+    word = record.notes.get("packing", "on").lower()
+    if word not in PACKED:
+        raise ValueError(f"packing is {word}, expected one of {', '.join(PACKED)}")
+    return None if PACKED[word] else mean_tokens(record, longest)
+
+
+def mean_tokens(record: Record, longest: int) -> int | None:
+    """Returns the mean length of the row's sequences where its notes say it (``mean_len=340``).
+
+    Raises:
+        ValueError: it is no whole number, or longer than the longest sequence.
+    """
+    text = record.notes.get("mean_len")
+    if text is None:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= longest:
+        raise ValueError(f"mean_len is {text}, expected a whole number of tokens from 1 to seq_len ({longest})")
+    return int(text)
 
 
 def says(words: re.Pattern[str], settings: str) -> bool:

@@ -18,6 +18,7 @@ from trainwright.planner.forecast.communication.dispatch import copies, expected
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.offload import offloaded
 from trainwright.planner.forecast.memory.states import case_of
+from trainwright.planner.forecast.padded import padded_run
 from trainwright.planner.forecast.time.passes import passes
 from trainwright.planner.plan.cluster import Planned
 from trainwright.planner.plan.shares import COMPUTE, COPIED, bound_by, exposed, step_without
@@ -64,7 +65,8 @@ def _counted(forecast: Forecast) -> tuple[Work, Rates]:
     """
     if not isinstance(forecast.source, Catalogue):
         raise RecipeError("this part of the plan was measured, not computed", where=forecast.run.cluster.device.name)
-    return forecast.source.work(forecast.run, forecast.layouts), forecast.source.rates(forecast.run)
+    run = padded_run(forecast.run, forecast.layouts)
+    return forecast.source.work(run, forecast.layouts), forecast.source.rates(forecast.run)
 
 
 def _left(forecast: Forecast) -> tuple[Term, ...]:
@@ -241,7 +243,7 @@ def _mfu(planned: Planned) -> Explanation:
     forecast = planned.choice.forecast
     terms = (
         Term("F", forecast.model_flops_per_token, "FLOP", "of the model for one token (flops)"),
-        Term("B", float(forecast.run.workload.batch_tokens), "tokens", "of a step"),
+        Term("B", float(forecast.run.workload.step_tokens), "tokens", "of a step"),
         Term("t", first(forecast.step_s), "s", "a step (time.step)"),
         Term("d", first(forecast.layouts.devices), "", "devices"),
         Term("P", forecast.peak_flops_per_s, "FLOP/s", "dense peak of one"),

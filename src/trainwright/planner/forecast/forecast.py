@@ -17,6 +17,7 @@ from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.host_link import paged_s
 from trainwright.planner.forecast.memory.table import MemoryTable, usable_bytes
 from trainwright.planner.forecast.networks import counted
+from trainwright.planner.forecast.padded import apart, kernels_of
 from trainwright.planner.forecast.time.step import StepTable, combine
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.plan import INTERVAL
@@ -71,7 +72,8 @@ class Forecast:
     @property
     def tokens_per_s_per_device(self) -> Numbers:
         """Returns the tokens per second of one device."""
-        tokens = self.layouts.batch_sequences * self.run.workload.sequence_tokens
+        work = self.run.workload
+        tokens = self.layouts.batch_sequences * (work.example_tokens or work.sequence_tokens)
         return np.asarray(tokens / self.step_s / self.layouts.devices)
 
     @property
@@ -121,9 +123,9 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
         RecipeError: the source has no rate for what the run asks, there is no link that the layouts need, or they are
             not for a convolutional network.
     """
-    kernels, exposure = source.kernels(run, layouts), source.exposure(run)
+    kernels, exposure = kernels_of(source, run, layouts), source.exposure(run)
     network = counted(run.model)
-    sent = network.exchange(run, layouts)
+    sent = apart(run, layouts, network.exchange)
     memory = network.memory(run, layouts, source.process(run)) if memory is None else memory
     return Forecast(
         run=run,
@@ -141,9 +143,9 @@ def forecast(run: RunSpec, layouts: Layouts, source: RateSource, *, memory: Memo
 def step_s(run: RunSpec, layouts: Layouts, source: RateSource) -> Numbers:
     """Returns the seconds [L] of a step: a forecast without memory; raises as ``forecast``."""
     network, pages = counted(run.model), run.workload.paged_moments
-    sent = network.exchange(run, layouts)
+    sent = apart(run, layouts, network.exchange)
     memory = network.memory(run, layouts, source.process(run)) if pages else None
-    return step_table(run, source.kernels(run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
+    return step_table(run, kernels_of(source, run, layouts), sent, layouts, source.exposure(run), memory=memory).total_s
 
 
 def step_table(
@@ -169,8 +171,8 @@ def step_table(
 
 
 def model_flops_per_token(model: AnyModel, workload: Workload) -> float:
-    """Returns the operations that training one token takes, attention in full and nothing recomputed."""
-    tokens = workload.sequence_tokens
+    """Returns the operations that training one token takes, attention in full and nothing recomputed or padded."""
+    tokens = workload.example_tokens or workload.sequence_tokens
     if workload.adapter is None:
         return training_flops_per_token(model, sequence_tokens=tokens)
     return adapter_training_flops(transformer(model), workload.adapter, sequences=1, sequence_tokens=tokens) / tokens

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
+from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.moments import pass_bytes
 from trainwright.planner.forecast.memory.states import case_of
@@ -62,4 +63,16 @@ def moved_assumptions(forecast: Forecast) -> list[Assumption]:
         value = f"{format_bytes(float(pass_bytes(case).gone.max()))} of a rank in host memory"
         source = f"to the host and back behind the passes{rate}, the last 5 tensors stay; {COPIED}"
         notes.append(Assumption("activations", value, "", "given", source, key="activation_offload"))
+    if run.workload.example_tokens is not None:
+        notes.append(_padding(forecast))
     return notes
+
+
+def _padding(forecast: Forecast) -> Assumption:
+    """Returns the share of what is computed that is padding."""
+    work, layouts = forecast.run.workload, forecast.layouts
+    padded, mean = float(padded_tokens(work, layouts)[0]), work.example_tokens or 0
+    many, ranks = f"{layouts.micro_batch[0]:,.0f}", int(layouts.data_parallel[0])
+    waits = f", and of {ranks} ranks the longest" if ranks > 1 else ""
+    source = f"the longest of a micro batch of {many}{waits} has {padded:,.0f} tokens, an example {mean:,} in the mean"
+    return Assumption("padding", f"{1 - mean / padded:.0%} of what is computed", "", "default", source, key="padding")

@@ -13,6 +13,7 @@ from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
 from trainwright.planner.cost.scaling_laws import training_flops
 from trainwright.planner.counts.flops import count_flops, utilisation
+from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
 from trainwright.planner.forecast.forecast import Forecast, corrected
 from trainwright.planner.forecast.time.bubble import idle_s
@@ -26,7 +27,7 @@ from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
 from trainwright.spec.run import PlacedRun
-from trainwright.spec.workload import Recompute, Workload
+from trainwright.spec.workload import Workload
 
 DOUBTED = 2.0
 """A measured run that is so many times faster or slower than predicted is doubtful: the plan says so."""
@@ -197,9 +198,9 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         memory_interval=_interval(low, middle, high),
         phases=_phases(forecast),
         run_phases=_run_phases(forecast, run),
-        tokens_per_s=workload.batch_tokens / step_s,
+        tokens_per_s=workload.step_tokens / step_s,
         mfu=mfu,
-        hfu=None if mfu is None else mfu * _recomputed_share(scenario, choice.recompute),
+        hfu=None if mfu is None else mfu * _recomputed_share(scenario, choice),
         seconds=Interval(low=float(run.low_s[0]), mid=float(run.seconds[0]), high=float(run.high_s[0])),
         usd=_interval(run.usd_low, run.usd, run.usd_high),
         bottleneck=f"{largest.name} ({largest.seconds / step_s:.0%} of a step)",
@@ -253,11 +254,15 @@ def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
     )
 
 
-def _recomputed_share(scenario: Scenario, recompute: Recompute) -> float:
-    """Returns the operations that are really computed over those that the model needs."""
+def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
+    """Returns the operations that are really computed, padding's too, over those that the model needs."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
-    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[recompute]
-    return 1 + again / whole.training
+    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
+    work = scenario.run.workload
+    padded = 1.0
+    if work.example_tokens is not None:
+        padded = float(padded_tokens(work, choice.forecast.layouts)[0]) / work.example_tokens
+    return padded * (1 + again / whole.training)
 
 
 def _needs(scenario: Scenario, choice: Choice, run: RunCost) -> Needs:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of anot
 Task = Literal["classify"]
 """What a model is tuned for, beside writing on: telling classes apart, with a head of its own."""
 CLASSES = 2
+Packing = Literal["on", "off"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,8 @@ class Question:
     """Of the data set that is passed over, in place of ``tokens``; tokens of an example in the mean."""
     data_gib: float | None = None
     """Of the data set as it lies in storage; None: text and ids of its tokens."""
+    packing: Packing | None = None
+    """Whether examples fill sequences, or each is one, padded to the longest of its micro batch."""
     rank: int = 16
     stack: str = DEFAULT
     layout: FixedLayout = field(default_factory=FixedLayout)

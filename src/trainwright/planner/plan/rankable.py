@@ -38,8 +38,9 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     batch_tokens = sequences * workload.sequence_tokens
     source = f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide"
     rounded = Assumption("batch", float(batch_tokens), "tokens", "given", source, key="batch")
-    steps = max(1, -(-workload.total_tokens // batch_tokens))
-    completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
+    asked = replace(workload, batch_tokens=batch_tokens)
+    steps = max(1, -(-workload.total_tokens // asked.step_tokens))
+    completed = replace(scenario.run, workload=replace(asked, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
 

@@ -11,6 +11,7 @@ import numpy as np
 from trainwright.planner.counts.kernels import Kind
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.forecast.forecast import Forecast
+from trainwright.planner.forecast.padded import kernels_of
 from trainwright.planner.forecast.time.step import StepTable, combine
 from trainwright.spec.plan import Share
 
@@ -83,7 +84,7 @@ def _saved_s(forecast: Forecast, *names: str) -> float:
 def step_without(forecast: Forecast, *kinds: Kind) -> StepTable:
     """Returns the step if there were no work of these kinds, and none that the forecast leaves out already."""
     kinds = (*kinds, *forecast.without)
-    kernels = forecast.source.kernels(forecast.run, forecast.layouts, without=kinds) if kinds else forecast.kernels
+    kernels = kernels_of(forecast.source, forecast.run, forecast.layouts, without=kinds) if kinds else forecast.kernels
     return combine(kernels, forecast.sent, forecast.layouts, forecast.exposure)
 
 
@@ -95,7 +96,7 @@ def bound_by(forecast: Forecast, seconds: Callable[[StepTable], Numbers]) -> For
     if not np.array_equal(seconds(step_without(forecast, "head")), seconds(step_without(forecast))):
         return forecast
     headless: tuple[Kind, ...] = ("head",)
-    kernels = forecast.source.kernels(forecast.run, forecast.layouts, without=headless)
+    kernels = kernels_of(forecast.source, forecast.run, forecast.layouts, without=headless)
     return replace(forecast, kernels=kernels, without=headless)
 
 

@@ -11,6 +11,7 @@ from trainwright.core.errors import RecipeError, about
 from trainwright.core.units import at_least_one, format_count
 from trainwright.planner.cost.scaling_laws import critical_batch_tokens
 from trainwright.planner.counts.adapters import adaptable
+from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.plan.question import Question
@@ -77,7 +78,8 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         adapter = Adapter(rank=question.rank, targets=names, frozen="nf4" if question.method == "qlora" else "bf16")
         source = "all matrices of a block"
         assumptions.append(Assumption("adapters", ", ".join(names), "", "default", source, key="adapters"))
-    steps = max(1, -(-tokens // batch))
+    mean, spread = _lengths_of(question, sequence, tokens, note)
+    steps = max(1, -(-tokens // (batch if mean is None else batch // sequence * mean)))
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=batch,
@@ -92,6 +94,8 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         update_in_backward=question.update_in_backward,
         paged_moments=question.paged_moments,
         activation_offload=question.activation_offload,
+        example_tokens=mean,
+        example_spread=spread,
         expert_imbalance=question.expert_imbalance,
         **_of_recipe(question.workload, steps),
     )
@@ -188,6 +192,35 @@ def passes_of(question: Question) -> float:
     return _usual(question, 1).epochs if question.epochs is None else question.epochs
 
 
+def _lengths_of(question: Question, sequence: int, tokens: int, note: Note) -> tuple[int | None, float]:
+    """Returns mean and spread of examples that are not packed; None where they are.
+
+    Raises:
+        RecipeError: nothing says how long they are, they are longer than a sequence, or no texts at all.
+    """
+    if question.packing != "off":
+        return None, 0.0
+    if question.model.unit != "tokens" or question.model.sees_images:
+        raise RecipeError("images are not packed", field="packing", seen="off", expected="a model of texts")
+    if not question.tunes and question.example_tokens is None:
+        what, fix = "how long are the examples?", "set `example_tokens`, their mean"
+        raise RecipeError(what, field="packing", seen="off", fix=fix)
+    usual = _usual(question, sequence)
+    mean = question.example_tokens or min(usual.tokens, sequence)
+    if mean > sequence:
+        expected = f"at most the {sequence:,} of the longest"
+        raise RecipeError("longer than a sequence", field="example_tokens", seen=f"{mean:,}", expected=expected)
+    examples = question.examples or max(2.0, tokens / mean / (question.epochs or usual.epochs))
+    spread = spread_of(mean, sequence, examples)
+    value = f"{mean:,} in the mean, {sequence:,} at most"
+    how = (
+        f"log-normal, deviation {spread:.2f} of the logarithm: the longest of {examples:,.0f} is as long as a sequence"
+    )
+    source = f"assumed: {how}; each is padded to the longest of its micro batch"
+    note(Assumption("lengths of examples", value, "tokens", "default", source, key="lengths"))
+    return mean, spread
+
+
 def _usual(question: Question, sequence: int) -> _Data:
     """Returns the data set that is meant where nothing is said of it."""
     if question.model.sees_images:
@@ -198,7 +231,8 @@ def _usual(question: Question, sequence: int) -> _Data:
         source = "each padded to the sequence; by default 3 epochs, as transformers' trainer"
         return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=sequence, source=source)
     if question.tunes:
-        source = "packed; by default as many as Alpaca has, and epochs as transformers' trainer"
+        how = "each a sequence" if question.packing == "off" else "packed"
+        source = f"{how}; by default as many as Alpaca has, and epochs as transformers' trainer"
         return _Data(examples=EXAMPLES, epochs=EPOCHS, tokens=EXAMPLE_TOKENS, source=source)
     return _Data(examples=EXAMPLES, epochs=1.0, tokens=sequence, source="each as long as a sequence, by default once")
 

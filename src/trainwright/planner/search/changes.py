@@ -127,7 +127,7 @@ def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
     """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
     every = candidates(run, [run.cluster.devices], wasteful=True).layouts
     seconds = float(np.min(step_s(run, every, source))) if len(every) else float("nan")
-    return seconds * run.cluster.devices / run.workload.batch_tokens
+    return seconds * run.cluster.devices / run.workload.step_tokens
 
 
 def _singles(run: RunSpec) -> Iterator[_Variant]:
@@ -157,7 +157,12 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
     tokens = workload.sequence_tokens // 2
     while tokens >= LEAST_SEQUENCE_TOKENS and model.kind != "vision":
         name, asked = f"sequences of {tokens:,} tokens", {"sequence_tokens": str(tokens)}
-        yield _Variant(name=name, changed={"sequence_tokens": tokens}, group="shorter", fields=asked)
+        changed: dict[str, Any] = {"sequence_tokens": tokens}
+        if workload.example_tokens is not None:  # as many examples a step, cut off earlier
+            changed |= {"batch_tokens": workload.batch_sequences * tokens}
+            changed |= {"example_tokens": min(tokens, workload.example_tokens)}
+            asked |= {"batch_tokens": str(changed["batch_tokens"])}
+        yield _Variant(name=name, changed=changed, group="shorter", fields=asked)
         tokens //= 2
 
 
@@ -257,7 +262,7 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
     if not compared.fits.any():
         return None
     best = compared.forecast(compared.order()[:1])
-    slowdown = float(best.step_s[0]) * cluster.devices / workload.batch_tokens / unit
+    slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / unit
     (layout,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
     devices = cluster.devices
     return Change(name=variant.name, slowdown=slowdown, devices=devices, best=layout, trains_less=less, fields=asked)

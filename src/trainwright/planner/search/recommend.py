@@ -308,7 +308,7 @@ def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place:
         recompute=recompute,
         precision=run.workload.precision,
         batch_tokens=batch_tokens,
-        tokens=int(cost.steps[place]) * batch_tokens,
+        tokens=int(cost.steps[place]) * replace(run.workload, batch_tokens=batch_tokens).step_tokens,
         provider=offer.provider,
         price_kind=offer.kind,
         price=offer.price,

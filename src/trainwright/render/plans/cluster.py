@@ -75,9 +75,11 @@ def _what(plan: Plan, question: Question) -> str:
     devices = f"{machines.devices:,} {machines.device.name}" if machines.devices > 1 else machines.device.name
     parameters, unit = format_count(sum(plan.parameters.values())), plan.model.unit
     length = "" if unit == "images" else f", sequences of {work.sequence_tokens:,}"
+    if work.example_tokens is not None:
+        length = f", examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
     return (
         f"{name}: {parameters} parameters, {format_count(work.total_tokens)} {unit} in {work.steps:,} steps of "
-        f"{format_count(work.batch_tokens)} on {devices}; {work.precision}{length}"
+        f"{format_count(work.step_tokens)} on {devices}; {work.precision}{length}"
     )
 
 

@@ -140,6 +140,8 @@ def _what(scenario: Scenario, looks: _Looks, model_name: str) -> str:
     """Returns the line that says what is trained."""
     work, unit = scenario.run.workload, scenario.run.model.unit
     each = unit if unit == "images" else f"sequences of {work.sequence_tokens:,}"
+    if work.example_tokens is not None:
+        each = f"examples of {work.example_tokens:,} in the mean, padded, at most {work.sequence_tokens:,}"
     optimizer = scenario.unmeasured.get("optimizer", work.optimizer)
     steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
     if len(looks.batches) > 1:

@@ -230,3 +230,17 @@ def test_a_mean_length_that_cannot_be_is_refused(length):
 def test_a_row_may_name_the_instance_that_it_was_measured_on():
     row = question(record(gpu="p4d.24xlarge", n_gpus=16, dp_shard_or_fsdp="fsdp_full:16"))
     assert (row.device, row.placed.run.cluster.nodes, row.placed.run.cluster.node.devices) == ("a100-sxm-40gb", 2, 8)
+
+
+def test_padded_examples_are_padded_and_not_cut_to_their_mean():
+    said = {"seq_len": 768, "micro_batch": 4, "global_batch": 4, "n_gpus": 1, "dp_shard_or_fsdp": ""}
+    row = question(record(**said, notes="mean_len=340; packing=off"))
+    assert row.timed is row.placed and row.mean_tokens == 340
+    assert (row.placed.run.workload.example_tokens, row.placed.run.workload.sequence_tokens) == (340, 768)
+    packed = question(record(**said, notes="mean_len=340; packing=true"))
+    assert packed.placed.run.workload.example_tokens is None
+    # Four examples are padded to more than their mean: fewer of their tokens pass in a second.
+    padded, mean = (judge_all([each])[0][0] for each in (row, packed))
+    assert padded.tokens_per_s.mid < mean.tokens_per_s.mid and padded.memory_bytes == mean.memory_bytes
+    with pytest.raises(ValueError, match="packing is best_fit"):
+        question(record(**said, notes="packing=best_fit"))

@@ -37,6 +37,7 @@ QUESTIONS = {
             **dict.fromkeys(("paged_moments", "update_in_backward", "activation_offload"), True),
         },
     ),
+    "padded": ("llama3-8b", "4xa100-80gb", "micro_batch=2", {"method": "lora", "packing": "off"}),
     "held": ("gpt3-175b", "128x8xa100-80gb", "tp=8,pp=8,zero_stage=1", {"stack": "megatron-deepspeed"}),
     "vision": ("vit-b-16", "8xa100-80gb", "auto", {}),
 }

@@ -56,3 +56,15 @@ def test_paged_moments_are_32_bits_unless_that_is_said():
     assert scenario.run.workload.moments == "fp32"
     assert next(each for each in scenario.assumptions if each.key == "moments").origin == "default"
     assert asked(method="full", states="pure", paged_moments=True, moments="int8").run.workload.moments == "int8"
+
+
+def test_a_plan_says_how_much_of_its_work_is_padding():
+    asked_for = {"method": "qlora", "packing": "off", "layout": "micro_batch=4"}
+    plan = plan_run(asked(**asked_for))
+    (note,) = [each for each in plan.estimate.assumptions if each.key == "padding"]
+    share = float(note.value.partition("%")[0]) / 100
+    assert "micro batch of 4" in note.source and 0.2 < share < 0.7
+    # MFU counts examples' tokens, HFU padding and recomputation too.
+    again = plan_run(asked(**asked_for | {"packing": "on"})).estimate
+    whole = plan.estimate.hfu / plan.estimate.mfu * (again.mfu / again.hfu)
+    assert 1 - 1 / whole == pytest.approx(share, abs=0.01)

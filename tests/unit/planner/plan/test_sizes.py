@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.plan.question import Question
@@ -94,3 +95,24 @@ def test_the_loss_is_in_chunks_where_the_software_has_it_so():
 def test_updates_in_the_backward_pass_are_asked_for():
     assert work(method="full", update_in_backward=True).update_in_backward
     assert not work(method="full").update_in_backward
+
+
+def test_examples_that_are_not_packed_make_steps_of_examples():
+    asked = work(method="qlora", packing="off", examples=48_000, epochs=2.0, example_tokens=250, sequence_tokens=1024)
+    assert (asked.sequence_tokens, asked.batch_sequences, asked.example_tokens) == (1024, 16, 250)
+    assert asked.steps == 48_000 * 2 / 16 and asked.total_tokens == 48_000 * 2 * 250
+    assert 0 < asked.example_spread < 1
+    assert work(method="qlora", packing="on").example_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "text"),
+    [
+        ("llama3-8b", {}, "how long are the examples"),
+        ("llama3-8b", {"method": "lora", "example_tokens": 4000}, "longer than a sequence"),
+        ("vit-b-16", {}, "images are not packed"),
+    ],
+)
+def test_lengths_that_nobody_knows_or_that_cannot_be_are_refused(name, asked, text):
+    with pytest.raises(RecipeError, match=text):
+        work(name, packing="off", **asked)

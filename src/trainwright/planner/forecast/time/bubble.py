@@ -15,6 +15,7 @@ from trainwright.planner.counts.kernels import Kernels, RateSource
 from trainwright.planner.counts.layouts import SCHEDULES, Layouts, Numbers
 from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.planner.forecast.communication.exchange import Exchange
+from trainwright.planner.forecast.padded import kernels_of
 from trainwright.planner.forecast.time.passes import Passes, passes
 from trainwright.planner.forecast.time.pipeline import schedule_problem, simulate
 from trainwright.spec.run import RunSpec
@@ -91,7 +92,7 @@ def idle_s(run: RunSpec, source: RateSource, kernels: Kernels, sent: Exchange, l
     blocks = passes(_without_head(kernels), sent, layouts, exposure)
     # All of the head is on the last stage, whatever the slowest rank has of it.
     one_way = replace(layouts, schedule=np.full_like(layouts.schedule, SCHEDULES.index("1f1b")))
-    alone = replace(source.kernels(run, one_way), lighter=0.0, lighter_ends=0.0)
+    alone = replace(kernels_of(source, run, one_way), lighter=0.0, lighter_ends=0.0)
     with_head, headless = (passes(each, sent, one_way, exposure) for each in (alone, _without_head(alone)))
     head = [all_ - rest for all_, rest in zip(_split(with_head, headless), _split(headless, headless), strict=True)]
     share = layers_of_chunks(model.blocks, stages, chunks) / slowest_layers(model, layouts)[0]
