@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.workload import Method, Precision, Schedule, States, ZeroStage
+from trainwright.spec.workload import Method, MomentDtype, Precision, Schedule, States, ZeroStage
 
 MemoryKind = Literal["allocated", "reserved", "device"]
 """torch's peak of allocated bytes, of reserved bytes, or what the driver reports for the process, context included."""
@@ -169,6 +169,8 @@ class Stack:
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
     chunked_loss: bool | None = None
     """Whether logits are made in chunks (``Workload.fused_loss``) unless that is said; None: in tuning alone."""
+    moments: MomentDtype | None = None
+    """Of AdamW in tuning, where nobody says it; None: as ``states`` has them."""
     fused_attention: bool = True
     """Whether scores stay out of memory, where a source does not say."""
     flash: Flash = "flash-2"

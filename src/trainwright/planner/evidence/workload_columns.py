@@ -18,6 +18,7 @@ from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
     Frozen,
+    MomentDtype,
     OptimizerName,
     ParallelPlan,
     Precision,
@@ -109,7 +110,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         optimizer=optimizer_of(record),
         recompute=recompute_of(recompute),
         states=states_of(record, stack),
-        moments="int8" if "8bit" in optimizer or "8-bit" in optimizer else "fp32" if paged else None,
+        moments=_moments(record, stack, paged=paged),
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
@@ -146,6 +147,16 @@ def mean_tokens(record: Record, longest: int) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= longest:
         raise ValueError(f"mean_len is {text}, expected a whole number of tokens from 1 to seq_len ({longest})")
     return int(text)
+
+
+def _moments(record: Record, stack: Stack, *, paged: bool) -> MomentDtype | None:
+    """Returns the optimizer's moments: by its name, else as the framework has them in tuning."""
+    optimizer = record.text("optimizer").lower()
+    if "8bit" in optimizer or "8-bit" in optimizer:
+        return "int8"
+    if paged:
+        return "fp32"
+    return None if optimizer or record.notes.get("task", "pretrain") == "pretrain" else stack.moments
 
 
 def says(words: re.Pattern[str], settings: str) -> bool:

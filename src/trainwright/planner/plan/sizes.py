@@ -88,7 +88,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         optimizer=question.optimizer or "adamw",
         recompute=question.recompute or "none",
         states=question.states or software.states,
-        moments=_moments(question, note),
+        moments=_moments(question, software, note),
         adapter=adapter,
         fused_loss=_fused_loss(question, software, note),
         update_in_backward=question.update_in_backward,
@@ -115,13 +115,17 @@ def _fused_loss(question: Question, software: Stack, note: Note) -> bool:
     return chunked
 
 
-def _moments(question: Question, note: Note) -> MomentDtype | None:
-    """Returns the moments' format: where that is left open and they are paged, as bitsandbytes' 32-bit AdamW has it."""
-    if question.moments is not None or not question.paged_moments:
-        return question.moments
-    source = "bitsandbytes' paged 32-bit AdamW, whatever the weights are; `moments` int8 is its 8-bit one"
-    note(Assumption("the optimizer's moments", "fp32", "", "default", source, key="moments"))
-    return "fp32"
+def _moments(question: Question, software: Stack, note: Note) -> MomentDtype | None:
+    """Returns the moments' format: where that is left open, as bitsandbytes' paged AdamW or the software has it."""
+    usual, tuned = question.moments, question.tunes and question.optimizer in (None, "adamw")
+    if usual is None and question.paged_moments:
+        usual, source = "fp32", "bitsandbytes' paged 32-bit AdamW, whatever weights are; `moments` int8: its 8-bit one"
+    elif usual is None and tuned and question.model.is_divisible and software.moments is not None:
+        usual, source = software.moments, f"as software {software.name!r} has it in tuning"
+    else:
+        return usual
+    note(Assumption("the optimizer's moments", usual, "", "default", source, key="moments"))
+    return usual
 
 
 def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:

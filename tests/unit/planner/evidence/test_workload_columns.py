@@ -198,3 +198,11 @@ def test_losses_are_in_chunks_where_the_software_has_them_so_and_the_row_does_no
 def test_updates_in_the_backward_pass_are_read(words):
     assert workload(record(notes=words), TITAN).update_in_backward
     assert not workload(record(notes="optimizer_in_bwd=false"), TITAN).update_in_backward
+
+
+def test_moments_that_a_row_does_not_say_are_the_softwares_in_tuning():
+    unsloth = stack("unsloth")
+    assert workload(record(notes="task=lora", optimizer=""), unsloth).moments == "int8"
+    assert workload(record(notes="task=lora", optimizer="adamw"), unsloth).moments is None
+    assert workload(record(notes="", optimizer=""), unsloth).moments is None
+    assert workload(record(notes="task=lora", optimizer=""), TITAN).moments is None

@@ -116,3 +116,14 @@ def test_examples_that_are_not_packed_make_steps_of_examples():
 def test_lengths_that_nobody_knows_or_that_cannot_be_are_refused(name, asked, text):
     with pytest.raises(RecipeError, match=text):
         work(name, packing="off", **asked)
+
+
+def test_moments_are_the_softwares_in_tuning():
+    """Unsloth's configurations of every trainer have adamw_8bit; the others keep what their states say."""
+    scenario = scenario_of(Question(model=model("llama3-8b"), on="rtx-4090", method="qlora", stack="unsloth"))
+    assert scenario.run.workload.moments == "int8"
+    (note,) = [each for each in scenario.assumptions if each.key == "moments"]
+    assert note.origin == "default" and "'unsloth'" in note.source
+    assert work(method="lora", stack="unsloth", moments="fp32").moments == "fp32"
+    assert work(method="lora", stack="unsloth", optimizer="sgd").moments is None
+    assert work(method="lora", stack="llama-factory").moments is None
