@@ -83,6 +83,8 @@ def cluster(
     if scale_out is not None:
         with about("scale_out"):
             port = _port(scale_out, port, where)
+    if spec.kind == "cpu" and not is_rate(scale_out or ""):
+        port = _by_software(port)
     if rails is not None:
         node = replace(node, rails=_rails(rails, where))
     asked = {"scale_up": scale_up, "scale_out": scale_out, "rails": rails}
@@ -306,6 +308,15 @@ def _port(text: str, base: LinkSpec, where: str | None) -> LinkSpec:
     if not is_rate(text):
         return link(text, where=where)
     return LinkSpec(name=text, bytes_per_s=parse_rate(text, where=where), latency_s=base.latency_s, source="given")
+
+
+def _by_software(port: LinkSpec) -> LinkSpec:
+    """Returns a port as processors use it: their collectives do not fill a fast one; a rate that is given stands."""
+    software = link("gloo")
+    if software.bytes_per_s >= port.bytes_per_s:
+        return port
+    name, source = f"{port.name} by {software.name}", f"{software.source}; {port.source}"
+    return replace(port, name=name, bytes_per_s=software.bytes_per_s, source=source)
 
 
 def _share(port: LinkSpec, rails: int, devices: int) -> LinkSpec:

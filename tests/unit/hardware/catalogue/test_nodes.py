@@ -5,6 +5,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device, device_names
+from trainwright.hardware.catalogue.links import link
 from trainwright.hardware.catalogue.nodes import cluster, names_here, node_size, several
 from trainwright.spec.device import ClusterSpec, NodeSpec
 
@@ -140,10 +141,18 @@ def test_every_device_has_a_cluster_and_every_node_file_known_devices():
 def test_processors_stand_two_to_a_server_and_their_cores_and_memory_are_the_hosts():
     pair, laptops = cluster("2xxeon-8480plus"), cluster("4x1xcore-i7-13700h")
     assert (pair.nodes, pair.node.devices, pair.node.cpu_cores, pair.node.host_memory_bytes) == (1, 2, 112, None)
-    assert [(each.devices, each.link.name) for each in pair.levels] == [(2, "upi-2")]
+    assert [(each.devices, each.link.name) for each in pair.levels] == [(2, "gloo")]
     assert [(each.devices, each.link.name) for each in laptops.levels] == [(4, "ethernet-1")]
-    over = cluster("4x2xepyc-9654", scale_out="ethernet-100")
-    assert over.levels[-1].link.bytes_per_s == 12.5e9 / 2
+    assert laptops.levels[0].link.bytes_per_s == 0.125e9
+
+
+def test_software_sets_the_rate_between_processors_unless_another_is_given():
+    over = {name: cluster("4x2xepyc-9654", scale_out=name).levels[-1].link for name in ("ethernet-100", "12.5GB/s")}
+    assert over["ethernet-100"].bytes_per_s == link("gloo").bytes_per_s / 2
+    assert over["ethernet-100"].name == "ethernet-100 by gloo"
+    assert over["12.5GB/s"].bytes_per_s == 12.5e9 / 2
+    assert cluster("2xepyc-9654", scale_up="20GB/s").levels[0].link.bytes_per_s == 20e9
+    assert cluster("2x8xh100-sxm", scale_out="ib-ndr").levels[-1].link.name.endswith("ib-ndr")
 
 
 def test_a_whole_node_has_so_many():
