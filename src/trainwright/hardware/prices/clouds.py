@@ -49,10 +49,11 @@ class Billing:
         return np.inf if self.contracts else self.at_once
 
     def billed_s(self, seconds: NDArray[np.float64], devices: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Returns the seconds that are paid for."""
+        """Returns the seconds that are paid for; those of devices that cannot be had as if there were as many."""
         # A run of whole steps is no step longer because its seconds are rounded in binary.
         steps = np.ceil(seconds / self.granularity_s - 1e-9)
-        least = np.where(np.asarray(devices) > self.at_once, max(CONTRACT_S, self.minimum_s), self.minimum_s)
+        by_contract = (np.asarray(devices) > self.at_once) & self.contracts
+        least = np.where(by_contract, max(CONTRACT_S, self.minimum_s), self.minimum_s)
         return np.maximum(steps * self.granularity_s, least)
 
 

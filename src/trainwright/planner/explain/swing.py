@@ -60,6 +60,20 @@ def _of_price(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     return "cost", math.inf if assumption.value == "unknown" else 4 / 3 if assumption.origin == "catalog" else 1.0
 
 
+def _of_billing(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Dollars over those of the same devices for the run alone."""
+    usd, needs = plan.estimate.usd, plan.estimate.needs
+    hourly = next((each.value for each in plan.estimate.assumptions if each.key == "price"), None)
+    if usd is None or needs is None or not isinstance(hourly, float):
+        return "cost", 1.0
+    return "cost", usd.mid / (needs.device_hours * hourly)
+
+
+def _of_availability(plan: Plan, assumption: Assumption) -> tuple[str, float]:
+    """Nobody knows at what price more devices are had than there are at once."""
+    return "cost", math.inf
+
+
 def _of_states(plan: Plan, assumption: Assumption) -> tuple[str, float]:
     """Weights, gradients and optimizer in half the bytes, where memory is tight."""
     memory = plan.estimate.memory
@@ -83,6 +97,8 @@ _RULES: Mapping[str, Callable[[Plan, Assumption], tuple[str, float]]] = {
     "overhead": _of_overhead,
     "length": _of_length,
     "price": _of_price,
+    "billing": _of_billing,
+    "availability": _of_availability,
     "states": _of_states,
     "sequence": _of_sequence,
 }

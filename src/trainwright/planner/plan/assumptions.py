@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from trainwright.core.units import format_seconds
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
 from trainwright.hardware.catalogue.energy import energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
 from trainwright.hardware.catalogue.runs import read_runs
-from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE
+from trainwright.hardware.prices.clouds import AT_ONCE, CONTRACT_S, SPOT_AT_ONCE, Billing
 from trainwright.planner.cost.assumptions import of_failures, of_spot_nodes
 from trainwright.planner.cost.goodput import SPOT_NODE_MTBF_S
 from trainwright.planner.cost.keeping import Kept, kept_of
@@ -27,6 +28,8 @@ from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
+MUCH = 1.05
+"""Billed over run, beyond which a plan says for how long it is paid."""
 RUN_KEYS = frozenset(("sequence", "length", "lengths", "batch", "adapters", "image_tokens", "software"))
 """Keys of assumptions about the run itself, wherever it is made."""
 
@@ -38,12 +41,44 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
         *_of_mixtures(scenario, workload, choice),
         *_of_drives(choice.forecast),
         *moved_assumptions(choice.forecast),
+        *_of_billing(scenario, run),
         *(() if scenario.price is None else of_kept(_kept(scenario), scenario.price)),
     ]
 
 
 def _kept(scenario: Scenario) -> Kept:
     return kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes)
+
+
+def _of_billing(scenario: Scenario, run: RunCost) -> list[Assumption]:
+    """Returns for how long the devices are paid, where that is much longer than the run, and whether they can be had.
+
+    Nothing is known of the contract behind a price that is given: it is paid to the second.
+    """
+    billing, price, devices = scenario.settings.billing, scenario.price, scenario.run.cluster.devices
+    if billing is None or price is None:
+        return []
+    notes, billed_s, seconds = [], float(run.billed_s[0]), float(run.seconds[0])
+    kind = price.kind.replace("_", "-")
+    if billed_s > MUCH * seconds:
+        paid, source = f"{format_seconds(billed_s)} of {format_seconds(seconds)}", _billed_because(billing, devices)
+        source = f"{source} ({price.provider} {kind}); a price that is given is paid to the second"
+        notes.append(Assumption("the devices are paid for", paid, "", "default", source, key="billing"))
+    if devices > billing.most_devices:
+        value = f"{billing.most_devices:,.0f} of {devices:,}"
+        source = f"{price.provider} {kind}: no more at this price, nor by a contract; a guess where its page is silent"
+        notes.append(Assumption("devices to be had at once", value, "", "default", source, key="availability"))
+    return notes
+
+
+def _billed_because(billing: Billing, devices: int) -> str:
+    if devices > billing.at_once and billing.contracts and billing.minimum_s < CONTRACT_S:
+        contract = f"a contract of {format_seconds(CONTRACT_S)} at least, a guess"
+        return f"more than {billing.at_once:,.0f} devices are {contract}"
+    if billing.minimum_s >= CONTRACT_S:
+        return f"a reserved price is paid for its whole term, {format_seconds(billing.minimum_s)} at least"
+    step, least = format_seconds(billing.granularity_s), format_seconds(billing.minimum_s)
+    return f"paid in steps of {step}, {least} at least"
 
 
 def recommended(scenario: Scenario) -> list[Assumption]:

@@ -58,6 +58,8 @@ def test_more_devices_than_at_once_are_a_contract_or_not_to_be_had():
     assert billing_of(price("AWS", "spot")).most_devices == 256
     assert billing_of(price("RunPod", "spot")).most_devices == 64
     assert billing_of(price("AWS", "reserved")).billed_s(np.asarray([1.0]), 16_384) == 365 * 86400.0
+    spot = billing_of(price("AWS", "spot"))
+    assert spot.billed_s(np.asarray([3600.0]), 1024) == 3600.0, "no contract is made on spot"
 
 
 def test_a_reserved_price_is_paid_for_its_whole_term():

@@ -48,3 +48,17 @@ def test_memory_matters_where_it_is_tight():
     assert of(loose, "states") is None
     named = [each for each in filled.estimate.assumptions if each.key == "states"]
     assert not named or of(filled, "states").factor == pytest.approx(memory.total_bytes / (memory.total_bytes - states))
+
+
+def test_a_contract_moves_the_dollars_by_what_is_paid_for_nothing():
+    contract = planned(on="128x8xh100-sxm", tokens=10**10, clouds=("nebius",))
+    seconds = contract.estimate.seconds.mid
+    first = largest(contract)[0]
+    assert (first.assumption.key, first.of) == ("billing", "cost")
+    assert first.factor == pytest.approx(30 * 86400 / seconds, rel=1e-6)
+    assert of(planned(on="8xh100-sxm", tokens=10**10, clouds=("nebius",)), "billing") is None
+
+
+def test_devices_that_are_not_to_be_had_come_first():
+    spot = planned(on="128x8xh100-sxm", tokens=10**10, clouds=("nebius",), price_kind="spot")
+    assert (largest(spot)[0].assumption.key, largest(spot)[0].of) == ("availability", "cost")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.core.units import format_seconds
 from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster
@@ -100,13 +101,44 @@ def test_spot_nodes_are_taken_back():
     assert noted(DENSE)["host memory of a rank"].value == RANK_HOST_BYTES / 1e9
 
 
+MANY = Question(model=catalogue_model("llama3-8b"), on="128x8xh100-sxm", tokens=10**10, clouds=("nebius",))
+
+
+def test_a_plan_says_for_how_long_devices_are_paid_where_that_is_longer_than_the_run():
+    """More than 512 on demand are a contract of 30 days; a price that is given is no cloud's."""
+    made = planned(scenario_of(MANY)).plan
+    paid = {each.key: each for each in made.estimate.assumptions}["billing"]
+    hourly = price_of("h100-sxm", "on_demand", usd=None, clouds=("nebius",), devices=1024).usd_per_device_hour
+    assert made.estimate.usd.mid == pytest.approx(30 * 24 * 1024 * hourly)
+    assert paid.value == f"30 days of {format_seconds(made.estimate.seconds.mid)}" and "512" in paid.source
+    for other in (replace(MANY, price=2.0), replace(MANY, on="8xh100-sxm"), replace(MANY, tokens=10**14)):
+        estimate = planned(scenario_of(other)).plan.estimate
+        assert "billing" not in {each.key for each in estimate.assumptions}
+        cheapest = price_of("h100-sxm", "on_demand", usd=other.price, clouds=other.clouds, devices=8)
+        own = estimate.needs.device_hours * cheapest.usd_per_device_hour
+        assert estimate.usd.mid == pytest.approx(own, rel=0.01)
+
+
+def test_a_plan_on_more_spot_devices_than_are_to_be_had_says_so_and_counts_no_contract():
+    made = planned(scenario_of(replace(MANY, price_kind="spot"))).plan.estimate
+    keys = {each.key: each for each in made.assumptions}
+    assert keys["availability"].value == "256 of 1,024" and "billing" not in keys
+    assert made.usd.mid == pytest.approx(made.needs.device_hours * keys["price"].value, rel=0.001)
+    assert "availability" not in noted_keys(replace(MANY, on="32x8xh100-sxm", price_kind="spot"))
+
+
+def noted_keys(question):
+    return {each.key for each in planned(scenario_of(question)).plan.estimate.assumptions}
+
+
 def documents(tmp_path):
     """Assumptions by the answer that rests on them: of clusters, of this machine, of a search and of serving."""
     spot = replace(DENSE, price=None, price_kind="spot")
     images = replace(DENSE, model=catalogue_model("resnet-50"), price=None)
+    asked = {"dense": DENSE, "mixture": MIXTURE, "spot": spot, "images": images}
+    asked |= {"contract": MANY, "too many": replace(MANY, price_kind="spot")}
     answers = {
-        f"plan of {name}": planned(scenario_of(question)).plan.estimate.assumptions
-        for name, question in (("dense", DENSE), ("mixture", MIXTURE), ("spot", spot), ("images", images))
+        f"plan of {name}": planned(scenario_of(question)).plan.estimate.assumptions for name, question in asked.items()
     }
     for machine in (fake_machine(), replace(fake_machine(), probes=None)):
         made = plan_of(planned_recipe(tmp_path, "train.exec.threads=1", "train.exec.compile=true"), machine)
