@@ -20,7 +20,7 @@ from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
 from trainwright.pipeline.planning import plan_here, question_about, training_of
-from trainwright.pipeline.question_fields import OF_OWN, OF_RUN, SEARCH, read_fields, text
+from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
 from trainwright.planner.evidence.finished import read_ledgers
 from trainwright.planner.evidence.ledger import ledgers_of
 from trainwright.planner.evidence.references import experienced
@@ -123,7 +123,7 @@ def recommend(
     devices: str | Sequence[str] | None = None,
     price_kinds: str | Sequence[str] | None = None,
     most_devices: int | str | None = None,
-    usd_by_device: str | Mapping[str, float] | None = None,
+    price: str | Mapping[str, float] | None = None,
     **options: Any,
 ) -> Recommendation:
     """Returns the ways to train a model, ranked by time and dollars.
@@ -141,8 +141,8 @@ def recommend(
         devices: only these, as ``clouds``.
         price_kinds: only these of ``on_demand``, ``spot`` and ``reserved``, as ``clouds``.
         most_devices: of one run; None: 16,384, and one node where adapters are trained.
-        usd_by_device: dollars for an hour (``"h100-sxm=2.10"``, or a mapping), in place of the price lists'.
-        options: further fields, as ``plan`` takes them (``OF_RUN`` and ``OF_OWN`` of ``pipeline/question_fields.py``).
+        price: dollars for an hour by device (``"h100-sxm=2.10"``, or a mapping), in place of the price lists'.
+        options: further fields (``OF_RUN`` and ``SEARCH`` of ``pipeline/question_fields.py``), as ``plan`` takes them.
 
     Raises:
         RecipeError: an unknown model, device, cloud, step or option, several steps that train, or a run that cannot be.
@@ -159,8 +159,8 @@ def recommend(
             "devices": devices,
             "price_kinds": price_kinds,
             "most_devices": most_devices,
-            "usd_by_device": usd_by_device,
-            **{name: options.pop(name, None) for name in OF_OWN[1:]},
+            "price": price,
+            **{name: options.pop(name) for name in SEARCH if name in options},
         },
         SEARCH,
     )

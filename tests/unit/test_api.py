@@ -8,7 +8,9 @@ import pytest
 from trainwright import api
 from trainwright.cli import main as cli
 from trainwright.core.errors import DataError, MachineError, RecipeError, RecipeErrors
+from trainwright.hardware.prices.regions import lies_in
 from trainwright.pipeline import runner
+from trainwright.pipeline.question_fields import SEARCH
 
 RECIPE = """\
 name: tiny
@@ -167,12 +169,45 @@ def test_a_text_is_one_item_of_a_list(recipe, packaged_only):
         ({"most_devices": 0}, "^most_devices: must be at least 1"),
         ({"foo": 3}, "unknown option"),
         ({"scale_up": "pcie4"}, "unknown option .seen 'scale_up'"),
-        ({"price": 2.0}, "unknown option .seen 'price'"),
+        ({"price": 2.0}, "^price: a price of which device. .seen '2.0', expected for example h100-sxm"),
+        ({"price": {"l4": 0.7}, "devices": "h100-sxm"}, "^price: a price of a device that is not looked at .seen l4"),
     ],
 )
 def test_a_bad_option_of_a_recommendation_ends_in_one_line(packaged_only, option, message):
     with pytest.raises(RecipeError, match=message):
         api.recommend("llama3-8b", tokens="20B", **option)
+
+
+BOUNDS = {
+    "budget_usd": "100k$",
+    "deadline_s": "90d",
+    "devices": "h100-sxm",
+    "clouds": "aws",
+    "regions": "us",
+    "price_kinds": "on_demand",
+    "most_devices": 64,
+    "have": "8xa100-80gb",
+    "have_usd_per_device_hour": 0.1,
+    "have_bought_usd": "10k$",
+    "have_years": 3,
+    "usd_per_kwh": 0.2,
+    "price": {"h100-sxm": 2.0},
+}
+
+
+def test_every_bound_of_a_search_is_an_option_in_python(packaged_only):
+    assert BOUNDS.keys() == SEARCH.keys()
+    found = api.recommend("llama3-8b", tokens="20B", **BOUNDS)
+    assert {option.device for option in found.options} == {"h100-sxm", "a100-sxm-80gb"}
+    rented = [option for option in found.options if option.device == "h100-sxm"]
+    assert {option.price.usd_per_device_hour for option in rented} == {2.0}
+
+
+def test_regions_are_asked_for_in_python_as_on_the_command_line(packaged_only):
+    asked = {"tokens": "20B", "devices": "h100-sxm", "price_kinds": "on_demand"}
+    found = api.recommend("llama3-8b", **asked, regions="eu").options
+    assert all(lies_in(option.price.region, "eu") for option in found)
+    assert len(found) < len(api.recommend("llama3-8b", **asked).options)
 
 
 def test_what_is_no_recipe_or_model_is_refused(tmp_path):

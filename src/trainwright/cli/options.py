@@ -58,7 +58,6 @@ OPTIONS = {
     "have_bought_usd": "--have-bought",
     "have_years": "--have-years",
     "usd_per_kwh": "--kwh-price",
-    "usd_by_device": "--price",
     "price_kinds": "--price-kinds",
     "most_devices": "--most-devices",
     "budget_usd": "--budget",

@@ -142,6 +142,8 @@ def _clouds(value: Any) -> tuple[str, ...]:
 
 def _usd_by_device(value: Any) -> dict[str, float]:
     """Returns the prices of ``h100-sxm=2.10,l4=0.7`` or of a mapping, by device."""
+    if isinstance(value, (int, float)):
+        value = str(value)
     pairs = value.items() if isinstance(value, Mapping) else [each.partition("=")[::2] for each in names(value)]
     prices = {}
     for name, usd in pairs:
@@ -208,7 +210,7 @@ SEARCH: Readers = {
     "have_bought_usd": partial(_above_zero, parse=parse_usd),
     "have_years": partial(_above_zero, parse=_number),
     "usd_per_kwh": parse_usd,
-    "usd_by_device": _usd_by_device,
+    "price": _usd_by_device,
 }
 """What bounds a search for a cluster, and what is there already."""
 

@@ -134,16 +134,16 @@ def price_of(
 ) -> Price | None:
     """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
 
-    Of a mapping what it has for the device is taken.
-
     Raises:
-        RecipeError: the price is not above zero, or a cloud is not known.
+        RecipeError: a mapping lacks the device, the price is not above zero, or a cloud is not known.
     """
     with about("clouds"):
         for name in clouds or ():
             cloud(name)
     if isinstance(usd, Mapping):
-        usd = usd.get(device)
+        if device not in usd:
+            raise RecipeError("no price of this device", field="price", seen=", ".join(usd), expected=f"{device}=USD")
+        usd = usd[device]
     if usd is None:
         return price_list().cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
     if not 0 < usd < math.inf:

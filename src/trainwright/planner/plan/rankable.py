@@ -53,7 +53,7 @@ def ranked_ways(
     have_bought_usd: float = 0.0,
     have_years: float = YEARS,
     usd_per_kwh: float | None = None,
-    usd_by_device: Mapping[str, float] | None = None,
+    price: Mapping[str, float] | None = None,
     **bounds: Any,
 ) -> tuple[Scenario, Recommendation]:
     """Returns a question's run, and all ways to do it on what is there and on what can be rented.
@@ -65,7 +65,7 @@ def ranked_ways(
         have_bought_usd: what a device was bought for, with its share of the machine.
         have_years: over how many years that is paid off.
         usd_per_kwh: of the power that they draw; None: ``USD_PER_KWH`` where they were bought, else nothing.
-        usd_by_device: prices of an hour, in place of the lists'.
+        price: dollars for an hour by device, in place of the lists'.
         bounds: as ``search.recommend.recommend`` has them.
     """
     scenario = rankable(question, pool)
@@ -83,7 +83,7 @@ def ranked_ways(
         precision=question.precision,
         have=pool,
         have_usd_per_device_hour=owned,
-        given=usd_by_device,
+        given=price,
         layout=wanted_layout(scenario),
         batches=batches,
         frugal=scenario.tunes,

@@ -133,7 +133,8 @@ def sweep(question: Question, axis: str, values: Sequence[str]) -> Sweep:
         RecipeError: a value that cannot be read, or none of them can be planned.
     """
     if axis != "nodes":
-        points = [_point(value, varied(question, axis, value)) for value in values]
+        asked = [varied(question, axis, value) for value in values]
+        points = [_point(*each) for each in zip(values, _priced(asked) if axis == "on" else asked, strict=True)]
         return Sweep(axis=axis, points=_planned(points, axis))
     question = filled(question)
     base = scenario_of(question).run.workload
@@ -163,6 +164,30 @@ def varied(question: Question, axis: str, value: str) -> Question:
         others = {kind: name for kind, name in question.unmeasured.items() if kind != axis}
         changed |= {"unmeasured": others, "references": ()}
     return replace(question, **changed)
+
+
+def _priced(asked: Sequence[Question]) -> list[Question]:
+    """Returns questions about several clusters, those without a price among the given ones at the price lists'.
+
+    Raises:
+        RecipeError: prices are given, and none is of these devices.
+    """
+    given = asked[0].price
+    if not isinstance(given, Mapping):
+        return list(asked)
+    theirs = [_device_of(each) for each in asked]
+    if not given.keys() & set(theirs):
+        expected = " or ".join(f"{name}=USD" for name in dict.fromkeys(theirs) if name)
+        raise RecipeError("no price of these devices", field="price", seen=", ".join(given), expected=expected)
+    return [each if name in given else replace(each, price=None) for each, name in zip(asked, theirs, strict=True)]
+
+
+def _device_of(question: Question) -> str:
+    """Returns the device of a cluster; empty where that is not known, which its point says."""
+    try:
+        return question.cluster().device.name
+    except RecipeError:
+        return ""
 
 
 def _with_nodes(question: Question, nodes: int) -> Question:

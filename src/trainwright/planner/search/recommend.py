@@ -32,7 +32,7 @@ from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
-from trainwright.spec.device import ClusterSpec, PriceKind
+from trainwright.spec.device import ClusterSpec, Price, PriceKind
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Precision, Workload
 
@@ -145,14 +145,16 @@ def recommend(
         prices: the price lists, unless given.
 
     Raises:
-        RecipeError: an unknown device or cloud.
+        RecipeError: an unknown device or cloud, or a given price of a device that is not looked at.
     """
     goals, prices, given, hourly = goals or Goals(), prices or price_list(), given or {}, have_usd_per_device_hour or {}
     runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
     search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes)
     for machines in have:
         _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
-    for machines in _largest(search, devices, most_devices):
+    every = _largest(search, devices, most_devices)
+    _refuse_unread(given, every, have)
+    for machines in every:
         name, bought = machines.device.name, _given(given, machines.device.name)
         if not bought:
             size = machines.node.devices
@@ -165,10 +167,30 @@ def recommend(
     return ranked(search.options, search.all_refused(), goals)
 
 
+def _refuse_unread(
+    usd_by_device: Mapping[str, float], rented: Sequence[ClusterSpec], have: Sequence[ClusterSpec]
+) -> None:
+    """Refuses a price of a device that is not looked at.
+
+    Raises:
+        RecipeError: says which, and where it belongs.
+    """
+    names = {each.device.name for each in rented}
+    unread = [name for name in usd_by_device if name not in names]
+    if not unread:
+        return
+    owned_too = unread[0] in {each.device.name for each in have}
+    fix = "what is there costs `have_usd_per_device_hour`" if owned_too else "name it in `devices` too"
+    raise RecipeError("a price of a device that is not looked at", field="price", seen=", ".join(unread), fix=fix)
+
+
 def _given(usd_by_device: Mapping[str, float], name: str) -> tuple[Offer, ...]:
     """Returns the offer at a price that the user gives; none where none is given."""
     usd = usd_by_device.get(name)
-    return () if usd is None else (Offer(provider=GIVEN, kind=None, usd_per_device_hour=usd),)
+    if usd is None:
+        return ()
+    price = Price(usd_per_device_hour=usd, kind="on_demand", provider="", region="", as_of="", source=GIVEN)
+    return (Offer(provider=GIVEN, kind=None, usd_per_device_hour=usd, price=price),)
 
 
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:

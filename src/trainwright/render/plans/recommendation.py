@@ -86,7 +86,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
     _show_grounds(page, scenario, recommendation)
-    _warn(page, [option.price for option in every if option.price is not None])
+    _warn(page, [option.price for option in every if option.price is not None and option.price.provider])
     if shown.following:
         page.line()
         page.line(f"next: {shown.following}")
@@ -243,7 +243,7 @@ def _dollars(option: Option) -> float:
 
 def _show_beside(page: Page, options: Sequence[Option]) -> None:
     """Shows what storage and egress cost beside the rental, each by itself; of what is rented from a cloud."""
-    rented = [option for option in options if option.price is not None and option.usd is not None]
+    rented = [each for each in options if each.price is not None and each.price.provider and each.usd is not None]
     if not rented:
         return
     rows = []

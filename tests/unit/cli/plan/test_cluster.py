@@ -197,4 +197,5 @@ def test_a_price_may_be_given_by_device(capsys):
         return json.loads(capsys.readouterr().out)["plan"]["estimate"]["usd"]["mid"]
 
     assert usd("--price", "h100-sxm=3,l4=0.7") == usd("--price", "3") != usd()
-    assert usd("--price", "l4=0.7") == usd()
+    assert cli.main([*ASKED, "--price", "l4=0.7"]) == 2
+    assert "--price: no price of this device (seen l4, expected h100-sxm=USD)" in capsys.readouterr().err

@@ -74,6 +74,12 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
         (["--price", "2.10"], "--price: a price of which device?"),
         (["--price", "h1000=2"], "--price: unknown device"),
         (["--price", "h100-sxm=0"], "--price: must be above zero"),
+        (
+            ["--price", "l4=0.7", "--devices", "h100-sxm"],
+            "--price: a price of a device that is not looked at (seen l4)",
+        ),
+        (["--price", "xeon-8480plus=2"], "name it in --devices too"),
+        (["--price", "l4=1", "--devices", "h100-sxm", "--have", "8xl4"], "what is there costs --have-price"),
         (["--have-bought", "30000"], "--have-bought: a price of devices that are not named"),
         (["--have", "8xh100", "--have-years", "3"], "--have-years: years of which price?"),
         (["--layout", "tp=x"], "--layout: not a number of ranks"),
@@ -96,6 +102,16 @@ def test_the_next_command_plans_the_first_way(capsys):
     plan = json.loads(capsys.readouterr().out)["plan"]
     nodes, _, name = cluster.split("x", 2)
     assert (plan["cluster"]["nodes"], plan["cluster"]["node"]["device"]["name"]) == (int(nodes), name)
+
+
+def test_a_given_price_stands_beside_what_it_buys_and_no_cloud_keeps_its_data(capsys):
+    asked = ("--devices", "h100-sxm", "--price", "h100-sxm=1.25", "--verbose")
+    out = printed(capsys, *asked)
+    rows = [line.split() for line in out.splitlines() if "x8xh100-sxm" in line and " given " in line]
+    assert rows and all("$1.25/h" in row for row in rows if "of" in row)
+    assert "beside the rental" not in out and "nobody knows the date" not in out
+    every = json.loads(printed(capsys, *asked, "--json"))["options"]
+    assert {(each["price"]["usd_per_device_hour"], each["price"]["source"]) for each in every} == {(1.25, "given")}
 
 
 def test_storage_and_egress_are_said_of_each_way_and_named_where_unknown(capsys):

@@ -98,3 +98,13 @@ def test_anything_of_the_layout_or_the_question_can_vary():
         varied(ASKED, "optimizer", "adam")
     with pytest.raises(RecipeError, match="at least one node"):
         varied(ASKED, "nodes", "0")
+
+
+def test_given_prices_are_those_of_the_devices_that_are_varied_over():
+    asked = replace(ASKED, price={"h100-sxm": 2.0, "l4": 0.5})
+    h100, a100, unknown = sweep(asked, "on", ["8xh100-sxm", "8xa100-80gb", "8xh1000"]).points
+    assert h100.usd.mid == pytest.approx(2.0 * 8 * h100.seconds.mid / 3600, rel=1e-6)
+    assert a100.usd == plan_run(scenario_of(replace(ASKED, on="8xa100-80gb"))).estimate.usd
+    assert "unknown device" in unknown.reason
+    with pytest.raises(RecipeError, match="^price: no price of these devices .seen l4, expected h100-sxm=USD or"):
+        sweep(replace(ASKED, price={"l4": 0.5}), "on", ["8xh100-sxm", "8xa100-80gb"])
