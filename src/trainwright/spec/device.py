@@ -163,6 +163,11 @@ class ClusterSpec:
         return self.node.device
 
     @property
+    def name(self) -> str:
+        """Returns it in one word, as ``on`` takes it: ``64x8xh100-sxm``."""
+        return f"{self.nodes}x{self.node.devices}x{self.device.name}"
+
+    @property
     def on_own_links(self) -> bool:
         """Returns whether devices of a node talk over links of their own, not over the host's bus."""
         link, bus = self.node.scale_up, self.node.bus

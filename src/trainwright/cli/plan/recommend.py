@@ -21,10 +21,12 @@ from trainwright.cli.plan.question import add_run, asked_about, command_line, re
 
 if TYPE_CHECKING:
     from trainwright.cli.parser import CommandParser
+    from trainwright.planner.plan.question import Question
     from trainwright.planner.plan.scenario import Scenario
     from trainwright.planner.search.pools import Pool
     from trainwright.planner.search.ranking import Recommendation
     from trainwright.spec.device import ClusterSpec
+    from trainwright.spec.workload import Workload
 
 
 def configure(parser: CommandParser) -> None:
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
     from trainwright.pipeline.question_fields import OF_RUN, SEARCH
     from trainwright.planner.plan.assumptions import recommended
-    from trainwright.planner.plan.rankable import cluster_name, defaults_on, ranked_ways
+    from trainwright.planner.plan.rankable import defaults_on, ranked_ways
     from trainwright.planner.search.changes import changes
     from trainwright.planner.search.ranking import Goals
     from trainwright.render.pictures import drawable
@@ -73,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
     question = asked_about(args, fields, on=defaults_on(pool, fields))
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
-    tight = _tight(pool, bounds, recommendation)
-    mended = {cluster_name(each): changes(replace(scenario.run, cluster=each)) for each in tight}
+    tight = _tight(scenario.run.workload, pool, bounds, recommendation)
+    mended = {each.name: changes(replace(scenario.run, cluster=each)) for each in tight}
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,
@@ -89,24 +91,31 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.draw is not None:
         draw(recommendation, args.draw, model_name=args.model)
-    shown = Shown(model_name=args.model, judged=judged, mended=mended, following=_following(args, recommendation))
+    shown = Shown(
+        model_name=args.model,
+        judged=judged,
+        mended=mended,
+        following=_following(args, question, recommendation, bounds),
+    )
     output.result(payload, lambda: show(output, scenario, recommendation, shown))
     if args.draw is not None:
         output.note(f"drawn: {args.draw}")
     return 0 if recommendation.options else 1
 
 
-def _following(args: argparse.Namespace, recommendation: Recommendation) -> str:
-    """Returns the command that plans the first headline; empty where there is none."""
+def _following(
+    args: argparse.Namespace, question: Question, recommendation: Recommendation, bounds: Mapping[str, Any]
+) -> str:
+    """Returns the command that plans the first headline as it is bought; empty where there is none."""
     from trainwright.pipeline.question_fields import OF_RUN
+    from trainwright.planner.plan.rankable import asked_for
 
     if not recommendation.options:
         return ""
     best = recommendation.headlines[0][1] if recommendation.goals.are_open else recommendation.options[0]
-    changed: dict[str, object] = {"on": best.cluster}
-    if len({each.batch_tokens for each in recommendation.options}) > 1:
-        changed["batch_tokens"] = best.batch_tokens
-    return command_line(args, "plan", OF_RUN, changed)
+    asked = asked_for(question, best, price_kinds=bounds.get("price_kinds", ()))
+    where = {"clouds": args.cloud, "regions": args.region} if "price" not in asked else {}
+    return command_line(args, "plan", OF_RUN, where | asked)
 
 
 def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
@@ -117,11 +126,12 @@ def _judged(scenario: Scenario, pool: Sequence[ClusterSpec]) -> Pool | None:
     return min(pools, key=lambda each: min((way.step_s for way in each.ways), default=math.inf), default=None)
 
 
-def _tight(pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendation: Recommendation) -> list[ClusterSpec]:
+def _tight(
+    workload: Workload, pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendation: Recommendation
+) -> list[ClusterSpec]:
     """Clusters on which the run does not fit: those that the user has; where nothing at all fits, the one asked for."""
-    from trainwright.hardware.catalogue.nodes import cluster, node_size
     from trainwright.planner.search.offers import OWN
-    from trainwright.planner.search.recommend import MOST_DEVICES
+    from trainwright.planner.search.recommend import largest_cluster
 
     every = (*recommendation.options, *recommendation.closest)
     usable = {each.device for each in every if each.provider == OWN}
@@ -136,5 +146,4 @@ def _tight(pool: Sequence[ClusterSpec], bounds: Mapping[str, Any], recommendatio
     names = [each.name for each in recommendation.refused if each.kind == "device"]
     if not names or "devices" not in bounds:
         return []
-    size, most = node_size(names[0]), bounds.get("most_devices", MOST_DEVICES)
-    return [cluster(f"{most}x{names[0]}" if most < size else f"{most // size}x{size}x{names[0]}")]
+    return [largest_cluster(names[0], workload, bounds.get("most_devices"))]

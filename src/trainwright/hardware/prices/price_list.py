@@ -135,7 +135,7 @@ def price_of(
     """Returns what an hour of a device costs: ``usd``, else the cheapest at which so many can be had, else of all.
 
     Raises:
-        RecipeError: a mapping lacks the device, the price is not above zero, or a cloud is not known.
+        RecipeError: a mapping lacks the device, the price is below zero, or a cloud is not known.
     """
     with about("clouds"):
         for name in clouds or ():
@@ -146,8 +146,8 @@ def price_of(
         usd = usd[device]
     if usd is None:
         return price_list().cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
-    if not 0 < usd < math.inf:
-        raise RecipeError("a price is above zero", field="price", seen=str(usd))
+    if not 0 <= usd < math.inf:  # nothing: machines that are there already
+        raise RecipeError("a price is not below zero", field="price", seen=str(usd))
     return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
 
 

@@ -186,7 +186,7 @@ def _parts(
     )
     evaluation_s = evaluated_steps * evaluated_s(forecast.kernels, forecast.step)
     interval_s: Values | None = settings.checkpoint_interval_s
-    nodes = layouts.devices / cluster.node.devices
+    nodes = np.maximum(1.0, layouts.devices / cluster.node.devices)  # a part of a node is taken back as a whole
     start_s: Values = started_s(numbers.start_s, nodes)
     if settings.attended and interval_s is not None:
         work_s = steps_s + evaluation_s

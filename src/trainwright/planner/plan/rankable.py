@@ -9,15 +9,16 @@ from typing import Any
 
 from trainwright.core.units import format_count
 from trainwright.hardware.catalogue.energy import USD_PER_KWH, YEARS, owned_usd_per_hour
+from trainwright.hardware.prices.clouds import cloud
 from trainwright.planner.cost.keeping import kept_of
 from trainwright.planner.cost.scaling_laws import batch_price, critical_batch_tokens
 from trainwright.planner.plan.layout import wanted_layout
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import Scenario, scenario_of
 from trainwright.planner.plan.sizes import divisible
-from trainwright.planner.search.ranking import Recommendation
+from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
-from trainwright.spec.device import ClusterSpec
+from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption
 
 ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
@@ -93,6 +94,33 @@ def ranked_ways(
     return scenario, recommendation
 
 
+def asked_for(question: Question, way: Option, *, price_kinds: Sequence[PriceKind] = ()) -> dict[str, object]:
+    """Returns what a plan is to ask beside ``question`` for one way to do its run; None: nothing any more.
+
+    Its cluster and what it is bought at, and where a plan would choose others the batch and the tokens.
+
+    Args:
+        question: the one that was ranked.
+        way: one of its ways.
+        price_kinds: those that were asked for.
+    """
+    asked: dict[str, object] = {"on": way.cluster}
+    if way.price is not None and way.price.provider:
+        asked |= {"clouds": cloud(way.provider).slug, "price_kind": way.price_kind}
+    elif way.usd_per_device_hour is not None:
+        asked["price"] = way.usd_per_device_hour
+    else:  # of none of these kinds a price is known, and it is counted as nothing that is taken back
+        asked |= {"clouds": cloud(way.provider).slug} if way.provider else {}
+        asked |= {"price_kind": price_kinds[0]} if price_kinds and price_kinds[0] != "spot" else {}
+    placed = replace(question, on=way.cluster)
+    if scenario_of(placed).run.workload.batch_tokens != way.batch_tokens:
+        asked["batch_tokens"] = way.batch_tokens
+    workload = scenario_of(replace(placed, batch_tokens=way.batch_tokens)).run.workload
+    if workload.total_tokens != way.tokens:
+        asked |= {"tokens": way.tokens, "examples": None, "epochs": None}
+    return asked
+
+
 def _larger_batches(question: Question, scenario: Scenario) -> tuple[int, ...]:
     """Returns the default batch times powers of two, up to the critical batch of a pretraining's tokens."""
     model, workload = scenario.run.model, scenario.run.workload
@@ -123,9 +151,4 @@ def defaults_on(pool: Sequence[ClusterSpec], fields: Container[str] = ()) -> str
     ``fields`` are those of its question that are given: they say whether a model is tuned.
     """
     tunes = "method" in fields or "task" in fields
-    return cluster_name(pool[0]) if pool else ANY_NODE if tunes else ANY_CLUSTER
-
-
-def cluster_name(machines: ClusterSpec) -> str:
-    """Returns a cluster in one word, as ``on`` takes it: ``64x8xh100-sxm``."""
-    return f"{machines.nodes}x{machines.node.devices}x{machines.device.name}"
+    return pool[0].name if pool else ANY_NODE if tunes else ANY_CLUSTER

@@ -95,8 +95,7 @@ def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int =
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, source, unit)
     for more in larger(run.cluster, most_devices):
-        on = f"{more.nodes}x{more.node.devices}x{more.device.name}"
-        variant = _Variant(name=f"{more.devices:,} devices", fields={"on": on})
+        variant = _Variant(name=f"{more.devices:,} devices", fields={"on": more.name})
         if (filled := _tried(variant, replace(run, cluster=more), source, unit)) is not None:
             fitting.append(filled)
             break

@@ -42,6 +42,7 @@ class Option:
     provider: str
     price_kind: PriceKind | None
     price: Price | None
+    usd_per_device_hour: float | None
     seconds: float
     low_s: float
     high_s: float

@@ -201,6 +201,13 @@ def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:
     return replace(run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
 
 
+def largest_cluster(name: str, workload: Workload, most_devices: int | None = None) -> ClusterSpec:
+    """Returns the largest cluster of a device that is looked at: of ``MOST_DEVICES``, a node for adapters."""
+    size = node_size(name)
+    most = most_devices or (MOST_DEVICES if workload.adapter is None else size)
+    return cluster(f"{most}x{name}" if most < size else f"{most // size}x{size}x{name}")
+
+
 def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int | None) -> list[ClusterSpec]:
     """Returns the largest cluster of each device, sorted by what their layouts need alike."""
     run = search.runs[0]
@@ -210,11 +217,7 @@ def _largest(search: _Search, devices: Sequence[str] | None, most_devices: int |
         processors = [name for name, each in wanted.items() if each.kind == "cpu"]
         search.refuse("device", PROCESSORS, "looked at where `devices` or `have` names them", len(processors))
         wanted = {name: each for name, each in wanted.items() if name not in processors}
-    clusters = []
-    for name in wanted:
-        size = node_size(name)
-        most = most_devices or (MOST_DEVICES if run.workload.adapter is None else size)
-        clusters.append(cluster(f"{most}x{name}" if most < size else f"{most // size}x{size}x{name}"))
+    clusters = [largest_cluster(name, run.workload, most_devices) for name in wanted]
     runs, libraries = [replace(run, cluster=each) for each in clusters], counted(run.model).library_bytes
     runs.sort(key=lambda run: (run.cluster.scale_up_devices, run.cluster.node.devices, libraries(run)))
     return [run.cluster for run in runs]
@@ -334,6 +337,7 @@ def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place:
         provider=offer.provider,
         price_kind=offer.kind,
         price=offer.price,
+        usd_per_device_hour=offer.usd_per_device_hour,
         seconds=float(cost.seconds[place]),
         low_s=float(cost.low_s[place]),
         high_s=float(cost.high_s[place]),

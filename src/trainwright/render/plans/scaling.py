@@ -185,6 +185,5 @@ def _show_run(run: Planned, page: Page) -> None:
         f"between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width {model.width:,}; "
         f"MFU {share(plan.estimate.mfu)}; see it all: trainwright plan "
         f"--model layers={model.layers},width={model.width},heads={model.heads},vocabulary={model.vocabulary} "
-        f"--tokens {plan.workload.total_tokens} "
-        f"--on {machines.nodes}x{machines.node.devices}x{machines.device.name}"
+        f"--tokens {plan.workload.total_tokens} --on {machines.name}"
     )

@@ -114,6 +114,48 @@ def test_a_given_price_stands_beside_what_it_buys_and_no_cloud_keeps_its_data(ca
     assert {(each["price"]["usd_per_device_hour"], each["price"]["source"]) for each in every} == {(1.25, "given")}
 
 
+WAYS = {
+    "spot in the Union beside a given price": (
+        *("recommend", "--model", "llama3-70b", "--tokens", "1T", "--price", "h100-sxm=1.0"),
+        *("--region", "eu", "--price-kinds", "spot"),
+    ),
+    "given": (*SMALL, "--devices", "h100-sxm,a100-sxm-80gb", "--price", "h100-sxm=0.5"),
+    "one cloud's reserved": (*SMALL, "--devices", "trainium1", "--cloud", "aws", "--price-kinds", "reserved"),
+    "own, for nothing": (*SMALL, "--have", "4xh100-sxm", "--devices", "l4"),
+    "own, bought": (*SMALL, "--have", "6xh100-sxm", "--have-bought", "30000", "--devices", "l4"),
+    "a part of a node on spot": (*SMALL, "--devices", "b200-sxm", "--price-kinds", "spot", "--most-devices", "2"),
+    "of no known price": (*SMALL, "--devices", "b100", "--price-kinds", "spot", "--most-devices", "8"),
+    "in time": (*SMALL, "--devices", "h100-sxm", "--batch", "4M", "--deadline", "2d"),
+    "by examples": (
+        *("recommend", "--model", "llama3-8b", "--examples", "20M", "--epochs", "2", "--devices", "h100-sxm"),
+        *("--deadline", "2d"),
+    ),
+    "adapters": ("recommend", "--model", "llama3-8b", "--method", "lora", "--region", "us", "--devices", "h100-sxm"),
+}
+
+
+@pytest.mark.parametrize("asked", WAYS.values(), ids=WAYS)
+def test_the_next_command_costs_and_takes_what_was_said(capsys, asked):
+    assert main([*asked, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    weighed = set(document["goals"].values()) == {None}
+    first = next(iter(document["headlines"].values())) if weighed else document["options"][0]
+    assert main([*asked]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("next: trainwright ")]
+    assert main([*line.split()[2:], "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    usd, seconds = plan["estimate"]["usd"], plan["estimate"]["seconds"]
+    assert seconds["mid"] == pytest.approx(first["seconds"], rel=1e-9)
+    assert (None if usd is None else usd["mid"]) == (first["usd"] and pytest.approx(first["usd"], rel=1e-9))
+    assert plan["workload"]["steps"] * plan["workload"]["batch_tokens"] == first["tokens"] or "lora" in asked
+
+
+def test_adapters_that_fit_no_node_are_not_said_to_fit_on_clusters_that_were_not_searched(capsys):
+    asked = ["recommend", "--model", "llama3-405b", "--method", "lora", "--sequence", "8192", "--devices", "t4"]
+    assert main(asked) == 1
+    assert "what would make it fit on 1x8xt4" in capsys.readouterr().out
+
+
 def test_storage_and_egress_are_said_of_each_way_and_named_where_unknown(capsys):
     asked = ("--devices", "h100-sxm", "--cloud", "aws,vast", "--price-kinds", "on_demand", "--data-gib", "500")
     options = json.loads(printed(capsys, *asked, "--json"))["options"]

@@ -165,3 +165,13 @@ def test_more_nodes_start_later():
     assert np.all(np.diff(starts) > 0)
     # Jobs of more than 100 GPUs start in six to seven minutes (arXiv 2507.12619).
     assert 360 <= starts[2] <= 420
+
+
+def test_a_part_of_a_node_is_taken_back_as_often_as_the_node(prediction):
+    """A cloud takes back the instance, whose size the interruptions do not ask after."""
+    spot = RunSettings(spot_provider="aws", device_mtbf_s=1e15)
+    two = forecast(prediction.run, Layouts.of([ParallelPlan(dp_shard=2)], ["full"], WORK), CATALOGUE)
+    pair = replace(prediction.run, cluster=catalogue_cluster("2xh100-sxm"))
+    of_larger, alone = (run_cost(two, run, total_tokens=1e10, settings=spot) for run in (prediction.run, pair))
+    assert of_larger.parts.interruptions == pytest.approx(alone.parts.interruptions)
+    assert of_larger.seconds == pytest.approx(alone.seconds)

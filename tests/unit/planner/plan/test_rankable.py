@@ -3,13 +3,13 @@ from __future__ import annotations
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.rankable import ANY_CLUSTER, cluster_name, defaults_on, rankable
+from trainwright.planner.plan.rankable import ANY_CLUSTER, defaults_on, rankable
 from trainwright.planner.plan.scenario import scenario_of
 
 
 def test_a_cluster_in_one_word_is_that_cluster():
     for name in ("64x8xh100-sxm", "1x1xrtx-4090"):
-        assert cluster_name(cluster(name)) == name
+        assert cluster(name).name == name
 
 
 def test_defaults_are_resolved_on_what_one_has():

@@ -52,7 +52,7 @@ def test_prices_come_from_the_list_or_from_the_user():
         ({"stack": "torchtitn"}, r"unknown software stack .*did you mean"),
         ({"scale_out": "400"}, "cannot read a rate"),
         ({"clouds": ("awz",)}, "unknown cloud"),
-        ({"price": -1.0}, "a price is above zero"),
+        ({"price": -1.0}, "a price is not below zero"),
         ({"rank": 0}, "^rank: must be at least 1"),
     ],
 )

@@ -365,6 +365,6 @@ def test_a_price_that_doubles_doubles_the_cost_and_nothing_else():
     cheap = checked([row("h100-sxm", 3.0)])
     one, two = (recommended(devices=["h100-sxm"], prices=prices) for prices in (cheap, dear))
     assert np.allclose([2 * option.usd for option in one.options], [option.usd for option in two.options])
-    assert [replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in one.options] == [
-        replace(option, usd=0, usd_low=0, usd_high=0, price=None) for option in two.options
-    ]
+    assert [
+        replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in one.options
+    ] == [replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in two.options]
