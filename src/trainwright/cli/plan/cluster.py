@@ -59,11 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _following(args: argparse.Namespace, planned_run: Planned) -> str:
-    """Returns the command to type next: the least change that makes it fit, else what else it could be run on."""
+    """Returns the command to type next: the change that the verdict names, else what else it could be run on."""
     from trainwright.pipeline.question_fields import OF_RUN, QUESTION
 
     if planned_run.plan.estimate.fits:
         return command_line(args, "recommend", OF_RUN) if args.model is not None else ""
-    if not planned_run.changes:
-        return ""
-    return command_line(args, "plan", QUESTION, {"on": args.on, **planned_run.changes[0].fields})
+    fields = planned_run.changes[0].fields if planned_run.changes else {}
+    return command_line(args, "plan", QUESTION, {"on": args.on, **fields}) if fields else ""

@@ -22,7 +22,8 @@ from trainwright.planner.plan.layout import Choice, choose, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
-from trainwright.planner.search.changes import Change, changes
+from trainwright.planner.search.changes import Change, changes, unchanged_s_per_token
+from trainwright.planner.search.layouts import ranked
 from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Assumption, Estimate, Fit, Interval, Needs, Plan, Rejected
@@ -158,23 +159,53 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
 
 
 def with_ways(made: Planned) -> Planned:
-    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the cheapest."""
+    """Returns a plan that does not fit with the changes that make it fit, another layout first, then the cheapest.
+
+    What is fixed of the layout and of recomputation is fixed no longer in any of them.
+    """
     if made.plan.estimate.fits:
         return made
     scenario = made.scenario
-    ways = []
-    if scenario.layout or scenario.recompute is not None:
-        other = choose(replace(scenario, layout={}, recompute=None))
-        if bool(other.forecast.fits[0]):
-            ways.append(Rejected(name=f"layout auto: {mesh(other.parallel, other.recompute)}", reason="fits"))
     every = changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source)
     if scenario.tunes or made.plan.estimate.seconds.mid > YEAR_S:
         # Nobody trains such a model anew there: adapters come first.
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
+    # What no field asks for comes last: nothing can be typed for it.
+    every = tuple(_freed(scenario, each) for each in sorted(every, key=lambda change: not change.fields))
+    ways = []
     for change in every:
         less = "; trains adapters alone" if change.trains_less else ""
         ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
+    if (other := _laid_out(scenario)) is not None:
+        ways.insert(0, Rejected(name=other.name, reason="fits"))
+        every = (other, *every)
     return replace(made, plan=replace(made.plan, rejected=tuple(ways)), changes=every)
+
+
+def _laid_out(scenario: Scenario) -> Change | None:
+    """Returns the change to another layout; None where nothing of it is fixed, or none fits."""
+    if not scenario.layout and scenario.recompute is None:
+        return None
+    other = choose(replace(scenario, layout={}, recompute=None))
+    if not bool(other.forecast.fits[0]):
+        return None
+    (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
+    s_per_token = best.step_s * best.devices / work.step_tokens
+    change = Change(
+        name=f"layout auto: {mesh(other.parallel, other.recompute)}",
+        slowdown=s_per_token / unchanged_s_per_token(scenario.run, scenario.source),
+        devices=best.devices,
+        best=best,
+    )
+    return _freed(scenario, change)
+
+
+def _freed(scenario: Scenario, change: Change) -> Change:
+    """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed."""
+    fields = {"layout": "auto", **change.fields} if scenario.layout else dict(change.fields)
+    if scenario.recompute is not None:
+        fields["recompute"] = change.best.recompute
+    return replace(change, fields=fields)
 
 
 def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost) -> Estimate:

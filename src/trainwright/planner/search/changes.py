@@ -16,9 +16,11 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster as named_cluster
 from trainwright.hardware.catalogue.nodes import node_size
+from trainwright.hardware.catalogue.support import check
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.forecast.forecast import step_s
+from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.candidates import candidates
 from trainwright.planner.search.layouts import Ranked, compare, ranked
@@ -88,10 +90,10 @@ IN_BACKWARD = _Variant(
 def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
-    Those that train everything come first, and among them the least slowdown. What ``source`` has no rate for is left
-    out. Raises as ``search.layouts.compare``.
+    Those that train everything come first, and among them the least slowdown. What the run's software does not run, or
+    ``source`` has no rate for, is left out. Raises as ``search.layouts.compare``.
     """
-    unit = _unchanged_s_per_token(run, source)
+    unit = unchanged_s_per_token(run, source)
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, source, unit)
     for more in larger(run.cluster, most_devices):
@@ -122,7 +124,7 @@ def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSour
     return fitting
 
 
-def _unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
+def unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
     """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
     every = candidates(run, [run.cluster.devices], wasteful=True).layouts
     seconds = float(np.min(step_s(run, every, source))) if len(every) else float("nan")
@@ -254,14 +256,17 @@ def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> 
     if workload.problems(run.model):
         return None
     run = replace(run, workload=workload)
+    layout = {} if variant.offload == "none" else {"offload": variant.offload}
     try:
+        check(run, layout)
+        check_switches(run, layout)
         compared = compare(run, [cluster.devices], offload=variant.offload, source=source)
-    except RecipeError:  # the source has no rate for what the change asks of the device
+    except RecipeError:  # its software does not run it, or the source has no rate for what is asked of the device
         return None
     if not compared.fits.any():
         return None
     best = compared.forecast(compared.order()[:1])
     slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / unit
-    (layout,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
+    (found,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
     devices = cluster.devices
-    return Change(name=variant.name, slowdown=slowdown, devices=devices, best=layout, trains_less=less, fields=asked)
+    return Change(name=variant.name, slowdown=slowdown, devices=devices, best=found, trains_less=less, fields=asked)

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from fixtures.finished import finished
 from fixtures.planned_recipe import TEXT
 from trainwright.cli import main as cli
 
+QUICKSTART = Path(__file__).parents[4] / "recipes" / "quickstart.yaml"
 ASKED = ["plan", "--model", "llama3-8b", "--tokens", "1T", "--on", "4x8xh100-sxm"]
 
 
@@ -32,6 +34,32 @@ def test_what_does_not_fit_names_the_command_that_does(capsys):
     assert "--method qlora" in following
     assert cli.main(following.split()[2:]) == 0
     assert capsys.readouterr().out.startswith("fits: ")
+
+
+TIGHT = {
+    "replicas": ("--model", "llama3-8b", "--on", "8xrtx-4090", "--layout", "dp_replicate=8"),
+    "adapters on replicas": (
+        *("--model", "llama3-70b", "--method", "qlora", "--layout", "dp_replicate=8", "--recompute", "none"),
+        *("--sequence", "8192", "--on", "8xrtx-4090"),
+    ),
+    "software without QLoRA": ("--model", "llama3-70b", "--on", "h100-sxm", "--stack", "megatron-core"),
+    "a recipe that recomputes nothing": (
+        *(str(QUICKSTART), "model.layers=24", "model.width=1536", "model.heads=16", "model.ffn_width=4096"),
+        *("model.context_tokens=8192", "train.sequence_tokens=8192", "train.batch_tokens=262144", "--on", "t4"),
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", TIGHT.values(), ids=TIGHT)
+def test_the_next_command_makes_the_change_that_the_verdict_names_and_fits(asked, capsys):
+    assert cli.main(["plan", *asked]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    change = lines[0].partition("smallest change: ")[2]
+    (following,) = [line for line in lines if line.startswith("next: trainwright plan ")]
+    assert cli.main(following.split()[2:]) == 0
+    out = capsys.readouterr().out
+    assert not out.startswith("does not fit")
+    assert change and change.removeprefix("layout auto: ").partition(" devices")[0] in out
 
 
 def test_a_rate_that_is_given_stands_beside_the_truth(capsys):

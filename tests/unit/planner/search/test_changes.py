@@ -8,7 +8,7 @@ from trainwright.hardware.catalogue.models import model as catalogue_model
 from trainwright.hardware.catalogue.nodes import cluster as catalogue_cluster
 from trainwright.hardware.catalogue.stacks import read_stack
 from trainwright.pipeline.question_fields import read_fields
-from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.cluster import plan_run, planned, with_ways
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.search.changes import changes, larger
@@ -117,16 +117,55 @@ def test_two_changes_are_tried_where_one_is_not_enough():
     )
 
 
-def test_what_a_change_asks_for_is_a_plan_that_fits():
-    on = "rtx-4090"
-    asked = scenario_of(Question(model=catalogue_model("llama3-8b"), on=on)).run
-    every = changes(asked)
-    assert len(every) >= 3
-    for change in every:
-        fields = {"on": on, **change.fields}
-        cluster = fields.pop("on")
-        question = Question(model=catalogue_model("llama3-8b"), on=cluster, **read_fields(fields))
-        assert plan_run(scenario_of(question)).estimate.fits, change.name
+TIGHT = {
+    "one device": {"on": "rtx-4090"},
+    "replicas": {"on": "8xrtx-4090", "layout": {"dp_replicate": 8}},
+    "adapters on replicas": {
+        "model": "llama3-70b",
+        "on": "8xrtx-4090",
+        "method": "qlora",
+        "layout": {"dp_replicate": 8},
+        "recompute": "none",
+        "sequence_tokens": 8192,
+    },
+    "offloaded already": {"model": "llama3-70b", "on": "8xrtx-4090", "layout": {"offload": "all"}},
+    "nothing recomputed": {"on": "8xrtx-4090", "recompute": "none"},
+    "software without QLoRA": {"model": "llama3-70b", "on": "h100-sxm", "stack": "megatron-core"},
+    "software of one device": {"model": "llama3-70b", "on": "rtx-4090", "method": "lora", "stack": "unsloth"},
+    "paged moments": {"model": "llama3-70b", "on": "rtx-4090", "paged_moments": True},
+}
+
+
+@pytest.mark.parametrize("fields", TIGHT.values(), ids=TIGHT)
+def test_what_a_change_asks_for_is_a_plan_that_fits(fields):
+    asked = Question(**{**fields, "model": catalogue_model(fields.get("model", "llama3-8b"))})
+    made = with_ways(planned(scenario_of(asked)))
+    assert not made.plan.estimate.fits and made.changes
+    assert [each.name for each in made.changes] == [each.name for each in made.plan.rejected]
+    for change in made.changes:
+        changed = dict(change.fields)
+        question = replace(asked, on=changed.pop("on", asked.on), **read_fields(changed))
+        plan = plan_run(scenario_of(question))
+        assert plan.estimate.fits, change.name
+        assert plan.workload.recompute == change.best.recompute or asked.recompute is None, change.name
+
+
+def test_software_is_asked_for_nothing_that_it_does_not_run():
+    """The file of one stack has no method qlora, that of the other divides nothing."""
+    one = Question(model=catalogue_model("llama3-70b"), on="h100-sxm")
+    names = [
+        {each.name for each in changes(scenario_of(replace(one, stack=name)).run)}
+        for name in ("default", "megatron-core")
+    ]
+    assert "QLoRA" in names[0] and "QLoRA" not in names[1] and "16 devices" in names[1]
+    alone = replace(one, on="rtx-4090", method="lora", stack="unsloth")
+    assert all(each.devices == 1 for each in changes(scenario_of(alone).run))
+
+
+def test_moments_that_leave_by_pages_are_not_offloaded_too():
+    asked = Question(model=catalogue_model("llama3-8b"), on="rtx-4090", paged_moments=True)
+    offloads = {each.fields.get("layout") for each in changes(scenario_of(asked).run)}
+    assert not offloads & {"offload=optimizer", "offload=all"}
 
 
 def test_a_whole_8b_model_on_a_24_gb_card_is_tuned_as_torchtune_does():
