@@ -19,7 +19,7 @@ from trainwright.planner.plan.sizes import divisible
 from trainwright.planner.search.ranking import Option, Recommendation
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.device import ClusterSpec, PriceKind
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import Assumption, Origin
 
 ANY_CLUSTER, ANY_NODE = "32x8xh100-sxm", "8xh100-sxm"
 """What defaults of a run, and of a tuning, are resolved on where the user has nothing: precision, and the batch."""
@@ -37,11 +37,13 @@ def rankable(question: Question, pool: Sequence[ClusterSpec]) -> Scenario:
     if sequences == workload.batch_sequences:
         return scenario
     batch_tokens = sequences * workload.sequence_tokens
-    source = f"of what is near {workload.batch_tokens:,} tokens, what most powers of two divide"
-    rounded = Assumption("batch", float(batch_tokens), "tokens", "given", source, key="batch")
-    asked = replace(workload, batch_tokens=batch_tokens)
-    steps = max(1, -(-workload.total_tokens // asked.step_tokens))
-    completed = replace(scenario.run, workload=replace(asked, steps=steps))
+    source = f"rounded from {workload.batch_tokens:,} tokens to what most powers of two divide"
+    known = next((each for each in scenario.assumptions if each.key == "batch"), None)
+    origin: Origin = "given" if known is None else known.origin
+    source = source if known is None or not known.source else f"{known.source}; {source}"
+    rounded = Assumption("batch", float(batch_tokens), "tokens", origin, source, key="batch")
+    steps = scenario_of(replace(question, precision=None, batch_tokens=batch_tokens), placed=False).run.workload.steps
+    completed = replace(scenario.run, workload=replace(workload, batch_tokens=batch_tokens, steps=steps))
     others = (each for each in scenario.assumptions if each.key != "batch")
     return replace(scenario, run=completed, assumptions=(*others, rounded))
 
@@ -108,7 +110,7 @@ def asked_for(question: Question, way: Option, *, price_kinds: Sequence[PriceKin
     if way.price is not None and way.price.provider:
         asked |= {"clouds": cloud(way.provider).slug, "price_kind": way.price_kind}
     elif way.usd_per_device_hour is not None:
-        asked["price"] = way.usd_per_device_hour
+        asked["price"] = f"{way.usd_per_device_hour:.12g}"
     else:  # of none of these kinds a price is known, and it is counted as nothing that is taken back
         asked |= {"clouds": cloud(way.provider).slug} if way.provider else {}
         asked |= {"price_kind": price_kinds[0]} if price_kinds and price_kinds[0] != "spot" else {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.plan.question import Question
@@ -29,3 +31,22 @@ def test_the_batch_divides_over_every_cluster_of_the_pool():
 def test_a_batch_that_divides_is_kept():
     question = Question(model=model("llama3-8b"), on="8xh100-sxm", tokens=10**11, batch_tokens=8192 * 512)
     assert rankable(question, ()).run == scenario_of(question).run
+
+
+def test_a_batch_that_nobody_gave_is_not_said_to_be_given():
+    asked = Question(model=model("llama3-8b"), on="1x6xh100-sxm", tokens=10**11)
+    pool = (cluster("6xh100-sxm"),)
+    (batch,) = [each for each in rankable(asked, pool).assumptions if each.key == "batch"]
+    (before,) = [each for each in scenario_of(asked).assumptions if each.key == "batch"]
+    assert batch.value != before.value and batch.origin == before.origin == "default"
+    assert batch.source == f"{before.source}; rounded from {before.value:,.0f} tokens to what most powers of two divide"
+    given = replace(asked, batch_tokens=8192 * 1001)
+    (batch,) = [each for each in rankable(given, pool).assumptions if each.key == "batch"]
+    assert batch.origin == "given" and batch.source.startswith("rounded from 8,200,192 tokens")
+
+
+def test_a_rounded_batch_takes_the_tokens_that_were_asked_for():
+    """Whole steps of the rounded batch, not of the one before it."""
+    asked = Question(model=model("llama3-8b"), on="1x6xh100-sxm", tokens=10**11)
+    work = rankable(asked, (cluster("6xh100-sxm"),)).run.workload
+    assert work.steps == -(-(10**11) // work.batch_tokens)
