@@ -152,9 +152,7 @@ def recommend(
     search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes)
     for machines in have:
         _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
-    every = _largest(search, devices, most_devices)
-    _refuse_unread(given, every, have)
-    for machines in every:
+    for machines in _all_read(given, _largest(search, devices, most_devices), have):
         name, bought = machines.device.name, _given(given, machines.device.name)
         if not bought:
             size = machines.node.devices
@@ -167,10 +165,10 @@ def recommend(
     return ranked(search.options, search.all_refused(), goals)
 
 
-def _refuse_unread(
+def _all_read(
     usd_by_device: Mapping[str, float], rented: Sequence[ClusterSpec], have: Sequence[ClusterSpec]
-) -> None:
-    """Refuses a price of a device that is not looked at.
+) -> Sequence[ClusterSpec]:
+    """Returns what is rented, where every price is of a device of it.
 
     Raises:
         RecipeError: says which, and where it belongs.
@@ -178,7 +176,7 @@ def _refuse_unread(
     names = {each.device.name for each in rented}
     unread = [name for name in usd_by_device if name not in names]
     if not unread:
-        return
+        return rented
     owned_too = unread[0] in {each.device.name for each in have}
     fix = "what is there costs `have_usd_per_device_hour`" if owned_too else "name it in `devices` too"
     raise RecipeError("a price of a device that is not looked at", field="price", seen=", ".join(unread), fix=fix)
