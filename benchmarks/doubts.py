@@ -70,11 +70,12 @@ def spread(errors: Errors) -> float:
     return float(np.sqrt((count * own**2 + PRIOR_ROWS * PRIOR_SPREAD**2) / (count + PRIOR_ROWS)))
 
 
-def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors) -> dict[str, float]:
+def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors, unseen: Errors) -> dict[str, float]:
     """What is added to a stack's own deviation, in squares: for every run, and for each kind of work.
 
-    ``source`` is what errors of plain rows grow by when their source is left out of the fit; a kind's number what its
-    rows are worse by than plain ones. Each source counts as one.
+    ``source`` is what errors of plain rows grow by when their source is left out of the fit; ``untuned`` what they grow
+    by when all rows of their stack on their generation of devices are, ``unseen``; a kind's number what its rows are
+    worse by than plain ones. Each source counts as one.
     """
     of = [frozenset(kinds_of_doubt(row.placed.run)) for row in rows]
     sources = np.array([row.source.partition("@")[0] for row in rows])
@@ -85,7 +86,13 @@ def doubts(rows: Sequence[Row], folds: Errors, left_out: Errors) -> dict[str, fl
 
     plain = np.array([not kinds for kinds in of])
     base = squared(left_out, plain)
-    found = {"source": base - squared(folds, plain), "generation": GENERATION**2, "borrowed": BORROWED**2}
+    known = squared(folds, plain)
+    found = {
+        "source": base - known,
+        "untuned": squared(unseen, plain) - base,
+        "generation": GENERATION**2,
+        "borrowed": BORROWED**2,
+    }
     for kind in sorted({kind for kinds in of for kind in kinds}):
         found[kind] = squared(left_out, np.array([kinds == {kind} for kinds in of])) - base
     return {name: float(np.sqrt(max(0.0, value))) for name, value in found.items()}
@@ -110,8 +117,12 @@ def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]
     for row, stack, source in zip(rows, stacks, sources, strict=True):
         mine = spread(folds[(stacks == stack) & (sources != source)])
         added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
-        if generation(row.placed.run.cluster.device) not in set(generations[sources != source]):
+        kind, elsewhere = generation(row.placed.run.cluster.device), sources != source
+        own = set(generations[elsewhere & (stacks == stack)])
+        if kind not in set(generations[elsewhere]):
             added.append(doubt["generation"])
+        elif own and kind not in own:
+            added.append(doubt["untuned"])
         if stack != row.placed.run.stack.name:
             added.append(doubt["borrowed"])
         found.append(float(np.sqrt(mine**2 + np.sum(np.square(added)))))

@@ -13,220 +13,25 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import compress
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 import trainwright
 from doubts import PRIOR_ROWS, covered, doubts, figures, is_plain, kind_of_work, left_out_spreads, spread, summary
 from priors import PRIORS, WIDTHS
-from trainwright.core.errors import RecipeError
-from trainwright.hardware.catalogue.efficiency import generation
-from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.ranks import processors_left
-from trainwright.planner.counts.work import Work
-from trainwright.planner.evidence.published_run import Row, questions
+from rate_fit import Data, Fit, Mask, gather, generation_of
+from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.evidence.published_run import questions
 from trainwright.planner.evidence.rows import read_tables
-from trainwright.planner.forecast.communication.exchange import Exchange, exchange
-from trainwright.planner.forecast.time.step import combine
-from trainwright.planner.rates.catalogue import CATALOGUE, Rates, exposure_of, factors, reached
-
-Mask = NDArray[np.bool_]
-Table = TypeVar("Table", Work, Exchange, Layouts)
 
 CATALOG = Path(trainwright.__file__).parent / "catalog"
 FOLDS = 5
-NOISE = 0.08
-"""Log error beyond which a row counts linearly: what shapes and settings that rows do not print are worth."""
-SOURCE_ROWS = 40
-"""A source with more rows than this counts as much as one with so many."""
-TOLD = 0.02
-"""A number whose logarithm the rows move by less stays its prior, and the others are fitted once more."""
-DERIVED_WEIGHT = 0.3
-"""Weight of rows whose tokens per second follow from a step time of tiny models in continuous integration."""
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """R rows as arrays [R]; ``names`` are, for each row and field of ``Rates``, the numbers whose product it is."""
-
-    rows: list[Row]
-    work: Work
-    sent: Exchange
-    shape: Layouts
-    left: Numbers
-    log_step_s: Numbers
-    weight: Numbers
-    names: list[list[tuple[str, ...]]]
-
-    @property
-    def printed(self) -> Mask:
-        """Rows whose source prints tokens per second."""
-        return np.array([not row.measured.derived for row in self.rows], dtype=bool)
-
-    def take(self, mask: Mask) -> Data:
-        """The rows of ``mask``."""
-        places = np.flatnonzero(mask)
-        return Data(
-            rows=[self.rows[place] for place in places],
-            work=_taken(self.work, mask),
-            sent=_taken(self.sent, mask),
-            shape=_taken(self.shape, mask),
-            left=self.left[mask],
-            log_step_s=self.log_step_s[mask],
-            weight=self.weight[mask],
-            names=[self.names[place] for place in places],
-        )
-
-
-def _taken(table: Table, mask: Mask) -> Table:
-    return type(table)(**{field.name: getattr(table, field.name)[mask] for field in fields(table)})
-
-
-def _joined(parts: Sequence[Table]) -> Table:
-    """Many tables of one entry each as one table."""
-    kind = type(parts[0])
-    columns: dict[str, Any] = {
-        field.name: np.concatenate([np.broadcast_to(np.asarray(getattr(part, field.name), float), 1) for part in parts])
-        for field in fields(kind)
-    }
-    return kind(**columns)
-
-
-def stack_of(row: Row, name: str) -> str:
-    """A stack's number, by its stack."""
-    return f"stack:{row.placed.run.stack.time_of}.{name.removeprefix('stack.')}" if name.startswith("stack.") else name
-
-
-def gather(rows: list[Row]) -> Data:
-    """Everything about the rows that does not depend on what is fitted."""
-    works: list[Work] = []
-    sents: list[Exchange] = []
-    shapes: list[Layouts] = []
-    left: list[Numbers] = []
-    kept: list[Row] = []
-    steps: list[float] = []
-    names: list[list[tuple[str, ...]]] = []
-    for row in rows:
-        run, shape = row.timed.run, Layouts.one(row.timed)
-        if not row.measured.tokens_per_s:
-            continue
-        try:
-            works.append(CATALOGUE.work(run, shape))
-        except RecipeError:  # the datasheet has no rate for the row's precision
-            continue
-        sents.append(exchange(run, shape))
-        shapes.append(shape)
-        left.append(processors_left(run, shape))
-        kept.append(row)
-        steps.append(np.log(run.workload.step_tokens / shape.devices[0] / row.measured.tokens_per_s))
-        parts = factors(run, CATALOGUE.efficiency)
-        names.append([tuple(stack_of(row, part.name) for part in parts[field.name]) for field in fields(Rates)])
-    counts = Counter(row.source for row in kept)
-    weight = [
-        (DERIVED_WEIGHT if row.measured.derived else 1.0) / max(1.0, counts[row.source] / SOURCE_ROWS) ** 0.5
-        for row in kept
-    ]
-    return Data(
-        rows=kept,
-        work=_joined(works),
-        sent=_joined(sents),
-        shape=_joined(shapes),
-        left=np.concatenate(left),
-        log_step_s=np.array(steps),
-        weight=np.array(weight),
-        names=names,
-    )
-
-
-def prior(name: str) -> tuple[float, float]:
-    """Mean and width of the logarithm."""
-    if name in PRIORS:
-        return float(np.log(PRIORS[name][0])), PRIORS[name][1]
-    table = name.partition(".")[0]
-    if name.startswith("stack:"):
-        return 0.0, WIDTHS["stack.tuned" if ".tuned." in name else "stack." + name.rpartition(".")[2]]
-    if table in WIDTHS:
-        return 0.0, WIDTHS[table]
-    mean, width, _ = PRIORS[f"{table}.default"]
-    return float(np.log(mean)), width
-
-
-class Fit:
-    """Logarithms of all numbers that occur in some rows; first their priors, after ``run`` what the rows say."""
-
-    def __init__(self, data: Data) -> None:
-        self.data = data
-        self.names = sorted(_numbers(data))
-        self.prior = np.array([prior(name) for name in self.names]).reshape(-1, 2)
-        self.values = self.prior[:, 0].copy()
-
-    def run(self) -> Fit:
-        """Find the values."""
-        predict = self._model(self.data)
-
-        def residuals(values: Numbers) -> Numbers:
-            error = (predict(values) - self.data.log_step_s) / NOISE
-            huber = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
-            return np.concatenate([huber * self.data.weight, (values - self.prior[:, 0]) / self.prior[:, 1]])
-
-        first = least_squares(residuals, self.values, max_nfev=40).x
-        told = np.abs(first - self.values) >= TOLD
-
-        def with_told(values: Numbers) -> Numbers:
-            every = self.prior[:, 0].copy()
-            every[told] = values
-            return every
-
-        self.values = with_told(least_squares(lambda each: residuals(with_told(each)), first[told], max_nfev=20).x)
-        return self
-
-    @property
-    def told(self) -> int:
-        """How many numbers the rows tell: those that are not their prior."""
-        return int(np.sum(self.values != self.prior[:, 0]))
-
-    def errors(self, data: Data) -> Numbers:
-        """log(predicted / measured) seconds of each row."""
-        return self._model(data)(self.values) - data.log_step_s
-
-    def _model(self, data: Data) -> Callable[[Numbers], Numbers]:
-        """Logarithms of the rows' seconds as a function of the values; numbers not fitted keep their priors."""
-        others = sorted(_numbers(data) - set(self.names))
-        known = np.array([prior(name)[0] for name in others])
-        index = {name: place for place, name in enumerate((*self.names, *others))}
-        places = _places(data, index)
-
-        def log_step_s(values: Numbers) -> Numbers:
-            table = np.concatenate([values, known, [0.0]])
-            rate = Rates(**{name: np.exp(table[place].sum(axis=1)) for name, place in places.items()})
-            kernels = reached(data.work, rate, left=data.left)
-            return np.log(combine(kernels, data.sent, data.shape, exposure_of(rate)).total_s)
-
-        return log_step_s
-
-
-def _numbers(data: Data) -> set[str]:
-    """Names of all numbers that the rows' rates are products of."""
-    return {name for row in data.names for factors in row for name in factors}
-
-
-def _places(data: Data, index: Mapping[str, int]) -> dict[str, NDArray[np.intp]]:
-    """For each field of ``Rates`` where its factors stand [R, K]; rows of fewer than K point behind all, at 1."""
-    found = {}
-    for place, field in enumerate(fields(Rates)):
-        depth = max(len(row[place]) for row in data.names)
-        rows = [[index[name] for name in row[place]] + [len(index)] * (depth - len(row[place])) for row in data.names]
-        found[field.name] = np.array(rows, dtype=np.intp).reshape(len(rows), depth)
-    return found
 
 
 def show(title: str, data: Data, errors: Numbers) -> None:
@@ -253,19 +58,24 @@ def held_out(data: Data, groups: NDArray[np.generic]) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A fit with the errors [R] of its rows: when fitted to, and when left out by fifths or by repositories."""
+    """A fit with the errors [R] of its rows: when fitted to, and when left out by fifths or by repositories.
+
+    ``unseen``: with all rows of their stack on their generation of devices left out.
+    """
 
     data: Data
     fit: Fit
     fitted: Numbers
     five_folds: Numbers
     source_left_out: Numbers
+    unseen: Numbers
 
     @property
     def doubts(self) -> dict[str, float]:
         """What ranges have beside the stacks' own errors."""
         mask = self.data.printed
-        return doubts(list(compress(self.data.rows, mask)), self.five_folds[mask], self.source_left_out[mask])
+        errors = (each[mask] for each in (self.five_folds, self.source_left_out, self.unseen))
+        return doubts(list(compress(self.data.rows, mask)), *errors)
 
     @property
     def values(self) -> dict[str, float]:
@@ -301,7 +111,7 @@ def write(outcome: Outcome) -> None:
         # What only says how a device or a method differs is left out where it does not.
         names = [name for name in names if table not in WIDTHS or values[name] != 1]
         lines += ["", f"[efficiency.{table}]", *(entry(name.partition(".")[2], name, values) for name in names)]
-    seen = sorted({generation(row.placed.run.cluster.device) for row in outcome.data.rows})
+    seen = sorted({generation_of(row) for row in outcome.data.rows})
     place = lines.index("[efficiency]") + 1
     lines.insert(place, f"seen = {json.dumps(seen)}")
     lines += ["", "[efficiency.doubt]", *(f"{name} = {value:.3g}" for name, value in outcome.doubts.items() if value)]
@@ -341,6 +151,7 @@ def stack_tables(name: str, outcome: Outcome) -> list[str]:
     return [
         "[time]",
         *(f"{key} = {value:.3g}" for key, value in own.items() if not key.startswith("tuned.")),
+        f"seen = {json.dumps(sorted({generation_of(row) for row in compress(outcome.data.rows, mine)}))}",
         f"spread = {spread(outcome.five_folds[used]):.3g}",
         *(["", "[time.tuned]", *tuned] if tuned else []),
         "",
@@ -389,7 +200,9 @@ def main() -> None:
         return
     left_out = held_out(data, np.array([row.source.partition("@")[0] for row in data.rows]))
     show("each source left out", data, left_out)
-    outcome = Outcome(data=data, fit=fit, fitted=fitted, five_folds=folds, source_left_out=left_out)
+    unseen = held_out(data, np.array([f"{row.placed.run.stack.time_of} {generation_of(row)}" for row in data.rows]))
+    show("each stack's rows on a generation left out", data, unseen)
+    outcome = Outcome(data=data, fit=fit, fitted=fitted, five_folds=folds, source_left_out=left_out, unseen=unseen)
     show_ranges(outcome)
     show_kinds(data, {record.text("id"): record.notes.get("task", "pretrain") for record in records}, left_out)
     if args.write:

@@ -28,7 +28,7 @@ from trainwright.planner.evidence.totals import REQUIRED, Total, replay
 from trainwright.spec.plan import INTERVAL
 
 RUNS = Path(trainwright.__file__).parent / "catalog" / "runs.toml"
-OVERHEADS = np.round(np.arange(0.0, 1.51, 0.01), 2)
+OVERHEADS = np.round(np.arange(0.0, 3.01, 0.02), 2)
 DAYS = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0)
 """What little the table says of short runs cannot tell these apart by more."""
 DEVICES = 4.0
@@ -50,7 +50,7 @@ class Fitted:
         if each.extrapolated:
             return each.bare_hours
         numbers = replace(read_runs(), overhead=self.overhead, overhead_days=self.days, overhead_devices=DEVICES)
-        return float(each.bare_hours * (1 + numbers.overhead_share(each.steps_s, each.devices)))
+        return float(each.bare_hours * (1 + numbers.overhead_share(each.steps_s, each.devices, each.mfu)))
 
     def errors(self, totals: Sequence[Total]) -> np.ndarray:
         """log(predicted / reported) hours of each."""

@@ -21,8 +21,8 @@ class Efficiency:
     traffic: Mapping[str, float]
     doubt: Mapping[str, float] = field(default_factory=dict)
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
-    errors grow when their source is left out of the fit; others by kind of work, for a generation not ``seen``, and
-    ``borrowed`` for a stack with the numbers of another."""
+    errors grow when their source is left out of the fit; others by kind of work, for a generation not ``seen`` at
+    all, ``untuned`` for one that the stack has no run on, and ``borrowed`` for a stack with the numbers of another."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
     bandwidth: float = 0.85
@@ -32,7 +32,8 @@ class Efficiency:
     unaligned: float = 0.8
     """Speed of a product whose sizes are no multiple of 128 bytes."""
     operands: float = 1.0
-    """Share of operands' memory traffic that is not hidden behind the product."""
+    """Times that reading and writing a product's operands once adds to its time: below 1 where that hides behind it,
+    above where kernels read them again for each tile."""
     ramp: float = 400.0
     """Tokens of sequence at which fused attention reaches half of its rate."""
     scores: float = 5.0
@@ -64,7 +65,9 @@ class Efficiency:
     sharded: float = 0.1
     """Share of FSDP's communication that is exposed even where compute is longer."""
     gradients: float = 1.0
-    """Exposed share of the exchange of gradients once a step."""
+    """Times that the exchange of gradients once a step takes longer than the links say."""
+    overlap: float = 0.5
+    """Share of the last micro batch's backward pass behind which it hides (``Stack.overlaps_gradients``)."""
     bus: Mapping[str, float] = field(default_factory=dict)
     """Times that collectives over a PCIe bus take longer than the slowest link alone: between peers, or staged in host
     memory where the devices cannot reach each other."""

@@ -31,6 +31,8 @@ class StackTime:
     tensor: float = 1.0
     sharded: float = 1.0
     tuned: Mapping[str, float] = field(default_factory=dict)
+    seen: tuple[str, ...] = ()
+    """Generations of devices that the stack has published runs on."""
     spread: float = 0.3
 
 
@@ -177,6 +179,8 @@ class Stack:
     """Whose fused attention it calls."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
+    overlaps_gradients: bool = True
+    """Whether data-parallel ranks exchange gradients while the backward pass makes others."""
     schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")
     """The pipeline schedules that it has."""
     aliases: tuple[str, ...] = ()

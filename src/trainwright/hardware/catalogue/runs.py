@@ -18,10 +18,11 @@ _FILE = files("trainwright") / "catalog" / "runs.toml"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunNumbers:
-    """Idle nights, changes of plan and slow weeks, as a share of a run's time.
+    """Idle nights, changes of plan and slow weeks, against what a run's operations take at the device's peak.
 
-    ``overhead`` is that share in a long run on many devices, of any generation. A run of ``overhead_days`` has 63 % of
-    it, an hour hardly any; of the devices beside the first ``overhead_devices`` have half of it, one device has none.
+    ``overhead`` is their time over that, in a long run on many devices, of any generation: steps that wait for links
+    and for each other have lost already what others lose beside their steps. A run of ``overhead_days`` has 63 % of it,
+    an hour hardly any; of the devices beside the first ``overhead_devices`` have half of it, one device has none.
     ``start_s`` is from the command to the first step. ``spread`` is the standard deviation of the logarithm of real
     over predicted time that runs add to that of steps.
     """
@@ -34,11 +35,14 @@ class RunNumbers:
     source: str
     recorded: str
 
-    def overhead_share(self, steps_s: Values, devices: Values) -> Numbers:
-        """Returns what a run of such steps on so many devices takes beyond all that is modelled, as a share of it."""
+    def overhead_share(self, steps_s: Values, devices: Values, mfu: Values) -> Numbers:
+        """Returns what a run of such steps on so many devices takes beyond all that is modelled, as a share of it.
+
+        ``mfu`` is the share of the peak that the steps reach.
+        """
         others = np.maximum(np.asarray(devices, dtype=np.float64) - 1.0, 0.0)
         long = -np.expm1(-np.asarray(steps_s) / (self.overhead_days * DAY_S))
-        return np.asarray(self.overhead * long * others / (others + self.overhead_devices))
+        return np.asarray(self.overhead * mfu * long * others / (others + self.overhead_devices))
 
 
 @cache

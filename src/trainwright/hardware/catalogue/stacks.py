@@ -108,7 +108,7 @@ def read_stack(file: str) -> Stack:
     fit = dict(table.get("fit", {}))
     for name, kind in (("time", StackTime), ("memory", StackMemory)):
         value = table.get(name, {})
-        own = {"of": value} if isinstance(value, str) else dict(value)
+        own = {"of": value} if isinstance(value, str) else _tuples(value)
         owner = own.pop("of", "")
         table[f"{name}_of"] = owner or file
         if owner:
@@ -124,8 +124,12 @@ def read_stack(file: str) -> Stack:
 
 def _support(table: dict[str, Any]) -> Support:
     axes = {method: tuple(names) for method, names in table.get("axes", {}).items()}
-    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
-    return Support(**{**table, **lists, "axes": axes})
+    return Support(**{**_tuples(table), "axes": axes})
+
+
+def _tuples(table: dict[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a table, its lists as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
 
 
 def _owner(name: str, part: str, *, where: str) -> Stack:

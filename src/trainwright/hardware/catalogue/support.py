@@ -8,6 +8,7 @@ from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
+from trainwright.spec.device import DeviceKind
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Axis
 from trainwright.spec.workload import Method, Workload
@@ -17,6 +18,8 @@ UNLIMITED = (DEFAULT, DEFAULT_PARALLEL, OURS)
 """Software that no one has, and this project's own, which plans more than it executes."""
 OWN_SHAPE = "transformer"
 """The family of a model that is given by its numbers alone, which nothing is known of."""
+QUANTISED: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu", "hpu", "npu", "cpu")
+"""Kinds of devices with kernels for weights in four bits (bitsandbytes's supported backends; torch-npu: recall)."""
 SHOWN = 8
 """Other software that an error names."""
 
@@ -84,7 +87,8 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
     if runs.axes and method not in runs.axes:
         yield _Problem("stack, method", "this method", method, f"one of {', '.join(runs.axes)}")
         return
-    for axis in AXES:
+    # Of software that is not named nobody knows what it cannot do: such layouts are not chosen, and not refused.
+    for axis in AXES if run.stack.name not in UNLIMITED else ():
         size = layout.get(axis, 1)
         if runs.axes and size != 1 and axis not in runs.axes[method]:
             divided = ", ".join(runs.axes[method]) or "one device alone"
@@ -103,6 +107,9 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
 
 def _device(run: RunSpec) -> Iterator[_Problem]:
     device, kinds = run.cluster.device, run.stack.runs.devices
+    if method_of(run.workload) == "qlora" and device.kind not in QUANTISED:
+        seen, expected = f"{device.name} ({device.kind})", f"one of {', '.join(QUANTISED)}"
+        yield _Problem("method, on", f"quantised weights on devices of kind {device.kind}", seen, expected)
     if kinds and device.kind not in kinds:
         seen, expected = f"{device.name} ({device.kind})", f"one of {', '.join(kinds)}"
         yield _Problem("stack, on", f"on devices of kind {device.kind}", seen, expected)

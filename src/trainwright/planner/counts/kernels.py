@@ -55,6 +55,7 @@ class Exposure:
     """What of communication is seen in a step, as factors of the seconds that each kind takes alone.
 
     ``link`` multiplies all that is sent, ``bus_sharing`` is the power of the devices on one bus that it grows with;
+    ``overlap`` is the share of a backward pass that hides the exchange of gradients, where software does both at once;
     ``bubble`` is the share of a schedule's idle time that is really idle.
     """
 
@@ -65,6 +66,7 @@ class Exposure:
     expert: Values
     sharded: Values
     gradients: Values
+    overlap: Values
     bubble: Values
 
 

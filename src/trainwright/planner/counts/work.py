@@ -214,6 +214,8 @@ def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: De
             sums["head"] = sums["head"] + flops
             continue
         flops = flops * share
+        thin = factor_flops(matrix, workload, rows, count) * share
+        sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
         busy = tile_share(rows, outputs, device.sm_count or 1) if device.kind != "cpu" else np.ones(len(layouts))
         sums["flops"] = sums["flops"] + flops
         aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
@@ -222,6 +224,17 @@ def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: De
         moved = narrow * (rows * inputs + inputs * outputs) + 2.0 * rows * outputs
         sums["bytes"] = sums["bytes"] + moved * count * share
     return sums
+
+
+def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Numbers) -> Numbers | float:
+    """Returns the operations of the factors of adapters beside a matrix, 2r (inputs + outputs) for each row.
+
+    Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.
+    """
+    adapter = workload.adapter
+    if adapter is None or adapter.method in WITHOUT_FACTORS or matrix.name not in adapter.targets:
+        return 0.0
+    return 1.5 * 2.0 * rows * adapter.rank * (matrix.inputs + matrix.outputs) * count
 
 
 def product_shape(

@@ -20,6 +20,7 @@ from trainwright.planner.forecast.forecast import model_flops_per_token
 from trainwright.planner.forecast.memory.table import predict_memory
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.run import PlacedRun, RunSpec
+from trainwright.spec.stack import Stack
 
 LEDGER = "ledger"
 """The source that rows of our own finished runs have."""
@@ -115,7 +116,7 @@ def question(record: Record) -> Row:
     if stack is None:
         divides = any(record.whole(name, 1) > 1 for name in ("tp", "pp", "ep"))
         stack = unknown_stack(divides=divides, shards=axes_of(record, read_stack(DEFAULT)).kind)
-    model = model_of(record)
+    stack, model = with_update_of(stack, record), model_of(record)
     parallel, devices = parallel_of(record, stack)
     workload = workload_of(record, stack, parallel)
     cluster = cluster_of(record, devices)
@@ -134,6 +135,18 @@ def question(record: Record) -> Row:
         measured=seen,
         mean_tokens=mean,
     )
+
+
+def with_update_of(stack: Stack, record: Record) -> Stack:
+    """Returns the stack with the update that the row's optimizer names, where its own is one fused kernel.
+
+    Hugging Face's ``adamw_torch`` is torch's AdamW without ``fused``, which updates all parameters at once and copies
+    each (transformers 5.23.0, trainer_optimizer.py; torch.optim.AdamW, ``foreach``).
+    """
+    copies, gradients = stack.memory.update_copies, stack.memory.flat_gradients
+    if record.text("optimizer").lower() != "adamw_torch" or copies or gradients:
+        return stack
+    return replace(stack, memory=replace(stack.memory, update_copies=1.0))
 
 
 def counted_flops(run: RunSpec, record: Record) -> float:

@@ -54,6 +54,8 @@ BELIEVED_MFU = 0.7
 
 _SEVERAL = re.compile(r"RLHF|distill", re.IGNORECASE)
 _ASSUMED = re.compile(r"theoretical|not a measurement", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b[\w-]+(?:\.[\w-]+)+/\S*")
+"""A page's address: a model card on huggingface.co does not say that Hugging Face's trainer made the model."""
 _EXTRAPOLATED = re.compile(r"\bestimated?\b|\best\.|\bplan\b", re.IGNORECASE)
 
 
@@ -193,7 +195,7 @@ def precision_of(record: Record, spec: DeviceSpec) -> Precision:
 
 def stack_of(record: Record, model: ModelSpec) -> str:
     """Returns the software that model or source name as a word, the longest such word first; else what is usual."""
-    text = _words(record).lower()
+    text = _ADDRESS.sub(" ", _words(record).lower())
     heard = [
         (len(word), name)
         for name in stack_names()

@@ -71,11 +71,11 @@ _WIDE = re.compile(r"(?:activations|residuals)[ _]?[=:][ _]?fp32", re.IGNORECASE
 _DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
 FROZEN: Mapping[Frozen, tuple[str, ...]] = {
-    "int4": ("gptq", "int4", "awq", "hqq"),
     "int8": ("int8", "8bit"),
+    "int4": ("gptq", "int4", "awq", "hqq"),
     "nf4": ("nf4", "fp4", "qlora", "qdora", "4bit"),
 }
-"""Words for quantised weights, those of a method before those of bits."""
+"""Words for quantised weights; a method that has several widths (``gptq-int8``) after the width that is not usual."""
 PACKED: Mapping[str, bool] = {
     **dict.fromkeys(("on", "true", "yes"), True),
     **dict.fromkeys(("off", "false", "no", "none"), False),
@@ -124,7 +124,9 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
 
 
 def _padded_mean(record: Record, longest: int) -> int | None:
-    """Returns the mean length of examples that are padded: ``packing=off`` with a ``mean_len``; else None.
+    """Returns the mean length of examples that are padded, by ``packing=off``; else None.
+
+    Where no ``mean_len`` is said it is taken as the longest, which says enough of memory.
 
     Raises:
         ValueError: a word for packing that is not known, or a mean that is none.
@@ -132,7 +134,7 @@ def _padded_mean(record: Record, longest: int) -> int | None:
     word = record.notes.get("packing", "on").lower()
     if word not in PACKED:
         raise ValueError(f"packing is {word}, expected one of {', '.join(PACKED)}")
-    return None if PACKED[word] else mean_tokens(record, longest)
+    return None if PACKED[word] else mean_tokens(record, longest) or longest
 
 
 def mean_tokens(record: Record, longest: int) -> int | None:

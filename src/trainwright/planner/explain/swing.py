@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from trainwright.hardware.catalogue.runs import read_runs
 from trainwright.spec.plan import INTERVAL, Assumption, Plan
 
 FIRST = 3
@@ -43,11 +44,10 @@ def _of_software(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 
 
 def _of_overhead(plan: Plan, assumption: Assumption) -> tuple[str, float]:
-    """A run without what it takes beside its steps."""
-    phases = plan.estimate.run_phases
-    steps = plan.workload.steps * plan.estimate.phases.other
-    beside = max(0.0, phases.other - steps)
-    return "time", phases.total_s / max(phases.total_s - beside, 1e-9)
+    """A run without it."""
+    estimate = plan.estimate
+    steps_s = plan.workload.steps * estimate.phases.total_s
+    return "time", 1.0 + float(read_runs().overhead_share(steps_s, plan.cluster.devices, estimate.mfu or 0.0))
 
 
 def _of_length(plan: Plan, assumption: Assumption) -> tuple[str, float]:
@@ -75,8 +75,10 @@ def _of_availability(plan: Plan, assumption: Assumption) -> tuple[str, float]:
 
 
 def _of_states(plan: Plan, assumption: Assumption) -> tuple[str, float]:
-    """Weights, gradients and optimizer in half the bytes, where memory is tight."""
+    """Trained weights, gradients and optimizer in half the bytes, where memory is tight."""
     memory = plan.estimate.memory
+    if plan.workload.adapter is not None:
+        return "memory", _tight(plan, (memory.gradients + memory.optimizer) / 2)
     return "memory", _tight(plan, (memory.weights + memory.gradients + memory.optimizer) / 2)
 
 

@@ -40,6 +40,7 @@ def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     inner = all_reduce_s(fabric, gradients, groups.shard)
     outer = all_reduce_s(fabric, gradients / layouts.dp_shard, groups.dp_replicate)
     return Exchange(
+        overlapped=float(run.stack.overlaps_gradients),
         gather_s=np.where(sharded, all_gather_s(fabric, size, groups.shard), 0.0),
         scatter_s=np.where(sharded, reduce_scatter_s(fabric, gradients, groups.shard), 0.0),
         gradients_s=np.where(sharded, outer, inner + outer),

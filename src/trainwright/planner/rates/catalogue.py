@@ -57,6 +57,7 @@ class Rates:
     expert: Values
     sharded: Values
     gradients: Values
+    overlap: Values
     bus_sharing: Values
     update: Values
     bubble: Values
@@ -104,7 +105,7 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         "launch_s": (Factor("launch_s", general.launch_s), Factor("stack.launch", time.launch)),
         "tensor": (Factor("tensor", general.tensor), Factor("stack.tensor", time.tensor)),
         "sharded": (Factor("sharded", general.sharded), Factor("stack.sharded", time.sharded)),
-        "link": () if cluster.on_own_links else (_entry("bus", general.bus, bus),),
+        "link": () if cluster.on_own_links or cluster.node.devices == 1 else (_entry("bus", general.bus, bus),),
         "bus_sharing": (_entry("bus_sharing", general.bus_sharing, bus),),
     }
     general_alone = (each.name for each in fields(Rates) if each.name not in products)
@@ -138,8 +139,11 @@ def kinds_of_doubt(run: RunSpec) -> Iterator[str]:
 def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     """Yields the deviations that a run's range has beside its stack's own."""
     names = ["source", *kinds_of_doubt(run)]
-    if generation(run.cluster.device) not in general.seen:
+    kind, seen = generation(run.cluster.device), run.stack.time.seen
+    if kind not in general.seen:
         names.append("generation")
+    elif seen and kind not in seen:
+        names.append("untuned")
     if run.stack.time_of != run.stack.name:
         names.append("borrowed")
     yield from (general.doubt.get(name, 0.0) for name in names)

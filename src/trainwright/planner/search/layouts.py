@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout, Layouts, Numbers, taken
 from trainwright.planner.counts.work import peak_flops_per_s
@@ -26,8 +27,8 @@ Memo = dict[tuple[object, ...], tuple[Candidates, Numbers, MemoryTable]]
 """Candidates, what their states need, and what they need at the peak."""
 UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
-SURELY = 10.0
-"""The same where a model is tuned: nobody wants to lose such a run for a third of its time."""
+SURELY = 2.0
+"""The same where a model is tuned: a run that is lost half-way costs that much."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
@@ -188,6 +189,7 @@ def _compared(
     wasteful: bool = False,
     memo: Memo | None = None,
 ) -> Compared:
+    lacking_axes(run)  # raises where the software does not run on such devices, which the key does not say
     # What layouts there are, and what each needs, follows from these alone.
     cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
     kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), run.workload.precision

@@ -166,20 +166,25 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
     """
     found = list(options)
     usd = [np.nan if option.usd is None or option.doubt else option.usd for option in found]
-    if goals.are_open and any(option.seconds <= PATIENCE_S for option in found):
-        usd = [each if option.seconds <= PATIENCE_S else np.nan for option, each in zip(found, usd, strict=True)]
+    if goals.are_open and any(map(_soon, found)):
+        usd = [each if _soon(option) else np.nan for option, each in zip(found, usd, strict=True)]
     front = pareto_front([option.seconds for option in found], usd)
     marked = [replace(each, front=True) if on else each for each, on in zip(found, front, strict=True)]
     met = sorted((option for option in marked if goals.met_by(option)), key=goals.order)
     missed = _missed(marked, goals)
     if goals.are_open and met:
-        soon = [option for option in met if option.seconds <= PATIENCE_S]
+        soon = [option for option in met if _soon(option)]
         if soon and len(soon) < len(met):
             reason = f"longer than {format_seconds(PATIENCE_S)}; `deadline_s` says how long a run may take"
             missed.append(Refusal(kind="goal", name="too long", reason=reason, count=len(met) - len(soon)))
         met = soon or met
     near = () if met and (goals.are_open or not met[0].doubt) else closest(marked, goals)
     return Recommendation(options=tuple(met), closest=near, refused=(*refused, *missed), goals=goals)
+
+
+def _soon(option: Option) -> bool:
+    """Returns True where a run is short enough to be rented, or runs on machines that are there anyway."""
+    return option.seconds <= PATIENCE_S or option.provider == OWN
 
 
 def pareto_front(seconds: ArrayLike, usd: ArrayLike) -> NDArray[np.bool_]:

@@ -65,7 +65,7 @@ def test_every_kind_of_doubt_widens_and_generations_without_rows_are_not_seen():
     rates = read_efficiency()
     assert {"source", "generation", "adapters", "experts"} <= rates.doubt.keys()
     assert all(0 < deviation < 1 for deviation in rates.doubt.values())
-    assert {"ampere", "hopper"} <= set(rates.seen) and not {"rocm", "hpu"} & set(rates.seen)
+    assert {"ampere", "hopper"} <= set(rates.seen) and not {"cpu", "default"} & set(rates.seen)
 
 
 def test_every_number_was_fitted_or_is_a_default_of_that_name():

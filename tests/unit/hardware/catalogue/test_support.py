@@ -76,8 +76,8 @@ def test_what_it_runs_is_not(asked):
 
 
 def test_a_layout_that_is_chosen_uses_only_what_the_software_has():
-    """Of the same pretraining of 70B parameters, tensor parallelism is chosen only where there is some."""
-    asked = {"model": model("llama3-70b"), "on": "16x8xh100-sxm", "tokens": 10**11, "batch_tokens": 1 << 22}
+    """Of the same pretraining of 405B parameters, other axes than data are chosen only where there are some."""
+    asked = {"model": model("llama3.1-405b"), "on": "256x8xh100-sxm", "tokens": 10**11, "batch_tokens": 1 << 24}
     free = choose(scenario(stack="megatron-core", **asked)).parallel
     assert free.tp * free.pp * free.cp > 1
     sharded = choose(scenario(stack="fsdp1-eager", **asked)).parallel
@@ -110,6 +110,21 @@ def test_axes_that_lack_are_told_by_method():
         lacking_axes(replace(run, stack=read_stack("neuronx"), cluster=cluster("h100-sxm")))
 
 
-def test_software_of_tiny_models_is_found_and_not_offered():
-    assert set(stack_names()) - set(offered()) == {"megatron-core-ci"}
+def test_quantised_weights_ask_for_kernels_that_some_devices_lack():
+    """bitsandbytes has none for TPUs and Trainium."""
+    for name in ("8xtpu-v5e", "8xtrainium1"):
+        with pytest.raises(RecipeError, match=r"quantised weights on devices of kind (tpu|neuron)"):
+            scenario(stack="default", method="qlora", on=name)
+        assert scenario(stack="default", method="lora", on=name).run.stack
+
+
+def test_software_that_is_not_named_is_planned_with_what_most_has():
+    """Tensors and pipelines divide no weights of bitsandbytes; who says that theirs do is believed."""
+    chosen = choose(scenario(stack="default", method="qlora", model=model("llama3-70b"), on="8xrtx-3090")).parallel
+    assert (chosen.tp, chosen.pp, chosen.cp) == (1, 1, 1)
+    assert scenario(stack="default", method="qlora", layout={"tp": 8}).run.stack
+
+
+def test_software_of_one_source_is_found_and_not_offered():
+    assert set(stack_names()) - set(offered()) == {"fms-fsdp", "megatron-core-ci", "mlperf", "plain-loop"}
     assert read_stack("megatron-core-ci").fit["time"]["rows"] > 100

@@ -217,7 +217,7 @@ def test_the_whole_table_stays_predicted(whole):
     summary = report(*whole)
     assert summary.rows == 1060
     assert summary.coverage > 0.95
-    assert summary.speed.median < 0.08 and summary.speed.p90 < 0.30 and abs(summary.speed.bias) < 0.03
+    assert summary.speed.median < 0.08 and summary.speed.p90 < 0.33 and abs(summary.speed.bias) < 0.03
     assert summary.memory.median < 0.06 and summary.memory.p90 < 0.20 and abs(summary.memory.bias) < 0.03
     assert summary.speed.in_range > 0.8 and summary.memory.in_range > 0.8
     assert summary.verdicts.right > 0.95 and summary.verdicts.false_alarms < 0.03

@@ -126,6 +126,7 @@ def test_frozen_weights_are_as_the_dtype_or_the_quantisation_says():
     assert adapter_of(record(notes="task=lora", dtype="bnb.nf4-dq")).frozen == "nf4"
     assert adapter_of(record(notes="task=lora;quant=int8")).frozen == "int8"
     assert adapter_of(record(notes="task=lora;quant=gptq-int4")).frozen == "int4"
+    assert adapter_of(record(notes="task=lora;quant=gptq-int8")).frozen == "int8"
 
 
 @pytest.mark.parametrize("words", ["pure bf16", "bf16-true", "bf16 states", "no master weights", "states=pure"])
@@ -183,7 +184,7 @@ def test_products_in_four_bits_are_no_quantised_weights():
 
 
 def test_a_quantisation_that_is_not_known_is_refused():
-    with pytest.raises(ValueError, match="quant is ternary, expected none or one with gptq"):
+    with pytest.raises(ValueError, match="quant is ternary, expected none or one with int8"):
         adapter_of(record(notes="task=lora;quant=ternary"))
 
 

@@ -113,6 +113,18 @@ def test_every_number_bears_the_name_that_the_catalogue_files_give_it():
         assert factor.value == (value.get(entry, value.get("default", 1.0)) if entry else value), factor.name
 
 
+def test_a_stack_is_less_certain_on_devices_that_none_of_its_runs_had():
+    general = replace(EFFICIENCY, seen=("hopper", "blackwell"), doubt={"untuned": 0.25, "generation": 0.5})
+    known = replace(stack("hf-trainer"), time=StackTime(seen=("hopper",), spread=0.1))
+    run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=known)
+    same = Catalogue(efficiency=general)
+    assert same.spread(run) == pytest.approx(0.1)
+    assert same.spread(replace(run, cluster=cluster("8xb200-sxm"))) == pytest.approx(math.hypot(0.1, 0.25))
+    assert same.spread(replace(run, cluster=cluster("8xa100-sxm-80gb"))) == pytest.approx(math.hypot(0.1, 0.5))
+    without = replace(known, time=StackTime(spread=0.3))
+    assert same.spread(replace(run, stack=without)) == pytest.approx(0.3), "its spread is of no runs anyway"
+
+
 def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
     general = replace(EFFICIENCY, doubt={"borrowed": 0.25})
     own = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack("hf-trainer"))

@@ -14,7 +14,9 @@ import numpy as np
 
 from trainwright.planner.counts.adapters import adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
+from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, rank_parameters, slowest_layers
+from trainwright.planner.counts.work import FROZEN_BYTES
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     Group,
@@ -51,6 +53,8 @@ class Exchange:
     gather_s: Numbers
     scatter_s: Numbers
     gradients_s: Numbers
+    overlapped: Values = 1.0
+    """1 where gradients are exchanged as soon as a backward pass has made them, 0 where they wait for its end."""
     bus: Numbers
     """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
 
@@ -70,7 +74,7 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     hidden = size * tokens * model.width
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
     keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
-    gather_s, scatter_s, gradients_s = _weights(model, workload, layouts, fabric, groups)
+    gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
     # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
     twice = all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp)
     return Exchange(
@@ -81,6 +85,7 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
         gather_s=gather_s,
         scatter_s=scatter_s,
         gradients_s=gradients_s,
+        overlapped=float(run.stack.overlaps_gradients),
         bus=np.full(len(layouts), 0.0 if cluster.on_own_links else np.log(cluster.node.devices)),
     )
 
@@ -99,22 +104,35 @@ def _experts_s(
     return sum(dispatch_s(fabric, model.experts, dispatch, size * tokens, group) for size in (there, back))
 
 
-def _weights(
-    model: ModelSpec, workload: Workload, layouts: Layouts, fabric: Fabric, groups: Placement
-) -> tuple[Numbers, Numbers, Numbers]:
+def _kept_bytes(model: ModelSpec, workload: Workload) -> float:
+    """Returns the bytes of a weight as it is gathered: a product's, but quantised ones of blocks come as they are kept.
+
+    FSDP gathers them in four bits (bitsandbytes' ``quant_storage``; QLoRA, arXiv 2305.14314, section 3).
+    """
+    size = workload.element_bytes
+    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
+    if stored is None:
+        return size
+    blocks = block_matrix_parameters(model) / total_parameters(model)
+    return stored * blocks + size * (1 - blocks)
+
+
+def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) -> tuple[Numbers, Numbers, Numbers]:
     """Returns the seconds of gathering for a pass, scattering for a micro batch, and exchange once a step.
 
-    Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights once a step,
-    which moves as much as an all-reduce (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over
+    Only trained weights have gradients to exchange. ZeRO-1 scatters gradients and gathers updated weights, in the
+    products' precision, once a step (Rajbhandari et al., 2020, section 7). ZeRO-2 keeps no whole gradients over
     micro batches, so that it scatters those of each one, and gathers updated weights once a step; but for pipelines,
     which accumulate whole ones over all micro batches in flight (torch.distributed.pipelining reduces after the last).
     """
+    model, workload = run.transformer, run.workload
     split, experts_group = expert_tp(model, layouts), groups.experts
     if model.experts is not None and np.any(split != layouts.tp):
         shard = layouts.dp_shard * layouts.tp / split
         experts_group = placement(domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=shard).experts
     size = workload.element_bytes
-    gradient = 2.0 if has_half_gradients(workload) else 4.0
+    reduced = workload.element_bytes == 2 and run.stack.memory.reduced_gradients
+    gradient = 2.0 if reduced or has_half_gradients(workload) else 4.0
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp
     weights = (layouts.zero_stage == 3) & (owners > 1)
@@ -123,15 +141,17 @@ def _weights(
     def both(collective: Collective, dense_bytes: Numbers, experts_bytes: Numbers) -> Numbers:
         return collective(fabric, dense_bytes, groups.shard) + collective(fabric, experts_bytes, experts_group)
 
-    gather = both(all_gather_s, size * dense, size * experts)
+    gather = both(all_gather_s, _kept_bytes(model, workload) * dense, size * experts)
     trained, trained_experts = dense, experts
     if workload.adapter is not None:
         trained = np.full(len(layouts), float(adapter_parameters(model, workload.adapter)))
         trained_experts = 0 * experts
-    scatter, updated, inner = (
+    scatter, whole = (
         both(collective, gradient * trained, gradient * trained_experts)
-        for collective in (reduce_scatter_s, all_gather_s, all_reduce_s)
+        for collective in (reduce_scatter_s, all_reduce_s)
     )
+    updated = both(all_gather_s, size * trained, size * trained_experts)
+    inner = np.where((layouts.zero_stage > 0) & (owners > 1), scatter + updated, whole)
     owned = trained / owners + trained_experts / np.maximum(1.0, owners * layouts.tp / (layouts.ep * split))
     outer = all_reduce_s(fabric, gradient * owned, groups.dp_replicate)
     zero = np.zeros(len(layouts))

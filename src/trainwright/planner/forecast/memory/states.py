@@ -284,7 +284,8 @@ def moment_bytes(case: MemoryCase) -> Numbers:
     workload, asked = case.workload, case.workload.moments
     if case.adapter is not None:
         each = case.memory.adapter_bytes if asked is None else MOMENT_BYTES[asked]
-        return np.asarray(2 * each / case.memory.adapter_bytes * adapter_bytes(case))
+        count = moments_per_parameter(case.model, workload)
+        return np.asarray(count * each / case.memory.adapter_bytes * adapter_bytes(case))
     full = case.element_bytes if workload.states == "pure" else 4.0
     each = full if asked is None else MOMENT_BYTES[asked]
     return np.asarray(each * moments_per_parameter(case.model, workload) * shared(case, from_stage=1))
@@ -359,7 +360,7 @@ def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:
 
 
 def _kept_with_adapter(case: MemoryCase) -> Kept:
-    """Returns frozen weights, tables in the compute dtype, and adapters with AdamW's two moments."""
+    """Returns frozen weights, tables in the compute dtype, and adapters with the optimizer's moments."""
     stages, whole = case.stages, shared(case, from_stage=3)
     tables = stages.tables * whole / stages.total
     adapters = adapter_bytes(case)

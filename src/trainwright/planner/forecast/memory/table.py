@@ -8,6 +8,7 @@ use; ``device`` adds the driver's context and communicators, and is what nvidia-
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +38,12 @@ ADAPTER_DEVIATION = 0.12
 """Of adapters: their dtype, dropout and upcasts, which people do not say, make a layer keep 42 to 75 bytes for each
 token and unit of the width (counted with PEFT 0.21.2 and transformers 5.23.0 in 16 bits); assumed: half of that span,
 on four tenths of the peak."""
+VARIED_UNUSED = 1.8
+"""Of what a pass holds (saved activations and logits), what torch's allocator keeps in blocks of other sizes where
+micro batches have unlike lengths: the median of 57 peaks of reserved memory (modelscope/ms-swift@cdb169b,
+docs/source_en/LLM/Benchmark.md, adapters of 512 to 8,192 tokens at most; from 0.7 at the longest to 2.4)."""
+VARIED_DEVIATION = 0.15
+"""What that is uncertain by, of the peak."""
 USABLE_SHARE = 0.985
 """Of a board's nominal GiB, what a process can have: 79.15 of 80 on an A100, 31.7 of 32 on a V100."""
 USABLE_HOST_SHARE = 0.95
@@ -199,7 +206,7 @@ def predict_memory(
     one, elsewhere = np.ones_like(allocated), offloaded(case)
     return MemoryTable(
         **parts,
-        reserved_unused=memory.fragmentation * allocated + memory.idle * idle,
+        reserved_unused=memory.fragmentation * allocated + memory.idle * idle + _of_other_lengths(run, parts),
         context=memory.context_bytes * one,
         stuck=(stuck_share(memory) if process is None else 0.0) * allocated,
         spread=(memory.spread if process else deviation(run)) * one,
@@ -211,6 +218,13 @@ def predict_memory(
     )
 
 
+def _of_other_lengths(run: RunSpec, parts: Mapping[str, Numbers]) -> Numbers | float:
+    """Returns the bytes of blocks that torch's allocator keeps from micro batches of other lengths."""
+    if run.workload.example_tokens is None or run.cluster.device.kind == "cpu":
+        return 0.0
+    return VARIED_UNUSED * (parts["activations"] + parts["logits"])
+
+
 def deviation(run: RunSpec) -> float:
     """Returns the deviation of the logarithm of measured over predicted peak: the stack's own and what adds to it."""
     added = [SOURCE_DEVIATION]
@@ -218,6 +232,8 @@ def deviation(run: RunSpec) -> float:
         added.append(BORROWED_DEVIATION)
     if run.workload.adapter is not None:
         added.append(ADAPTER_DEVIATION)
+    if run.workload.example_tokens is not None:
+        added.append(VARIED_DEVIATION)
     return math.hypot(run.stack.memory.spread, *added)
 
 

@@ -10,7 +10,7 @@ from trainwright.planner.counts.kernels import Exposure, Kernels
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.forecast.communication.exchange import Exchange
 from trainwright.planner.forecast.time.bubble import closed_form_s
-from trainwright.planner.forecast.time.passes import passes
+from trainwright.planner.forecast.time.passes import longer, passes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -37,12 +37,13 @@ class StepTable:
 def combine(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
     """Returns the seconds of a step; the pipeline's bubble as if all stages were equal."""
     each, count = passes(kernels, sent, layouts, exposure), layouts.micro_batches
-    once = exposure.link * np.exp(exposure.bus_sharing * sent.bus) * sent.gradients_s
+    once = exposure.gradients * exposure.link * np.exp(exposure.bus_sharing * sent.bus) * sent.gradients_s
+    behind = exposure.overlap * sent.overlapped * each.backward
     return StepTable(
         forward=count * each.forward,
         backward=count * each.backward + (count - 1) * kernels.accumulate,
         host=count * each.host,
-        communicate=count * each.exposed + exposure.gradients * once,
+        communicate=count * each.exposed + longer(once, behind) - behind,
         update=kernels.update + 0.0 * count,
         idle=closed_form_s(layouts, each) * exposure.bubble,
     )

@@ -177,6 +177,15 @@ def test_adapters_leave_the_rest_frozen():
     assert frozen == pytest.approx((total_parameters(model) - tables) * 0.5625 + 2 * tables)
 
 
+def test_adapters_keep_the_moments_of_their_optimizer():
+    """AdamW keeps two of each parameter, SGD with momentum one, Adafactor rows and columns alone."""
+    adapter = Adapter(rank=16, targets=("query", "key", "value", "output"))
+    model, trained = catalogue_model("mistral-7b"), 13_631_488
+    for optimizer, count in (("adamw", 2), ("sgd", 1), ("adafactor", 0)):
+        states = kept_bytes(model, replace(WORK, adapter=adapter, optimizer=optimizer), ParallelPlan())
+        assert states.optimizer[0, 0] == pytest.approx(4 * count * trained)
+
+
 def test_every_stack_in_the_catalogue_has_states():
     for name in ("megatron-bridge", "hf-trainer", "torchtitan", "trainwright"):
         states = kept_bytes(LLAMA, WORK, ParallelPlan(), memory=read_stack(name).memory)

@@ -141,6 +141,16 @@ def test_sharded_weights_hide_behind_work_and_stand_out_without_it():
     assert 0 < even < 1
 
 
+def test_gradients_hide_behind_half_of_a_backward_pass_where_software_lets_them():
+    rate = replace(IDEAL, overlap=0.5)
+    for products, seen in ((0.0, 1.0), (0.5, (1 + 0.5**4) ** 0.25 - 0.5), (10.0, 0.0)):
+        sent = silence(gradients_s=1.0, overlapped=1.0)
+        step = combine(work(products_s=products), sent, shape(), rate)
+        assert step.communicate[0] == pytest.approx(seen, abs=1e-3)
+        after = combine(work(products_s=products), silence(gradients_s=1.0), shape(), rate)
+        assert after.communicate[0] == pytest.approx(1.0)
+
+
 def test_tensor_parallelism_is_repeated_where_layers_are():
     sent = silence(tensor_s=1.0)
     none, full = (combine(work(), sent, shape(recompute=name), IDEAL).communicate[0] for name in ("none", "full"))
