@@ -20,6 +20,7 @@ from trainwright.core.spelling import unknown
 from trainwright.core.units import at_least_one, parse_count, parse_seconds, split
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Packing, Task
 from trainwright.planner.rates.learnt import Reference
@@ -140,6 +141,15 @@ def _clouds(value: Any) -> tuple[str, ...]:
     return tuple(cloud(name).slug for name in names(value))
 
 
+def regions(value: Any) -> tuple[str, ...]:
+    """Returns the regions of ``eu,us-east-1`` or of a list.
+
+    Raises:
+        RecipeError: as ``names``; or no price's region lies there.
+    """
+    return tuple(region(name) for name in names(value))
+
+
 def _usd_by_device(value: Any) -> dict[str, float]:
     """Returns the prices of ``h100-sxm=2.10,l4=0.7`` or of a mapping, by device."""
     if isinstance(value, (int, float)):
@@ -190,7 +200,8 @@ QUESTION: Readers = {
     **OF_RUN,
     "rails": _integer,
     **dict.fromkeys(("scale_up", "scale_out"), text),
-    **dict.fromkeys(("clouds", "regions"), names),
+    "clouds": names,
+    "regions": regions,
     "price_kind": partial(one_of, known=get_args(PriceKind)),
     "price": _price,
     "flops_per_s": _flops_per_s,
@@ -202,7 +213,7 @@ SEARCH: Readers = {
     "deadline_s": _span,
     "devices": _devices,
     "clouds": _clouds,
-    "regions": names,
+    "regions": regions,
     "price_kinds": _price_kinds,
     "most_devices": count,
     "have": _pool,

@@ -38,6 +38,7 @@ def test_texts_and_numbers_come_to_the_same_fields():
         ({"have_usd_per_device_hour": 2}, "have_usd_per_device_hour"),
         ({"devices": "h100-sxm,h1000"}, "devices"),
         ({"clouds": "cloudy"}, "clouds"),
+        ({"regions": ["eu", "mars"]}, "regions"),
     ],
 )
 def test_what_contradicts_or_is_unknown_is_refused_under_its_field(fields, field):

@@ -82,17 +82,24 @@ def _compare(args: argparse.Namespace, output: Output, prices: PriceList) -> int
 def _prices(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
     from trainwright.hardware.catalogue.devices import device
     from trainwright.hardware.prices.clouds import cloud
-    from trainwright.pipeline.question_fields import one_of
+    from trainwright.pipeline.question_fields import names, one_of, regions
     from trainwright.render.catalog.prices import price_document, show_prices
     from trainwright.spec.device import PriceKind
 
     name = None if args.device is None else device(args.device, where="--device").name
     seller = None if args.cloud is None else cloud(args.cloud, where="--cloud")
+    adds = args.action == "add"
     try:
         kind = None if args.price_kind is None else one_of(args.price_kind, get_args(PriceKind))
     except RecipeError as error:
         raise error.at("--price-kind") from error
-    if args.action == "add":
+    try:
+        where = None if args.region is None else (names if adds else regions)(args.region)
+    except RecipeError as error:
+        raise error.at("--region") from error
+    if adds and where is not None and len(where) > 1:
+        raise RecipeError("a price holds in one region", where="--region", seen=args.region, fix="add it for each")
+    if adds:
         return _add(args, output, name, None if seller is None else seller.title, kind or "on_demand")
     if args.usd is not None:
         raise RecipeError("a price to add", where="--usd", fix="trainwright hardware prices add --usd ...")
@@ -102,7 +109,7 @@ def _prices(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
         for price in prices.offers(
             each,
             providers=None if seller is None else [seller.slug],
-            regions=None if args.region is None else args.region.split(","),
+            regions=where,
         )
         if kind is None or price.kind == kind
     ]
@@ -134,7 +141,7 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
         "provider": str(seller),
         "kind": kind,
         "usd_per_device_hour": f"{usd:.6g}",
-        "region": args.region or "",
+        "region": (args.region or "").strip(),
         "source": "added by hand",
         "as_of": today,
         "date": today,

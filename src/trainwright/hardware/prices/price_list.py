@@ -16,11 +16,12 @@ from functools import cache
 from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
 from trainwright.hardware.prices.clouds import cloud, clouds
 from trainwright.hardware.prices.instances import can_be_had
-from trainwright.hardware.prices.regions import lies_in
+from trainwright.hardware.prices.regions import lies_in, names_place, place_names
 from trainwright.hardware.prices.skypilot import PLACEHOLDER_USD, PriceRow
 from trainwright.spec.device import Price, PriceKind
 
@@ -149,6 +150,21 @@ def price_of(
     if not 0 <= usd < math.inf:  # nothing: machines that are there already
         raise RecipeError("a price is not below zero", field="price", seen=str(usd))
     return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
+
+
+def region(name: str) -> str:
+    """Returns ``name``, where some price's region can lie there: a country, a group, or the beginning of a region.
+
+    Raises:
+        RecipeError: no list has such a region; names a near one.
+    """
+    listed = {price.region for prices in price_list().prices.values() for price in prices}
+    if names_place(name, (*listed, *place_names())):
+        return name
+    known = dict.fromkeys((*place_names(), *(each.partition("/")[0] for each in sorted(listed))))
+    near = [each for each in known if len(each) > 2 or len(name) < 4]  # a long word is no slip of a country's code
+    expected = "a country (us), a group (eu, eea, europe) or the beginning of a region (us-east-1)"
+    raise RecipeError("unknown region", seen=repr(name), expected=expected, fix=did_you_mean(name.lower(), near))
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -42,6 +42,20 @@ def lies_in(region: str, wanted: str) -> bool:
         return here in countries
     words = _words(region)
     return bool(asked) and all(any(word.startswith(each) for word in words) for each in asked)
+
+
+def names_place(name: str, regions: Iterable[str]) -> bool:
+    """Returns whether ``name`` is a country, a group of them, or where one of ``regions`` lies by its name."""
+    asked = _words(name)
+    if len(asked) == 1 and _countries(asked[0]) is not None:
+        return True
+    return any(lies_in(region, name) for region in regions)
+
+
+def place_names() -> tuple[str, ...]:
+    """Returns all words for countries and groups of them, and the regions whose country is written down."""
+    table = _table()
+    return (*table.groups, *table.words, *table.regions)
 
 
 def _words(name: str) -> list[str]:

@@ -140,6 +140,16 @@ def test_a_price_of_ones_own_stands_for_the_same_offer_alone(capsys):
     assert replaced and len(after) == len(before) - len(replaced) + 1
 
 
+def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys):
+    assert (
+        main(["hardware", "prices", "add", "--device", "t4", "--cloud", "aws", "--usd", "0.3", "--region", "mars-1"])
+        == 0
+    )
+    capsys.readouterr()
+    assert main(["hardware", "prices", "--region", "mars", "--json"]) == 0
+    assert [each["region"] for each in json.loads(capsys.readouterr().out)["prices"]] == ["mars-1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -149,6 +159,11 @@ def test_a_price_of_ones_own_stands_for_the_same_offer_alone(capsys):
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "0"], "--usd: a price is above zero"),
         (["--device", "t4", "--usd", "1"], "--usd: a price to add"),
         (["--cloud", "cloudy"], "--cloud: unknown cloud"),
+        (["--region", "eu,mars"], "--region: unknown region (seen 'mars'"),
+        (
+            ["add", "--device", "t4", "--cloud", "aws", "--usd", "1", "--region", "eu,us"],
+            "--region: a price holds in one",
+        ),
         (["--price-kind", "cheap"], "--price-kind: unknown value"),
     ],
 )

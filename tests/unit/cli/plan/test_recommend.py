@@ -58,6 +58,7 @@ def test_a_batch_is_rounded_to_what_divides(capsys):
     ("arguments", "line"),
     [
         (["--budget", "5 EUR"], "--budget: unknown unit of money"),
+        (["--region", "eu,mars"], "--region: unknown region (seen 'mars'"),
         (["--budget", "0"], "--budget: must be above zero"),
         (["--deadline", "soon"], "--deadline: cannot read a quantity"),
         (["--deadline", "14"], "--deadline: a time needs its unit"),

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.price_list import checked, days_old, price_list
+from trainwright.hardware.prices.price_list import checked, days_old, price_list, region
 
 
 @pytest.fixture(autouse=True)
@@ -145,3 +145,19 @@ def test_a_price_has_the_age_of_its_own_row():
     (unknown,) = checked([row(as_of="2c3d7ea")]).offers("h100-sxm")
     today = date(2026, 11, 23)
     assert [days_old(each, today) for each in (dated, fetched, unknown)] == [325, 22, None]
+
+
+def test_every_place_of_the_lists_and_every_country_is_a_region(packaged_only):
+    listed = {price.region for prices in price_list().prices.values() for price in prices} - {""}
+    for name in (*listed, "eu", "EEA", "europe", "us", "uk", "jp", "us-east", "us-east-1", "usw2"):
+        assert region(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("euu", "eu"), ("germny", "germany"), ("us-east-9", "us-east"), ("-", None), ("atlantis", None)],
+)
+def test_what_is_no_region_is_refused_with_a_near_one(packaged_only, name, near):
+    with pytest.raises(RecipeError, match="^unknown region") as caught:
+        region(name)
+    assert caught.value.fix is None if near is None else near in caught.value.fix

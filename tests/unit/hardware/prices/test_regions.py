@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwright.hardware.prices.regions import country_of, lies_in
+from trainwright.hardware.prices.regions import country_of, lies_in, names_place, place_names
 from trainwright.hardware.prices.snapshot import packaged
 
 NOWHERE = {"", "all regions same"}
@@ -55,3 +55,9 @@ def test_what_is_no_country_goes_by_name():
     assert lies_in("eu-new-9", "eu"), "of a region that no list has, its name is all that is known"
     assert not lies_in("", "eu") and not lies_in("all regions same", "us") and not lies_in("us-east-1", "-")
     assert lies_in("Sichuan, CN, AS", "cn") and not lies_in("Hong Kong, HK, AS", "cn")
+
+
+def test_a_name_is_a_place_where_it_is_a_country_a_group_or_the_beginning_of_a_region():
+    assert names_place("eu", ()) and names_place("Germany", ()) and names_place("vn", ())
+    assert names_place("mars-1", ["mars-1a"]) and not names_place("mars-2", ["mars-1a"])
+    assert not names_place("", ["mars-1a"]) and {"eea", "usa", "uksouth"} <= set(place_names())
