@@ -152,6 +152,8 @@ class Support:
     """The methods that it has, each with the axes that it divides such a run by."""
     zero_stages: tuple[ZeroStage, ...] = (0, 1, 2, 3)
     """What its data-parallel ranks can share."""
+    precisions: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
+    """Where none is asked for, the first that the device has a rate for."""
     source: str = ""
 
 

@@ -38,6 +38,7 @@ from trainwright.planner.counts.ranks import (
 )
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Precision, Workload
 
 TILE_ROWS, TILE_COLUMNS = 128, 128
@@ -67,9 +68,13 @@ FALLBACK: Mapping[str, tuple[str, ...]] = {
 """Rates that a precision can use, best first: software runs the next where a device has no unit for one."""
 
 
-def usable_precision(device: DeviceSpec, asked: Precision | None) -> Precision:
-    """Returns the precision asked for, else the first of three with a rate; raises RecipeError where none is known."""
-    order: tuple[Precision, ...] = ("bf16", "fp16", "fp32") if asked is None else (asked,)
+def usable_precision(device: DeviceSpec, asked: Precision | None, software: Stack) -> Precision:
+    """Returns the precision asked for, else the first that the software has and the device has a rate for.
+
+    Raises:
+        RecipeError: the device has no known rate for it.
+    """
+    order = software.runs.precisions if asked is None else (asked,)
     known = [precision for precision in order if device.flops_per_s.get(FALLBACK[precision][0])]
     if not known:
         rates = ", ".join(dtype for dtype, rate in device.flops_per_s.items() if rate)

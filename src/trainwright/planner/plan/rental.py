@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
@@ -13,6 +14,7 @@ from trainwright.hardware.prices.clouds import billing_of
 from trainwright.hardware.prices.price_list import PriceList
 from trainwright.planner.cost.run_cost import RunSettings, run_cost
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.layout import LARGEST_MICRO_BATCH
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -26,16 +28,19 @@ from trainwright.spec.workload import ParallelPlan, Workload
 def rental(model: ModelSpec, workload: Workload, spec: DeviceSpec, prices: PriceList) -> Rental:
     """Returns the run on one such device with this trainer, at the device's cheapest checked on-demand price.
 
-    Precision follows the device: fp32 where its datasheet has no rate for the workload's.
+    Where its datasheet has no rate for the workload's precision, another one that this trainer has is taken, as in a
+    plan that leaves it open.
     """
-    reason = ""
+    reason, software = "", read_stack(OURS)
     if workload.precision not in spec.flops_per_s:
-        if "fp32" not in spec.flops_per_s:
+        try:
+            usable = usable_precision(spec, None, software)
+        except RecipeError:
             reason = f"its datasheet has no {workload.precision} rate"
             return Rental(device=spec.name, fits=False, reason=reason)
-        reason = f"no {workload.precision} there: fp32"
-        workload = replace(workload, precision="fp32")
-    asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=read_stack(OURS))
+        reason = f"no {workload.precision} there: {usable}"
+        workload = replace(workload, precision=usable)
+    asked = RunSpec(model=model, workload=workload, cluster=cluster(spec.name), stack=software)
     alone = fastest_alone(asked)
     price = prices.cheapest(spec.name, devices=1)
     rate = None if price is None else price.usd_per_device_hour

@@ -66,9 +66,10 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
     sequence = _sequence_of(question, note)
     tokens = _tokens_of(question, sequence, note)
     batch = _batch_of(question, machines, sequence, tokens, note)
-    precision = usable_precision(machines.device, question.precision)
+    precision = usable_precision(machines.device, question.precision, software)
     if question.precision is None:
-        source = "bf16 where the device has it, else fp16, else fp32"
+        first, *others = software.runs.precisions
+        source = ", else ".join((f"{first} where the device has it", *others))
         assumptions.append(Assumption("precision", precision, "", "default", source, key="precision"))
     at_least_one(question.rank, field="rank")
     adapter = None

@@ -74,7 +74,7 @@ class _Search:
 
     def on(self, machines: ClusterSpec) -> list[RunSpec]:
         """Returns the runs on one cluster, in the precision asked for, else in the one that its device takes."""
-        precision = usable_precision(machines.device, self.precision)
+        precision = usable_precision(machines.device, self.precision, self.runs[0].stack)
         return [
             replace(run, cluster=machines, workload=replace(run.workload, precision=precision)) for run in self.runs
         ]

@@ -1,10 +1,13 @@
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.efficiency import read_efficiency
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, stack, stack_names, unknown_stack
+from trainwright.runtime.device import DTYPES
+from trainwright.spec.sections.train import TrainSection
 from trainwright.spec.stack import Dispatch, StackMemory, StackTime
 
 
@@ -190,3 +193,8 @@ def test_a_stack_says_how_it_sends_to_experts():
     assert not plain.dispatch.hierarchical and plain.dispatch == Dispatch()
     assert "dualpipe" in theirs.schedules and "dualpipe" not in plain.schedules
     assert find_stack("HAI-LLM") is theirs
+
+
+def test_this_trainer_chooses_among_the_precisions_of_a_recipe():
+    written = get_args(TrainSection.model_fields["precision"].annotation)
+    assert set(read_stack("trainwright").runs.precisions) == set(written) - {"auto"} <= set(DTYPES)

@@ -11,7 +11,9 @@ from trainwright.hardware.catalogue.stacks import stack
 from trainwright.hardware.prices.price_list import checked, price_list
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rental import fastest_alone, rental
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -34,9 +36,13 @@ def test_an_unknown_price_is_unknown(workload):
     assert "no checked price" in rented.reason
 
 
-def test_a_device_without_bf16_computes_in_fp32_and_says_so(workload):
+def test_a_device_without_bf16_computes_in_what_the_trainer_has_and_a_plan_there_does_too(workload):
+    """A recipe takes bf16 or fp32 (``train.precision``), and no fp16, which a T4 is faster in."""
     rented = rental(LLAMA, workload, catalogue("t4"), price_list())
-    assert "fp32" in rented.reason
+    assert rented.reason == "no bf16 there: fp32"
+    there = Question(model=LLAMA, on="t4", stack="trainwright", workload=workload)
+    assert scenario_of(there).run.workload.precision == "fp32"
+    assert scenario_of(replace(there, stack="default")).run.workload.precision == "fp16"
     assert rented.seconds > rental(LLAMA, workload, catalogue("l4"), price_list()).seconds
 
 

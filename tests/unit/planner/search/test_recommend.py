@@ -368,3 +368,10 @@ def test_a_price_that_doubles_doubles_the_cost_and_nothing_else():
     assert [
         replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in one.options
     ] == [replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in two.options]
+
+
+def test_a_search_takes_the_precisions_of_the_software():
+    ours = replace(RUN, stack=read_stack("trainwright"))
+    for run, dtype in ((RUN, "fp16"), (ours, "fp32")):
+        ways = recommend(run, devices=["t4"], prices=PRICES).options
+        assert {option.precision for option in ways} == {dtype}
