@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from trainwright.planner.evidence.rows import LARGEST, Record, number
+from trainwright.planner.evidence.words import compiled, flag, offloaded, switch, trains
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
@@ -39,7 +40,7 @@ class Axes(NamedTuple):
 def is_gated(record: Record) -> bool:
     """Returns True where the feed-forward has a gate: Llama-like shapes, their mixtures, and rows with ``swiglu``."""
     arch, notes = record.text("arch"), record.notes
-    if "swiglu" in notes or arch.startswith("llama"):
+    if switch(notes, "swiglu") or arch.startswith("llama"):
         return True
     return arch == "moe" and "transformer-impl" not in notes and "untie-embeddings-and-output-weights" not in notes
 
@@ -66,7 +67,7 @@ def model_of(record: Record) -> ModelSpec:
     Raises:
         ValueError: a size is missing or impossible.
     """
-    tunes = record.notes.get("task") == "finetune"
+    tunes = trains(record.notes).tunes
     if (known := record.model) is not None:
         # Training makes sequences longer, and tuning puts a classifier's head on an encoder.
         classes = 2 if known.kind == "encoder" and tunes else known.classes
@@ -75,7 +76,7 @@ def model_of(record: Record) -> ModelSpec:
     heads = record.whole("n_heads", max(1, width // 128))
     llama, bert = is_gated(record), arch == "bert"
     usual_width = width * 8 // 3 if llama else 4 * width
-    tied = record.text("tied_embeddings")
+    tied = flag("tied_embeddings", record.text("tied_embeddings"))
     rope = llama or "rope" in record.notes.get("position-embedding-type", "")
     model = ModelSpec(
         family="bert" if bert else "transformer",
@@ -88,7 +89,7 @@ def model_of(record: Record) -> ModelSpec:
         ffn_width=int(note_number(record, "dense_ffn") or record.whole("ffn_hidden", usual_width)),
         vocabulary=vocabulary(record, tp=record.whole("tp", 1)),
         context_tokens=512 if bert else record.whole("seq_len"),
-        tied=tied != "no" if tied else not llama,
+        tied=not llama if tied is None else tied,
         gated=llama,
         norm="rmsnorm" if llama else "layernorm",
         norm_epsilon=1e-5,
@@ -100,7 +101,7 @@ def model_of(record: Record) -> ModelSpec:
         classes=2 if bert and tunes else 0,
         experts=_experts(record),
         further_layers=int(note_number(record, "mtp-num-layers") or 0),
-        latent=MLA if "MLA" in record.notes or "multi-latent-attention" in record.notes else None,
+        latent=MLA if any(switch(record.notes, name) for name in ("MLA", "multi-latent-attention")) else None,
     )
     if problems := model.problems():
         raise ValueError("; ".join(problems))
@@ -150,6 +151,23 @@ def note_number(record: Record, name: str) -> float | None:
     return value
 
 
+def note_whole(record: Record, *names: str) -> int | None:
+    """Returns the first of the settings that the notes have, as a positive whole number; None where they have none.
+
+    Raises:
+        ValueError: it is another number, or a word.
+    """
+    for name in names:
+        text = record.notes.get(name, "")
+        if text.lower() in ("", "n/a", "none"):
+            continue
+        value = number(name, text)
+        if not 1 <= value <= LARGEST or value != int(value):
+            raise ValueError(f"{name} is {text}, expected a positive whole number")
+        return int(value)
+    return None
+
+
 def axes_of(record: Record, stack: Stack) -> Axes:
     """Returns the data-parallel column taken apart.
 
@@ -186,7 +204,7 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
-    divided = record.notes.get("sequence_parallel") or record.notes.get("sequence-parallel")
+    divided = _sequence_parallel(record)
     return ParallelPlan(
         dp_shard=shard if sharded else 1,
         dp_replicate=max(1, ranks // shard) if sharded else ranks,
@@ -195,9 +213,9 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
         cp=cp,
         ep=record.whole("ep", 1),
         micro_batch_sequences=record.whole("micro_batch", _micro_batch(record, pp)),
-        compile=record.text("compile") not in ("", "no"),
+        compile=bool(compiled(record.text("compile"))),
         zero_stage=ZERO_STAGES.get(axes.kind, 3),
-        sequence_parallel=stack.sequence_parallel if divided is None else divided.lower() in ("yes", "true"),
+        sequence_parallel=stack.sequence_parallel if divided is None else divided,
         schedule="interleaved" if virtual > 1 else "1f1b",
         virtual_stages=virtual,
         offload=_offload(record, axes),
@@ -207,12 +225,23 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
 def _offload(record: Record, axes: Axes) -> Offload:
     """Returns what leaves the device: with FSDP all, else the optimizer's state alone, unless it goes to NVMe.
 
-    ZeRO-3 to NVMe moves all (Rajbhandari et al., 2021, arXiv 2104.07857, table 2).
+    ZeRO-3 to NVMe moves all (Rajbhandari et al., 2021, arXiv 2104.07857, table 2). Where the column is empty, the
+    processor's own Adam (DeepSpeedCPUAdam) has its state beside it.
     """
-    word, whole = record.text("cpu_offload").lower(), axes.kind.startswith("fsdp")
-    if word == "nvme":
+    said, whole = offloaded(record.text("cpu_offload")), axes.kind.startswith("fsdp")
+    if said is None and "cpu" in record.text("optimizer").lower():
+        said = "optimizer"
+    if said == "nvme":
         return "all-nvme" if whole or axes.kind == "zero3" else "optimizer-nvme"
-    return "none" if word != "yes" else "all" if whole else "optimizer"
+    if isinstance(said, str):
+        return said
+    return "none" if not said else "all" if whole else "optimizer"
+
+
+def _sequence_parallel(record: Record) -> bool | None:
+    """Returns whether tensor parallelism splits activations between its regions; None where the row does not say."""
+    names = ("sequence_parallel", "sequence-parallel")
+    return next((flag(name, record.notes[name]) for name in names if record.notes.get(name)), None)
 
 
 def _micro_batch(record: Record, pp: int) -> int:

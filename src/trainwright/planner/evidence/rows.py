@@ -20,6 +20,7 @@ from trainwright.core.units import GIB
 from trainwright.planner.evidence.finished import FinishedRun, finished_run
 from trainwright.planner.evidence.ledger import is_ledger
 from trainwright.planner.evidence.user_run import SHAPE, as_printed, checked
+from trainwright.planner.evidence.words import flag
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import MemoryKind
 
@@ -247,7 +248,7 @@ def measured(
         derived=not printed and derived is not None,
         memory_bytes=memory * GIB if memory else None,
         memory_kind=memory_kind(record, reports) if memory else None,
-        out_of_memory=record.text("oom") == "yes",
+        out_of_memory=bool(flag("oom", record.text("oom"))),
         memory_stage=memory_stage(record),
     )
 

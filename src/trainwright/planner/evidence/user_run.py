@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.core.errors import DataError
 from trainwright.core.spelling import unknown
 from trainwright.hardware.catalogue.models import read_model
+from trainwright.planner.evidence.words import READERS, UnknownWord
 from trainwright.spec.convnet import transformer
 from trainwright.spec.model import ModelSpec
 
@@ -48,17 +49,6 @@ NAMES = (
     "notes",
 )
 """All that a run may say: the columns of a table, and ``model`` in place of a shape."""
-YES_NO = ("yes", "no", "true", "false")
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "activation_checkpointing": ("none", "selective", "full"),
-    "cpu_offload": YES_NO,
-    "compile": YES_NO,
-    "flash_attention": YES_NO,
-    "tied_embeddings": YES_NO,
-    "oom": YES_NO,
-    "optimizer": ("adam", "adamw", "muon", "adafactor", "sgd"),
-}
-"""Names whose values are words, and those words."""
 
 
 def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str, Any], ModelSpec | None]:
@@ -72,15 +62,17 @@ def checked(run: Mapping[str, Any], *, where: str, place: int) -> tuple[dict[str
         if name not in NAMES:
             raise DataError("unknown name", where=where, **unknown(name, NAMES) | {"seen": name})
     values = {name: value for name, value in run.items() if value is not None and value != ""}
-    for name, words in WORDS.items():
+    for name, reader in READERS.items():
         if name not in values:
             continue
-        value = as_printed(values[name]).lower()
-        if value not in words:
-            problem = unknown(value, words) | {"seen": repr(values[name])}
-            raise DataError("unknown value", where=f"{where}, {name}", **problem)
-        if words is YES_NO:
-            values[name] = value in ("yes", "true")
+        text = as_printed(values[name])
+        try:
+            meant = reader(text)
+        except UnknownWord as error:
+            problem = unknown(text.lower(), error.known) | {"seen": repr(values[name]), "expected": error.expected}
+            raise DataError("unknown value", where=f"{where}, {name}", **problem) from None
+        if isinstance(meant, bool):
+            values[name] = meant
     if not any(name in values for name in MEASURED):
         expected = "one of them at least: tokens or 10^12 operations of a second and device, seconds of a step, GiB"
         raise DataError("nothing was measured", where=where, seen=f"no {', '.join(MEASURED[:4])}", expected=expected)

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import cast, get_args
 
+from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.lengths import spread_of
-from trainwright.planner.evidence.columns import note_number
+from trainwright.planner.evidence.columns import model_of, note_number, note_whole
 from trainwright.planner.evidence.rows import Record
+from trainwright.planner.evidence.words import fused, optimizer_of, recompute_of, switch, trains
 from trainwright.planner.plan.sizes import EXAMPLES
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import (
     Adapter,
     Frozen,
     MomentDtype,
-    OptimizerName,
     ParallelPlan,
     Precision,
-    Recompute,
     States,
     Workload,
 )
@@ -36,26 +36,27 @@ PRECISIONS: dict[Precision, tuple[str, ...]] = {
     "fp32": ("fp32", "float32"),
 }
 """Words of the dtype column, the narrowest first: what products are computed in; quantised weights are dequantised."""
-OPTIMIZERS: dict[str, OptimizerName] = {"muon": "muon", "sgd": "sgd", "adafactor": "adafactor"}
-TARGETS = {
-    "q_proj": "query",
-    "k_proj": "key",
-    "v_proj": "value",
-    "o_proj": "output",
-    "c_attn": "query",
-    "gate_proj": "gate",
-    "up_proj": "up",
-    "down_proj": "down",
+_QKV, _UP = ("query", "key", "value"), ("gate", "up")
+TARGETS: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in (*_QKV, "output", *_UP, "down")},
+    **dict(zip(("q_proj", "k_proj", "v_proj", "o_proj"), (("query",), ("key",), ("value",), ("output",)), strict=True)),
+    **dict.fromkeys(("c_attn", "qkv_proj", "query_key_value", "wqkv", "linear_qkv", "attention_qkv"), _QKV),
+    **dict.fromkeys(("out_proj", "output_proj", "linear_proj", "attention_dense"), ("output",)),
+    **dict(zip(("gate_proj", "up_proj", "down_proj"), (("gate",), ("up",), ("down",)), strict=True)),
+    **dict.fromkeys(("fc1", "c_fc", "dense_h_to_4h"), ("up",)),
+    **dict.fromkeys(("linear_fc1", "mlp_fc1", "gate_up_proj"), _UP),
+    **dict.fromkeys(("fc2", "linear_fc2", "mlp_fc2", "dense_4h_to_h"), ("down",)),
+    **dict.fromkeys(("attention", "attn"), (*_QKV, "output")),
+    "mlp": (*_UP, "down"),
 }
-ALL_WEIGHTS = frozenset(
-    ("", "pretrain", "train", "full", "full-ft", "finetune", "fine-tune", "finetuning", "fine-tuning", "sft", "cpt")
-)
-"""Words for training all weights."""
-ADAPTED: Mapping[str, str] = {
-    **dict.fromkeys(("lora", "qlora", "gptq-lora", "lora-gptq", "dora", "qdora", "peft"), "lora"),
-    **dict.fromkeys(("adapter", "adapter_v2", "llama-adapter"), "adaptionprompt"),
-}
-"""Words for training a few weights beside frozen ones, each with its method in PEFT's words."""
+"""Modules' names, each with the matrices that it has: keys and gates may be parts of a wider one."""
+ALL_LINEAR = ("all", "all-linear", "all_linear")
+"""Words for every matrix of a layer."""
+RANKS = ("lora_r", "rank", "lora_rank")
+"""Names in the notes for the rank of adapters."""
+PEFT_RANK, PEFT_TARGETS = 8, ("query", "value")
+"""Where a row does not say: LoraConfig's default, and PEFT's targets for Llama (huggingface/peft@00073fe85c:
+src/peft/tuners/lora/config.py, src/peft/utils/constants.py)."""
 _CHUNKED = re.compile(
     r"(?i)liger|chunked[ _-](?:loss|ce|cross|nll)|linear[ _-]?cross[ _-]?entropy|cut[ _-]cross|fused[ _-]linear"
 )
@@ -68,6 +69,8 @@ _OFFLOADED = re.compile(
 )
 _PAGED = re.compile(r"(?<![a-z])paged[ _-]?(?:adamw?|optimi[sz]er|moments)", re.IGNORECASE)
 _WIDE = re.compile(r"(?:activations|residuals)[ _]?[=:][ _]?fp32", re.IGNORECASE)
+_FP4 = re.compile(r"(?<![a-z])fp4")
+_INTEGERS = re.compile(r"nf4|int[48]", re.IGNORECASE)
 _DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
 _DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
 FROZEN: Mapping[Frozen, tuple[str, ...]] = {
@@ -76,6 +79,8 @@ FROZEN: Mapping[Frozen, tuple[str, ...]] = {
     "nf4": ("nf4", "fp4", "qlora", "qdora", "4bit"),
 }
 """Words for quantised weights; a method that has several widths (``gptq-int8``) after the width that is not usual."""
+UNQUANTISED = ("", "none", "no", "false", "off", "n/a", "bf16", "fp16", "fp32")
+"""Words for weights that are not quantised."""
 PACKED: Mapping[str, bool] = {
     **dict.fromkeys(("on", "true", "yes"), True),
     **dict.fromkeys(("off", "false", "no", "none"), False),
@@ -107,7 +112,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         batch_tokens=sequence * batch,
         steps=1,
         precision=precision_of(record, stack),
-        optimizer=optimizer_of(record),
+        optimizer=optimizer_of(record.text("optimizer")),
         recompute=recompute_of(recompute),
         states=states_of(record, stack),
         moments=_moments(record, stack, paged=paged),
@@ -119,7 +124,7 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         activation_offload=says(_OFFLOADED, said),
         example_tokens=mean,
         example_spread=0.0 if mean is None else spread_of(mean, sequence, EXAMPLES),
-        fused_loss="cross-entropy-loss-fusion" in record.notes or _is_chunked(record, stack),
+        fused_loss=switch(record.notes, "cross-entropy-loss-fusion") or _is_chunked(record, stack),
     )
 
 
@@ -154,11 +159,11 @@ def mean_tokens(record: Record, longest: int) -> int | None:
 def _moments(record: Record, stack: Stack, *, paged: bool) -> MomentDtype | None:
     """Returns the optimizer's moments: by its name, else as the framework has them in tuning."""
     optimizer = record.text("optimizer").lower()
-    if "8bit" in optimizer or "8-bit" in optimizer:
+    if re.search(r"8[ _-]?bit", optimizer):
         return "int8"
     if paged:
         return "fp32"
-    return None if optimizer or record.notes.get("task", "pretrain") == "pretrain" else stack.moments
+    return stack.moments if not optimizer and trains(record.notes).tunes else None
 
 
 def says(words: re.Pattern[str], settings: str) -> bool:
@@ -171,7 +176,13 @@ def says(words: re.Pattern[str], settings: str) -> bool:
 
 def _refuse_unplanned(record: Record, stack: Stack) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
-    if _WIDE.search(record.text("notes")) and precision_of(record, stack) not in ("fp32", "tf32"):
+    precision, quant, dtype = precision_of(record, stack), record.notes.get("quant", "").lower(), record.text("dtype")
+    if trains(record.notes).method is None:
+        if quant not in UNQUANTISED and quant not in (precision, dtype.lower()):
+            raise ValueError(f"quant is {quant}, expected none where all weights are trained")
+        if _INTEGERS.search(dtype) and not any(each in dtype.lower() for each in ("bf16", "fp16", "fp32")):
+            raise ValueError(f"dtype is {dtype}, expected the format of products where all weights are trained")
+    if _WIDE.search(record.text("notes")) and precision not in ("fp32", "tf32"):
         raise ValueError("activations are fp32, expected the format of products: plans keep no wider ones between them")
 
 
@@ -182,41 +193,37 @@ def _is_chunked(record: Record, stack: Stack) -> bool:
 
 
 def is_fused(record: Record, stack: Stack) -> bool:
-    """Returns True where attention keeps its scores out of memory."""
-    whole = ("unfused", "local")
-    if record.notes.get("attention-backend") in whole or record.notes.get("transformer-impl") in whole:
+    """Returns True where attention keeps its scores out of memory.
+
+    Raises:
+        ValueError: a word for attention, or for Megatron's implementation of layers, that is not known.
+    """
+    backend, layers = record.notes.get("attention-backend", ""), record.notes.get("transformer-impl", "")
+    if layers not in ("", "local", "transformer_engine"):
+        raise ValueError(f"transformer-impl is {layers}, expected local or transformer_engine")
+    if layers == "local" or (backend != "auto" and fused(backend, "attention-backend") is False):
         return False
-    word = record.text("flash_attention")
-    return word != "no" if word else stack.fused_attention
+    said = fused(record.text("flash_attention"))
+    return stack.fused_attention if said is None else said
 
 
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
     """Returns the framework's recomputation where the row names none."""
-    tunes = record.notes.get("task", "pretrain") != "pretrain"
-    where = stack.memory.recomputes
+    tunes, where = trains(record.notes).tunes, stack.memory.recomputes
     return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
-
-
-def recompute_of(text: str) -> Recompute:
-    """Returns the recomputation that a column names: all, nothing, or in any other words a part."""
-    if text.lower() in ("full", "yes", "true", "uniform", "all"):
-        return "full"
-    return "none" if text.lower() in ("none", "no", "false", "off") else "selective"
-
-
-def optimizer_of(record: Record) -> OptimizerName:
-    """Returns the optimizer; AdamW where the row does not say."""
-    text = record.text("optimizer").lower()
-    return next((name for part, name in OPTIMIZERS.items() if part in text), "adamw")
 
 
 def precision_of(record: Record, stack: Stack) -> Precision:
     """Returns the format of matrix products; the framework's usual one where the row names none.
 
     Raises:
-        ValueError: a dtype that is not known.
+        ValueError: a dtype that is not known, or ``fp4`` beside adapters where nothing says whose it is.
     """
     text = record.text("dtype").lower() or stack.precision
+    if _FP4.search(text) and trains(record.notes).method is not None:
+        if _quantised(record, _FP4.sub("", text)) is None:
+            raise ValueError(f"dtype is {text}, expected nvfp4 of products, or quant=fp4 in notes of frozen weights")
+        text = _FP4.sub("nf4", text)
     known = next((name for name, words in PRECISIONS.items() if any(word in text for word in words)), None)
     if known is None:
         raise ValueError(f"dtype is {text}, expected one of {', '.join(chain.from_iterable(PRECISIONS.values()))}")
@@ -245,21 +252,31 @@ def adapter_of(record: Record) -> Adapter | None:
     """Returns the adapters on frozen weights, where the row's task has them.
 
     Raises:
-        ValueError: the task or the quantisation is no word that is known.
+        ValueError: the task, a target or the quantisation is no word that is known, or the rank no whole number.
     """
-    method = _method(record.notes.get("task", ""))
-    if method is None and record.notes.get("lora") != "True":
+    method = trains(record.notes).method
+    if method is None:
         return None
-    rank = int(note_number(record, "lora_r") or note_number(record, "rank") or 8)
-    named = tuple(dict.fromkeys(TARGETS[name] for name in record.notes.get("targets", "").split() if name in TARGETS))
-    trained = note_number(record, "trainable")
     return Adapter(
-        method=method or "lora",
-        rank=rank,
-        targets=named or ("query", "value"),
-        parameters=int(trained) if trained else None,
+        method=method,
+        rank=note_whole(record, *RANKS) or PEFT_RANK,
+        targets=_targets(record) or PEFT_TARGETS,
+        parameters=note_whole(record, "trainable"),
         frozen=_frozen(record),
     )
+
+
+def _targets(record: Record) -> tuple[str, ...]:
+    """Returns the matrices that adapters stand beside; empty where the row does not say."""
+    named = [name.rpartition(".")[2] for name in re.findall(r"[\w.-]+", record.notes.get("targets", "").lower())]
+    if named and all(name in ALL_LINEAR for name in named):
+        return adaptable(model_of(record))
+    for name in named:
+        if name not in TARGETS:
+            raise ValueError(f"targets has {name}, expected all-linear or some of {', '.join(TARGETS)}")
+    targets = tuple(dict.fromkeys(chain.from_iterable(TARGETS[name] for name in named)))
+    wide = any(len(TARGETS[name]) > 1 for name in named)
+    return tuple(name for name in targets if name in adaptable(model_of(record))) if wide else targets
 
 
 def _frozen(record: Record) -> Frozen:
@@ -267,26 +284,15 @@ def _frozen(record: Record) -> Frozen:
 
     ``nvfp4`` in the dtype is what products are computed in, no quantised weight.
     """
-    quantised = record.notes.get("quant", "").lower()
-    dtype = record.text("dtype").lower().replace("nvfp4", "")
-    said = f"{record.notes.get('task', '')} {quantised} {dtype}".lower().replace("-bit", "bit")
-    for frozen, words in FROZEN.items():
-        if any(word in said for word in words):
-            return frozen
-    if quantised not in ("", "none", "no", "bf16", "fp16"):
-        known = ", ".join(word for words in FROZEN.values() for word in words)
-        raise ValueError(f"quant is {quantised}, expected none or one with {known}")
-    return "bf16"
+    frozen, quant = _quantised(record, record.text("dtype")), record.notes.get("quant", "").lower()
+    if frozen is None and quant not in UNQUANTISED:
+        known = ", ".join(chain.from_iterable(FROZEN.values()))
+        raise ValueError(f"quant is {quant}, expected none or one with {known}")
+    return frozen or "bf16"
 
 
-def _method(task: str) -> str | None:
-    """Returns how a task adapts frozen weights, in PEFT's words; None where it trains all weights."""
-    if task.startswith("peft:"):
-        return task.removeprefix("peft:")
-    word = task.partition("(")[0].strip().lower()
-    if word in ALL_WEIGHTS:
-        return None
-    if word not in ADAPTED:
-        known = ", ".join(sorted({*ALL_WEIGHTS, *ADAPTED} - {""}))
-        raise ValueError(f"task is {task}, expected one of {known}, or peft: and a method of PEFT")
-    return ADAPTED[word]
+def _quantised(record: Record, dtype: str) -> Frozen | None:
+    """Returns the format of quantised weights that task, quantisation or dtype name; None where they name none."""
+    said = f"{record.notes.get('task', '')} {record.notes.get('quant', '')} {re.sub('(?:nv|mx)fp4', '', dtype.lower())}"
+    said = said.lower().replace("-bit", "bit")
+    return next((frozen for frozen, words in FROZEN.items() if any(word in said for word in words)), None)

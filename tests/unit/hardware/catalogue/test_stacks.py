@@ -93,11 +93,10 @@ def test_a_table_of_anothers_numbers_says_only_what_its_own_code_does_otherwise(
 
 
 def test_tuning_software_has_the_defaults_of_its_sources():
-    chunked = {name: read_stack(name).chunked_loss for name in stack_names() if read_stack(name).source}
-    assert {name for name, value in chunked.items() if value} == {"torchtune", "trl-peft", "unsloth"}
-    assert {name for name, value in chunked.items() if value is False} == {
-        *("axolotl", "llama-factory", "ms-swift", "fsdp-qlora", "hf-deepspeed"),
-    }
+    for name in ("torchtune", "trl-peft", "unsloth"):
+        assert read_stack(name).chunked_loss and read_stack(name).source, name
+    for name in ("axolotl", "llama-factory", "ms-swift", "fsdp-qlora", "hf-deepspeed"):
+        assert read_stack(name).chunked_loss is False and read_stack(name).source, name
     assert not read_stack("trl-peft").memory.double_quantised and read_stack("torchtune").memory.double_quantised
     pure = {name for name in ("torchtune", "axolotl", "ms-swift", "fsdp-qlora") if read_stack(name).states == "pure"}
     assert len(pure) == 4 and read_stack("llama-factory").states == "fp32"

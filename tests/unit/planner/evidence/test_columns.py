@@ -208,3 +208,56 @@ def test_layouts_that_do_not_multiply_to_the_devices_are_refused(columns, messag
 
 def test_ranks_with_parts_of_a_sequence_may_count_among_those_that_share_weights():
     assert parallel(record(n_gpus=64, tp=8, cp=2, dp_shard_or_fsdp="fsdp_full:8")).dp_shard == 4
+
+
+@pytest.mark.parametrize(
+    ("word", "compiles"), [("yes", True), ("false", False), ("0", False), ("No", False), ("", False)]
+)
+def test_compilation_is_what_the_word_says(word, compiles):
+    assert parallel(record(compile=word)).compile is compiles
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "expected"),
+    [
+        ("fsdp_full:8", "true", "all"),
+        ("zero1:8", "yes", "optimizer"),
+        ("zero1:8", "False", "none"),
+        ("fsdp_full:8", "optimizer", "optimizer"),
+        ("zero3:8", "nvme", "all-nvme"),
+        ("ddp:8", "frozen", "frozen"),
+    ],
+)
+def test_offload_is_what_the_word_says(column, word, expected):
+    assert parallel(record(dp_shard_or_fsdp=column, cpu_offload=word)).offload == expected
+
+
+def test_an_optimizer_of_the_processor_has_its_state_there():
+    assert parallel(record(optimizer="DeepSpeedCPUAdam", dp_shard_or_fsdp="zero2:8")).offload == "optimizer"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"compile": "maybe"}, "compile is maybe, expected yes or no"),
+        ({"cpu_offload": "some"}, "cpu_offload is some, expected yes or no, or one of nvme"),
+        ({"notes": "sequence_parallel=half"}, "sequence_parallel is half, expected yes or no"),
+    ],
+)
+def test_words_of_a_layout_that_are_not_understood_are_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        parallel(record(**columns))
+
+
+def test_words_of_a_shape_are_flags():
+    assert model_of(record(tied_embeddings="true")).tied and not model_of(record(tied_embeddings="false")).tied
+    assert model_of(record(notes="multi-latent-attention=False")).latent is None
+    assert not model_of(record(arch="gpt", notes="swiglu=False")).gated
+    with pytest.raises(ValueError, match="tied_embeddings is half, expected yes or no"):
+        model_of(record(tied_embeddings="half"))
+
+
+@pytest.mark.parametrize(("task", "classes"), [("finetune", 2), ("full-ft", 2), ("lora", 2), ("pretrain", 0), ("", 0)])
+def test_an_encoder_that_is_tuned_by_any_word_has_a_classifiers_head(task, classes):
+    bert = {"arch": "bert", "n_layers": 24, "hidden": 1024, "ffn_hidden": 4096, "n_heads": 16, "n_kv_heads": ""}
+    assert model_of(record(notes=f"task={task}", seq_len=512, **bert)).classes == classes

@@ -55,6 +55,14 @@ def test_the_whole_table_uses_all_three_definitions():
     assert kinds.count("allocated") > 300
 
 
+def test_running_out_of_memory_is_said_by_any_word_for_yes():
+    assert [read(record(oom=word)).out_of_memory for word in ("yes", "True", "no", "false", "")] == [
+        *(True, True, False, False, False),
+    ]
+    with pytest.raises(ValueError, match="oom is perhaps, expected yes or no"):
+        read(record(oom="perhaps"))
+
+
 def test_memory_is_in_gibibytes_and_knows_its_stage():
     run = read(record(peak_mem_gib_per_gpu=67.46, notes="mem=max torch allocated on the LAST rank"))
     assert (run.memory_bytes, run.memory_stage) == (67.46 * GIB, "last")

@@ -6,9 +6,7 @@ from fixtures.published import record, workload
 from trainwright.hardware.catalogue.stacks import find_stack, stack
 from trainwright.planner.evidence.workload_columns import (
     adapter_of,
-    optimizer_of,
     precision_of,
-    recompute_of,
     states_of,
 )
 
@@ -47,14 +45,6 @@ def test_activations_wider_than_products_are_refused():
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("adam(distributed)", "adamw"), ("", "adamw"), ("muon", "muon"), ("SGD", "sgd"), ("adafactor", "adafactor")],
-)
-def test_optimizers(text, name):
-    assert optimizer_of(record(optimizer=text)) == name
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
     [
         ("bf16", "bf16"),
         ("fp32/tf32", "tf32"),
@@ -72,13 +62,6 @@ def test_an_unknown_dtype_is_refused():
     with pytest.raises(ValueError, match="dtype is fp6, expected one of nvfp4"):
         precision_of(record(dtype="fp6"), TITAN)
     assert precision_of(record(dtype=""), MEGATRON) == "fp16"
-
-
-@pytest.mark.parametrize(
-    ("text", "name"), [("full", "full"), ("yes", "full"), ("none", "none"), ("no", "none"), ("op", "selective")]
-)
-def test_recomputation(text, name):
-    assert recompute_of(text) == name
 
 
 def test_states_follow_the_settings_of_a_run():
@@ -117,6 +100,92 @@ def test_words_for_all_weights(task):
     assert adapter_of(record(notes=f"task={task}")) is None
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"flash_attention": "maybe"}, "flash_attention is maybe, expected yes or no"),
+        ({"notes": "attention-backend=fast"}, "attention-backend is fast, expected yes or no"),
+        ({"notes": "transformer-impl=own"}, "transformer-impl is own, expected local or transformer_engine"),
+        ({"optimizer": "lion"}, "optimizer is lion, expected one of adamw"),
+        ({"activation_checkpointing": "nope"}, "activation_checkpointing is nope, expected one of none"),
+        ({"notes": "cross-entropy-loss-fusion=maybe"}, "cross-entropy-loss-fusion is maybe, expected yes or no"),
+        ({"notes": "task=full-ft;quant=int8"}, "quant is int8, expected none where all weights are trained"),
+        ({"dtype": "bnb.nf4"}, "dtype is bnb.nf4, expected the format of products where all weights are trained"),
+    ],
+)
+def test_words_that_are_not_understood_refuse_the_row(columns, message):
+    with pytest.raises(ValueError, match=message):
+        workload(record(**columns), TITAN)
+
+
+def test_words_are_read_as_they_are_meant():
+    work = workload(record(flash_attention="false", optimizer="lamb", activation_checkpointing="1/2"), TITAN)
+    assert (work.fused_attention, work.optimizer, work.recompute) == (False, "adamw", "selective")
+    assert workload(record(flash_attention="sdpa", notes="attention-backend=auto"), TITAN).fused_attention
+    assert not workload(record(notes="cross-entropy-loss-fusion=False"), TITAN).fused_loss
+    assert workload(record(notes="task=pretrain;quant=bf16"), TITAN).adapter is None
+    assert workload(record(dtype="fp8", notes="quant=fp8"), TITAN).precision == "fp8"
+
+
+def test_four_bits_beside_a_quantised_method_are_its_weights():
+    """QLoRA's own second format (Dettmers et al., 2023, arXiv 2305.14314, section 4): products stay in 16 bits."""
+    for notes in ("task=qlora", "task=lora;quant=fp4", "task=lora;quant=bnb.fp4"):
+        row = record(dtype="fp4", notes=notes)
+        assert (precision_of(row, TITAN), adapter_of(row).frozen) == ("bf16", "nf4")
+    with pytest.raises(ValueError, match="dtype is fp4, expected nvfp4 of products, or quant=fp4"):
+        precision_of(record(dtype="fp4", notes="task=lora"), TITAN)
+    assert precision_of(record(dtype="fp4"), TITAN) == "nvfp4"
+
+
+@pytest.mark.parametrize("rank", ["1.7", "0", "high", "-8"])
+def test_a_rank_is_a_positive_whole_number(rank):
+    with pytest.raises(ValueError, match=f"rank is {rank}, expected"):
+        adapter_of(record(notes=f"task=lora;rank={rank}"))
+    with pytest.raises(ValueError, match=f"trainable is {rank}, expected"):
+        adapter_of(record(notes=f"task=lora;trainable={rank}"))
+
+
+def test_a_rank_that_is_not_said_is_pefts():
+    assert [adapter_of(record(notes=f"task=lora;{each}")).rank for each in ("", "rank=", "lora_r=16.0")] == [8, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        ("", ("query", "value")),
+        ("all-linear", ("query", "key", "value", "output", "gate", "up", "down")),
+        ("['q_proj', 'v_proj']", ("query", "value")),
+        ("self_attn.q_proj,mlp.down_proj", ("query", "down")),
+        ("linear_qkv linear_proj", ("query", "key", "value", "output")),
+        ("linear_fc1 linear_fc2", ("gate", "up", "down")),
+        ("Wqkv", ("query", "key", "value")),
+    ],
+)
+def test_targets_are_the_matrices_that_modules_have(targets, expected):
+    assert adapter_of(record(notes=f"task=lora;targets={targets}")).targets == expected
+
+
+def test_targets_of_a_plain_network_have_no_gate():
+    plain = {"arch": "gpt", "n_kv_heads": 32, "ffn_hidden": 16384}
+    for targets in ("all-linear", "attn mlp", "c_attn out_proj fc1 fc2"):
+        own = adapter_of(record(notes=f"task=lora;targets={targets}", **plain)).targets
+        assert own == ("query", "key", "value", "output", "up", "down")
+
+
+@pytest.mark.parametrize("target", ["lm_head", "c_proj", "everything"])
+def test_targets_that_are_not_known_are_refused(target):
+    with pytest.raises(ValueError, match=f"targets has {target}, expected all-linear or some of query"):
+        adapter_of(record(notes=f"task=lora;targets=q_proj {target}"))
+
+
+def test_adapters_may_be_a_flag():
+    assert [adapter_of(record(notes=f"lora={word}")) is not None for word in ("true", "True", "", "False")] == [
+        *(True, True, True, False),
+    ]
+    with pytest.raises(ValueError, match="lora is 8, expected yes or no"):
+        adapter_of(record(notes="lora=8"))
+
+
 def test_a_task_that_is_not_known_is_refused_by_word():
     with pytest.raises(ValueError, match="task is bitfit, expected one of adapter, .*qlora"):
         adapter_of(record(notes="task=bitfit"))
@@ -149,6 +218,13 @@ def test_losses_in_chunks_keep_no_logits(words):
 def test_activation_offload_is_read_where_it_is_on(words):
     assert workload(record(notes=words), TITAN).activation_offload
     assert not workload(record(notes="activation_offloading=false"), TITAN).activation_offload
+
+
+@pytest.mark.parametrize(
+    ("name", "moments"), [("adamw 8 bit", "int8"), ("adam8bit", "int8"), ("AdamW 8-bit", "int8"), ("adamw 32bit", None)]
+)
+def test_moments_in_eight_bits_are_read_however_they_are_written(name, moments):
+    assert workload(record(optimizer=name), TITAN).moments == moments
 
 
 @pytest.mark.parametrize(
