@@ -123,6 +123,7 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
 
     from trainwright.core.money import parse_usd
     from trainwright.hardware.prices import snapshot
+    from trainwright.hardware.prices.price_list import refusal
 
     for option, value in (("--device", device), ("--cloud", seller), ("--usd", args.usd)):
         if value is None:
@@ -146,6 +147,8 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
         "as_of": today,
         "date": today,
     }
+    if (reason := refusal({"instance": "", "note": "", **row})) is not None:
+        raise RecipeError(f"this price would stand in no list: {reason}", where="--usd", seen=repr(args.usd))
     path = snapshot.add(row)
     output.result({"added": row, "path": path}, lambda: output.line(f"written to {path}"))
     return 0

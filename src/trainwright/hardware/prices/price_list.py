@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -120,6 +120,7 @@ def price_list() -> PriceList:
 
     Raises:
         MachineError: a fetched list cannot be read.
+        DataError: one is no price list, or a price in the user's own cannot be right.
     """
     return _price_list(tuple((path, path.stat().st_mtime_ns) for path in snapshot.fetched_files()))
 
@@ -169,14 +170,30 @@ def region(name: str) -> str:
 
 @cache
 def _price_list(_stamps: tuple[tuple[object, int], ...]) -> PriceList:
-    newer = snapshot.fetched()
+    return checked(_in_use(snapshot.fetched()))
+
+
+def refusal(row: PriceRow) -> str | None:
+    """Why a price that is added to the user's own list would be left out beside all others; None: it would not.
+
+    Raises:
+        MachineError: a list cannot be read.
+        DataError: one is no price list.
+    """
+    mine = snapshot.Snapshot(name=snapshot.OWN, recorded="", rows=(row,))
+    return _refusal(row) or _Reference.of(_in_use((*snapshot.fetched(), mine))).refusal(row)
+
+
+def _in_use(newer: Sequence[snapshot.Snapshot]) -> Iterator[PriceRow]:
+    """Yields the rows of all lists but those for which newer ones stand."""
     replaced = {_offer(row, own=each.name == snapshot.OWN) for each in newer for row in each.rows}
     older = (row for each in snapshot.packaged() for row in each.rows if not replaced & _offers(row))
     mine = {_offer(row, own=True) for each in newer if each.name == snapshot.OWN for row in each.rows}
     kept = (
         row for each in newer for row in each.rows if each.name == snapshot.OWN or _offer(row, own=True) not in mine
     )
-    return checked((*older, *kept))
+    yield from older
+    yield from kept
 
 
 def _offer(row: PriceRow, *, own: bool) -> tuple[str, ...]:

@@ -2,25 +2,31 @@
 
 Fetched lists live under the user's data folder (``XDG_DATA_HOME``, else ``~/.local/share``), one CSV per cloud, and
 beside them ``own.csv``, prices added by hand. A price there stands for packaged ones of its device, cloud, kind and
-region.
+region. What a person wrote is never written over unless it could be read whole: a list that is none is refused.
 """
 
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from trainwright.core.errors import MachineError
+from trainwright.artifact.store import write_atomically
+from trainwright.core.errors import DataError, MachineError
+from trainwright.hardware.prices.own import checked_row
 from trainwright.hardware.prices.skypilot import COLUMNS
 
 OWN = "own"
 """The list of prices that were added by hand."""
+NEEDED = ("device", "provider", "kind", "usd_per_device_hour")
+"""Columns without which a list has no prices."""
 _PACKAGED = files("trainwright") / "catalog" / "prices"
 
 
@@ -49,7 +55,7 @@ def packaged() -> tuple[Snapshot, ...]:
         if entry.name.endswith(".toml"):
             name = entry.name.removesuffix(".toml")
             about = tomllib.loads(entry.read_text(encoding="utf-8"))
-            rows = _rows((_PACKAGED / f"{name}.csv").read_text(encoding="utf-8"))
+            rows = _rows((_PACKAGED / f"{name}.csv").read_bytes(), name)
             snapshots.append(Snapshot(name=name, recorded=about["recorded"], rows=rows))
     return tuple(snapshots)
 
@@ -59,18 +65,9 @@ def fetched() -> tuple[Snapshot, ...]:
 
     Raises:
         MachineError: one cannot be read.
+        DataError: one is no price list, or a price in the user's own cannot be right; names the file and the line.
     """
-    snapshots = []
-    for path in fetched_files():
-        try:
-            rows = _rows(path.read_text(encoding="utf-8", errors="replace"))
-        except OSError as error:
-            raise MachineError(
-                "cannot read a price list", where=path, seen=error.strerror, fix="delete it, or make it readable"
-            ) from error
-        dates = [date for row in rows if (date := row.get("as_of"))]
-        snapshots.append(Snapshot(name=path.stem, recorded=max(dates, default=""), rows=rows, path=path))
-    return tuple(snapshots)
+    return tuple(_read(path) for path in fetched_files())
 
 
 def fetched_files() -> tuple[Path, ...]:
@@ -90,30 +87,81 @@ def write(name: str, rows: Iterable[Mapping[str, str]]) -> Path:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    half = path.with_suffix(".partial")
-    try:
+    with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(text.getvalue(), encoding="utf-8")
-        half.replace(path)
-    except OSError as error:
-        raise MachineError(
-            "cannot write a price list", where=path, seen=error.strerror, fix="set XDG_DATA_HOME to a writable folder"
-        ) from error
+        write_atomically(path, text.getvalue().encode())
     return path
 
 
 def add(row: Mapping[str, str]) -> Path:
     """Put a price into the user's own list, in place of one of the same device, provider, kind and region.
 
+    Several processes that add at the same time wait for each other.
+
     Raises:
         MachineError: the folder cannot be read or written.
+        DataError: the list as it is cannot be read whole: it stays as it is.
     """
     same = ("device", "provider", "kind", "region")
-    kept = [each for snapshot in fetched() if snapshot.name == OWN for each in snapshot.rows]
-    others = [each for each in kept if any(each[name] != row.get(name, "") for name in same)]
-    return write(OWN, [*others, {column: row.get(column, "") for column in COLUMNS}])
+    path = folder() / f"{OWN}.csv"
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(f".{OWN}.lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = _read(path).rows if path.exists() else ()
+        others = [each for each in kept if any(each[name] != row.get(name, "") for name in same)]
+        return write(OWN, [*others, {column: row.get(column, "") for column in COLUMNS}])
 
 
-def _rows(text: str) -> tuple[Mapping[str, str], ...]:
-    """Rows with every column; what a damaged file lacks is empty."""
-    return tuple({column: row.get(column) or "" for column in COLUMNS} for row in csv.DictReader(io.StringIO(text)))
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(
+            "cannot write a price list", where=path, seen=error.strerror, fix="set XDG_DATA_HOME to a writable folder"
+        ) from error
+
+
+def _read(path: Path) -> Snapshot:
+    """Returns a list of this user's folder."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MachineError(
+            "cannot read a price list", where=path, seen=error.strerror, fix="delete it, or make it readable"
+        ) from error
+    rows = _rows(content, path, own=path.stem == OWN)
+    dates = [date for row in rows if (date := row.get("as_of"))]
+    return Snapshot(name=path.stem, recorded=max(dates, default=""), rows=rows, path=path)
+
+
+def _rows(content: bytes, where: object, *, own: bool = False) -> tuple[Mapping[str, str], ...]:
+    """Returns rows with every column; those that a file may lack are empty."""
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        if not set(NEEDED) <= set(header) <= set(COLUMNS) or len(header) > len(set(header)):
+            raise DataError(
+                "not a price list: its first line does not name the columns",
+                where=f"{where}:1",
+                seen=repr(",".join(header)),
+                expected=f"{','.join(NEEDED)} with commas between them, and of {','.join(COLUMNS)} no others",
+                fix="mend that line, or move the file away",
+            )
+        reader.fieldnames = header
+        rows = []
+        for read in reader:
+            row = {column: (read.get(column) or "").strip() for column in COLUMNS}
+            if None in read:
+                raise DataError("more values than columns", where=f"{where}:{reader.line_num}", seen=read[None])
+            rows.append(checked_row(row, where=f"{where}:{reader.line_num}") if own else row)
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        seen = repr(content[error.start : error.end])
+        fix = "save it as UTF-8, or move it away"
+        raise DataError("a price list that is not UTF-8", where=f"{where}:{line}", seen=seen, fix=fix) from error
+    except csv.Error as error:
+        raise DataError("not a price list", where=f"{where}:{reader.reader.line_num}", seen=error) from error
+    return tuple(rows)

@@ -157,6 +157,8 @@ def test_a_price_may_hold_in_a_region_that_no_list_has_and_is_found_there(capsys
         (["add", "--device", "t4", "--usd", "1"], "--cloud: a price needs"),
         (["add", "--device", "t4", "--cloud", "aws"], "--usd: a price needs"),
         (["add", "--device", "t4", "--cloud", "aws", "--usd", "0"], "--usd: a price is above zero"),
+        (["add", "--device", "t4", "--cloud", "aws", "--usd", "700"], "--usd: this price would stand in no list"),
+        (["add", "--device", "t4", "--cloud", "aws", "--usd", "99"], "more than 10 times the device's median"),
         (["--device", "t4", "--usd", "1"], "--usd: a price to add"),
         (["--cloud", "cloudy"], "--cloud: unknown cloud"),
         (["--region", "eu,mars"], "--region: unknown region (seen 'mars'"),

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.price_list import checked, days_old, price_list, region
+from trainwright.hardware.prices.price_list import checked, days_old, price_list, refusal, region
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +161,9 @@ def test_what_is_no_region_is_refused_with_a_near_one(packaged_only, name, near)
     with pytest.raises(RecipeError, match="^unknown region") as caught:
         region(name)
     assert caught.value.fix is None if near is None else near in caught.value.fix
+
+
+def test_a_price_that_would_be_left_out_says_why_beforehand():
+    mine = row(device="t4", provider="AWS", source="added by hand")
+    assert refusal(mine | {"usd_per_device_hour": "0.5"}) is None
+    assert refusal(mine | {"usd_per_device_hour": "99"}) == "more than 10 times the device's median"

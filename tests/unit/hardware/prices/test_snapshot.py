@@ -1,9 +1,11 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trainwright.core.errors import MachineError
+from trainwright.core.errors import DataError, MachineError
 from trainwright.hardware.prices import snapshot
 
 ROW = {
@@ -62,3 +64,58 @@ def test_a_list_that_cannot_be_read_is_one_line():
     snapshot.write("aws", [ROW]).chmod(0)
     with pytest.raises(MachineError, match="cannot read a price list"):
         snapshot.fetched()
+
+
+def _own(data, content):
+    path = data / "trainwright" / "prices" / "own.csv"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+HEAD = b"device,provider,kind,usd_per_device_hour,region\n"
+RIGHT = HEAD + b"t4,AWS,on_demand,0.5,r\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (RIGHT.replace(b",", b";"), 1),
+        (RIGHT.replace(b"usd_per_device_hour", b"usd"), 1),
+        (RIGHT.replace(b"region", b"regoin"), 1),
+        (RIGHT.replace(b"region", b"kind"), 1),
+        (b"\0\1\2", 1),
+        (b"", 1),
+        (RIGHT + "l4,AWS,on_demand,0.7,Zürich\n".encode("latin-1"), 3),
+        (RIGHT + b"l4,AWS,on_demand,0.7,r,more\n", 3),
+        (RIGHT + b"l4,AWS,on_demand,abc,r\n", 3),
+        (RIGHT + b"l5,AWS,on_demand,0.7,r\n", 3),
+        (RIGHT + b'l4,AWS,on_demand,0.7,"r\n', 3),
+    ],
+)
+def test_a_list_of_ones_own_that_is_none_is_refused_and_stays_as_it_is(data, content, line):
+    path = _own(data, content)
+    with pytest.raises(DataError, match=f"own.csv:{line}: "):
+        snapshot.fetched()
+    with pytest.raises(DataError, match=f"own.csv:{line}: "):
+        snapshot.add(ROW)
+    assert path.read_bytes() == content
+
+
+def test_what_a_spreadsheet_saves_keeps_its_prices(data):
+    path = _own(data, b"\xef\xbb\xbf" + RIGHT.replace(b"\n", b"\r\n").replace(b"AWS", b"aws"))
+    snapshot.add(ROW | {"device": "l4"})
+    (found,) = snapshot.fetched()
+    assert found.path == path
+    assert [(row["device"], row["provider"], row["region"]) for row in found.rows] == [
+        ("t4", "AWS", "r"),
+        ("l4", "AWS", "r"),
+    ]
+
+
+def test_processes_that_add_at_once_lose_no_price(data):
+    code = f"import sys; from trainwright.hardware.prices import snapshot as s; s.add({ROW} | {{'region': sys.argv[1]}})"
+    adding = [subprocess.Popen([sys.executable, "-c", code, f"r{each}"]) for each in range(8)]
+    assert [process.wait(timeout=120) for process in adding] == [0] * 8
+    (found,) = snapshot.fetched()
+    assert {row["region"] for row in found.rows} == {f"r{each}" for each in range(8)}
