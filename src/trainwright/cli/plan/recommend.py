@@ -89,15 +89,13 @@ def run(args: argparse.Namespace) -> int:
         "changes": mended,
         "assumptions": recommended(scenario),
     }
-    if args.draw is not None:
-        draw(recommendation, args.draw, model_name=args.model)
-    shown = Shown(
-        model_name=args.model,
-        judged=judged,
-        mended=mended,
-        following=_following(args, question, recommendation, bounds),
-    )
-    output.result(payload, lambda: show(output, scenario, recommendation, shown))
+    following = _following(args, question, recommendation, bounds)
+    shown = Shown(model_name=args.model, judged=judged, mended=mended, following=following)
+    try:
+        if args.draw is not None:
+            draw(recommendation, args.draw, model_name=args.model)
+    finally:  # a picture that fails takes no answer away
+        output.result(payload, lambda: show(output, scenario, recommendation, shown))
     if args.draw is not None:
         output.note(f"drawn: {args.draw}")
     return 0 if recommendation.options else 1

@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,10 +44,29 @@ TICK_NAMES = {
     100 * 365.25 * 86400.0: "100 years",
 }
 """Times at which a long axis has ticks, in seconds."""
+SHORT_TICK_NAMES = {
+    size * count: f"{count} {name}"
+    for name, size, counts in (
+        ("s", 1.0, (1, 2, 5, 10, 20, 30)),
+        ("min", 60.0, (1, 2, 5, 10, 20, 30)),
+        ("h", 3600.0, (1, 2, 4, 8, 12)),
+        ("days", 86400.0, (1, 2, 4, 7, 14, 30, 60, 120)),
+        ("years", 365.25 * 86400.0, (1, 2, 5, 10, 20, 50, 100)),
+    )
+    for count in counts
+} | {86400.0: "1 day", 365.25 * 86400.0: "1 year"}
+"""The same of a short axis, which has fewer than four of the others."""
+TICK_INCHES = 0.6
+"""The width that a tick's name needs."""
 
 
-NEAR_INCHES = 0.25
-"""Points so near to each other have no room for two numbers."""
+BEYOND = 10.0
+"""Ways that take or cost more than so many times the most of the front's are counted, not drawn: they would squeeze
+those that anybody chooses into a corner."""
+LETTER_INCHES, APART_INCHES = (0.09, 0.17), 0.04
+"""Width of a bold digit of 10 points and height of a line of them; what keeps two numbers apart."""
+AXES_INCHES = (4.4, 2.9)
+"""Width and height of the axes, about: what the tick names and the key leave of the picture."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +128,7 @@ def scaling(points: Sequence[ScalingPoint], path: Path, *, stops_at: int | None 
         upper.set_xscale("log", base=2)
         _logarithmic(upper, "y", [point.tokens_per_s for point in points], short)
         shown = counts[:: math.ceil(len(counts) / 7)]
-        upper.set_xticks(shown, [f"{count:,}" for count in shown])
+        upper.set_xticks(shown, [f"{each:,}" for each in shown])
         upper.set_ylabel("tokens/s")
         lower.set_ylim(0, max(105.0, lower.get_ylim()[1]))
         lower.set_ylabel("efficiency (%)")
@@ -149,51 +168,85 @@ def pareto(
     """
     front = sorted((point for point in points if point.front), key=lambda point: point.seconds)
     others = [point for point in points if not point.front]
+    near = _within(others, front)
     text = format_usd if in_usd else lambda hours: f"{short(hours)} device-hours"
     key = [
         textwrap.fill(f"{format_seconds(point.seconds)}, {text(point.cost)}: {point.name}", KEY_CHARACTERS)
         for point in front
     ]
     if others:
-        key.append(f"other ways, {len(others):,}: to each, one of the line is as fast and as cheap")
+        beyond = f" ({len(others) - len(near):,} lie beyond the axes)" if len(near) < len(others) else ""
+        line = f"other ways, {len(others):,}{beyond}: to each, one of the line is as fast and as cheap"
+        key.append(textwrap.fill(line, KEY_CHARACTERS))
     with picture(path, title, height=3.7 + 0.16 * sum(1.2 + text.count("\n") for text in key)) as figure:
         axes = figure.add_subplot()
         grey: dict[str, Any] = {"linestyle": "", "marker": ".", "color": TONES[7], "alpha": 0.6, "markeredgewidth": 0}
-        (dots,) = _ways(axes, others, markersize=5, **grey)
+        (dots,) = _ways(axes, near, markersize=5, **grey)
         _ways(axes, front, color=TONES[0], marker="o", markersize=6, drawstyle="steps-post", linewidth=1.6)
-        _time_axis(axes, [point.seconds for point in points])
-        _logarithmic(axes, "y", [point.cost for point in points], lambda value: ("$" if in_usd else "") + short(value))
+        _cost_axis(axes, [point.cost for point in (*near, *front)], in_usd=in_usd)
         _limits(axes, deadline_s, budget_usd if in_usd else None)
+        _time_axis(axes, [point.seconds for point in (*near, *front)])
         axes.set_xlabel("time of the run")
-        axes.set_ylabel("cost of the run (USD)" if in_usd else "device-hours of the run (no price is known)")
+        axes.set_ylabel("cost of the run (USD)" if in_usd else "device-hours of the run (no price above $0)")
         handles = [*_numbers(axes, front), dots][: len(key)]
         figure.legend(handles, key, loc="outside lower left", fontsize=9, handlelength=0.8, alignment="left")
+
+
+def _within(others: Sequence[ParetoPoint], front: Sequence[ParetoPoint]) -> Sequence[ParetoPoint]:
+    """Returns the ways that are drawn: all of them where there is no front."""
+    if not front:
+        return others
+    seconds, cost = (BEYOND * max(getattr(point, name) for point in front) for name in ("seconds", "cost"))
+    return [point for point in others if point.seconds <= seconds and (point.cost <= cost or not cost)]
 
 
 def _ways(axes: Axes, points: Sequence[ParetoPoint], **look: Any) -> list[Line2D]:
     return axes.plot([point.seconds for point in points], [point.cost for point in points], **look)
 
 
+def _cost_axis(axes: Axes, costs: Sequence[float], *, in_usd: bool) -> None:
+    """Makes a logarithmic axis; a linear one from zero, where something costs nothing, as one's own devices may."""
+
+    def text(value: float) -> str:
+        return ("$" if in_usd else "") + short(value)
+
+    if min(costs) > 0:
+        _logarithmic(axes, "y", costs, text)
+        return
+    from matplotlib.ticker import FuncFormatter
+
+    top = max(costs) or 1.0
+    axes.set_ylim(-0.04 * top, 1.06 * top)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value) if value >= 0 else ""))
+
+
 def _time_axis(axes: Axes, seconds: Sequence[float]) -> None:
-    """Makes a logarithmic axis with ticks at times that people speak of."""
+    """Makes a logarithmic axis with ticks at times that people speak of, as far apart as their names are wide."""
     _logarithmic(axes, "x", seconds, format_seconds)
-    low, high = min(seconds) / 1.05, max(seconds) * 1.05
-    ticks = [size for size in TICK_NAMES if low <= size <= high]
+    low, high = axes.get_xlim()
+    inside = [[size for size in sizes if low <= size <= high] for sizes in (TICK_NAMES, SHORT_TICK_NAMES)]
+    ticks = inside[0] if len(inside[0]) >= 4 else inside[1]
     if len(ticks) < 2:
         ticks = sorted({min(seconds), max(seconds)})
-    ticks = ticks[:: math.ceil(len(ticks) / 8)]
-    axes.set_xticks(ticks, [TICK_NAMES.get(size) or format_seconds(size) for size in ticks])
+    apart = (high / low) ** (TICK_INCHES / AXES_INCHES[0])
+    kept = ticks[:1]
+    for size in ticks[1:]:
+        if size >= apart * kept[-1]:
+            kept.append(size)
+    names = SHORT_TICK_NAMES | TICK_NAMES
+    axes.set_xticks(kept, [names.get(size) or format_seconds(size) for size in kept])
+    axes.set_xlim(low, high)
 
 
 def _limits(axes: Axes, deadline: float | None, budget_usd: float | None) -> None:
-    """Dotted lines at the deadline (in the unit of the axis) and the budget."""
+    """Dotted lines at the deadline (in the unit of the axis) and the budget, which a linear axis may not reach."""
     look: dict[str, Any] = {"color": WARN, "linewidth": 1.2, "linestyle": ":"}
     note: dict[str, Any] = {"color": WARN, "fontsize": 9, "va": "bottom", "ha": "right"}
     if deadline is not None:
         axes.axvline(deadline, **look)
         across = axes.get_xaxis_transform()
         axes.text(deadline, 0.5, "deadline", transform=across, rotation=90, **note | {"va": "center"})
-    if budget_usd is not None:
+    if budget_usd is not None and (axes.get_yscale() == "log" or budget_usd <= axes.get_ylim()[1]):
         axes.axhline(budget_usd, **look)
         axes.text(0.5, budget_usd, "budget", transform=axes.get_yaxis_transform(), **note | {"ha": "center"})
 
@@ -202,10 +255,13 @@ def _numbers(axes: Axes, points: Sequence[ParetoPoint]) -> list[Line2D]:
     """Puts a number beside each group of near points, and returns the handles of the key."""
     from matplotlib.lines import Line2D
 
-    for group in near_groups(points):
+    axes.get_xlim(), axes.get_ylim()  # the limits are of what was drawn only once somebody asks for them
+    inside = axes.transData + axes.transAxes.inverted()
+    places = [inside.transform((point.seconds, point.cost)) for point in points]
+    for group in near_groups([(AXES_INCHES[0] * x, AXES_INCHES[1] * y) for x, y in places]):
         first = points[group[0]]
         axes.annotate(
-            str(group[0] + 1) if len(group) == 1 else f"{group[0] + 1}-{group[-1] + 1}",
+            _number(group),
             (first.seconds, first.cost),
             xytext=(-4, -4),
             textcoords="offset points",
@@ -220,18 +276,36 @@ def _numbers(axes: Axes, points: Sequence[ParetoPoint]) -> list[Line2D]:
     return [Line2D([], [], marker=f"${each}$", markersize=7 if each < 10 else 11, **look) for each in numbers]
 
 
-def near_groups(points: Sequence[ParetoPoint]) -> list[list[int]]:
-    """Returns places of points in groups, in order: those of one leave no room for two numbers on logarithmic axes."""
-    seconds, costs = ([math.log(getattr(point, name)) for point in points] for name in ("seconds", "cost"))
-    wide, high = (max(values, default=0.0) - min(values, default=0.0) or 1.0 for values in (seconds, costs))
-    places = [(4.4 * x / wide, 2.9 * y / high) for x, y in zip(seconds, costs, strict=True)]
+def near_groups(places: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Returns the points of a front in groups, in order, so that no two groups' numbers lie upon each other.
+
+    Args:
+        places: of each point, in inches across and up; a group's number stands left of its first one.
+    """
     groups: list[list[int]] = []
-    for place, where in enumerate(places):
-        if groups and math.dist(where, places[groups[-1][0]]) <= NEAR_INCHES:
-            groups[-1].append(place)
-        else:
-            groups.append([place])
+    for letters in count(1):
+        groups = []
+        for place in range(len(places)):
+            if groups and _collide(places[groups[-1][0]], places[place], letters):
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        if not any(
+            _collide(places[one[0]], places[other[0]], len(max(_number(one), _number(other), key=len)))
+            for one, other in pairwise(groups)
+        ):
+            break
     return groups
+
+
+def _collide(one: tuple[float, float], other: tuple[float, float], letters: int) -> bool:
+    """Returns whether numbers of so many letters lie upon each other."""
+    wide, high = LETTER_INCHES
+    return abs(one[0] - other[0]) < wide * letters + APART_INCHES and abs(one[1] - other[1]) < high
+
+
+def _number(group: Sequence[int]) -> str:
+    return str(group[0] + 1) if len(group) == 1 else f"{group[0] + 1}-{group[-1] + 1}"
 
 
 def scatter(points: Sequence[ScatterPoint], path: Path, *, unit: str = "tokens/s per device", title: str = "") -> None:

@@ -344,7 +344,7 @@ def _refused(refused: Sequence[Refusal], *, whole: bool) -> list[tuple[str, ...]
 
 
 def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None:
-    """Time against dollars as a picture; against device-hours, where no price without doubt is known.
+    """Time against dollars as a picture; against device-hours, where nothing is paid or no price without doubt known.
 
     Raises:
         RecipeError: there is no way at all.
@@ -353,7 +353,8 @@ def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None
     if not options:
         raise RecipeError("there is nothing to draw: no device will do", where="--draw")
     priced = [option for option in options if option.usd is not None and not option.doubt]
-    if priced:
+    in_usd = any(option.usd for option in priced)
+    if in_usd:
         costs, front = [_dollars(option) for option in priced], [option.front for option in priced]
     else:
         priced = list({(option.device, option.devices): option for option in options}.values())
@@ -366,7 +367,7 @@ def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None
     pareto(
         points,
         path,
-        in_usd=priced[0].usd is not None and not priced[0].doubt,
+        in_usd=in_usd,
         deadline_s=recommendation.goals.deadline_s,
         budget_usd=recommendation.goals.budget_usd,
         title=f"{model_name}: time against cost",

@@ -9,6 +9,7 @@ from fixtures.recommend import SMALL, printed
 from trainwright.cli.main import main
 from trainwright.cli.output import Output
 from trainwright.cli.streams import ReaderGone
+from trainwright.core.errors import MachineError
 from trainwright.hardware.prices.regions import country_of
 
 QUICKSTART = Path(__file__).parents[4] / "recipes" / "quickstart.yaml"
@@ -240,3 +241,22 @@ def test_a_picture_is_drawn_before_anybody_can_stop_reading(asked, tmp_path, mon
     monkeypatch.setattr(Output, "line", gone)
     assert main([*asked, "--draw", str(path)]) == 141
     assert path.stat().st_size
+
+
+def test_devices_that_cost_nothing_are_drawn(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "own.svg"
+    asked = ["recommend", "--model", "qwen3-14b", "--method", "lora", "--have", "8xascend-910b2", "--cloud", "alibaba"]
+    assert main([*asked, "--draw", str(path)]) == 0
+    assert "device-hours of the run" in path.read_text(encoding="utf-8")
+    assert "8xascend-910b2" in capsys.readouterr().out
+
+
+def test_a_picture_that_cannot_be_drawn_takes_no_answer_away(capsys, tmp_path, monkeypatch):
+    def fails(*_args, **_kwargs):
+        raise MachineError("no ink")
+
+    monkeypatch.setattr("trainwright.render.plans.recommendation.draw", fails)
+    assert main([*SMALL, "--draw", str(tmp_path / "front.svg")]) == 3
+    out, err = capsys.readouterr()
+    assert "next: trainwright plan" in out and "no ink" in err

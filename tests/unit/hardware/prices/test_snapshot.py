@@ -114,7 +114,8 @@ def test_what_a_spreadsheet_saves_keeps_its_prices(data):
 
 
 def test_processes_that_add_at_once_lose_no_price(data):
-    code = f"import sys; from trainwright.hardware.prices import snapshot as s; s.add({ROW} | {{'region': sys.argv[1]}})"
+    imports = "import sys; from trainwright.hardware.prices import snapshot"
+    code = f"{imports}; snapshot.add({ROW} | {{'region': sys.argv[1]}})"
     adding = [subprocess.Popen([sys.executable, "-c", code, f"r{each}"]) for each in range(8)]
     assert [process.wait(timeout=120) for process in adding] == [0] * 8
     (found,) = snapshot.fetched()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import pytest
 
@@ -29,16 +30,66 @@ def test_pareto_names_the_front_and_counts_the_others(tmp_path):
 
 def test_every_point_of_a_crowded_front_has_its_number():
     rng = random.Random(0)
-    seconds = sorted(rng.uniform(1e4, 1e6) for _ in range(200))
-    front = [ParetoPoint(name=str(i), seconds=s, cost=1e9 / s, front=True) for i, s in enumerate(seconds)]
-    groups = charts.near_groups(front)
+    places = [(4.4 * x, 2.9 * (1 - x)) for x in sorted(rng.random() for _ in range(200))]
+    groups = charts.near_groups(places)
     assert [place for group in groups for place in group] == list(range(200))
-    assert 10 < len(groups) < 30
+    assert 5 < len(groups) < 30
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_front_of_few_points_is_numbered_whole(count):
-    assert charts.near_groups(WAYS[:count]) == [[place] for place in range(count)]
+    assert charts.near_groups([(1.0, 2.0), (2.0, 1.0)][:count]) == [[place] for place in range(count)]
+
+
+def _labels(points, path):
+    """Boxes of the numbers at a front's points, in pixels, as matplotlib draws them."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+
+    figures = []
+
+    class Kept(Figure):
+        def savefig(self, *args, **kwargs):
+            figures.append(self)
+            super().savefig(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure", Kept)
+        pictures.pareto(points, path)
+    (figure,) = figures
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    texts = [each for each in figure.axes[0].texts if isinstance(each, Annotation)]
+    return [each.get_window_extent(canvas.get_renderer()) for each in texts]
+
+
+def test_numbers_of_a_narrow_front_among_dear_ways_lie_apart(tmp_path):
+    ways = [(333, 53.0), (336, 18.0), (344, 5.2), (370, 2.8), (478, 1.8), (827, 1.6), (1524, 1.45), (2910, 1.4)]
+    front = [ParetoPoint(name="", seconds=seconds, cost=cost, front=True) for seconds, cost in ways]
+    grey = [ParetoPoint(name="", seconds=x, cost=y, front=False) for x in (400, 30e3) for y in (2.0, 400.0)]
+    boxes = _labels([*front, *grey], tmp_path / "apart.png")
+    assert len(boxes) >= 6
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_ways_far_beyond_the_front_are_counted_and_not_drawn(tmp_path):
+    far = [ParetoPoint(name="", seconds=2e5, cost=cost, front=False) for cost in (1e6, 6e5)]
+    texts = texts_of(lambda path: pictures.pareto([*WAYS, *far], path), tmp_path)
+    assert any(text.startswith("other ways, 3 (1 lie beyond the axes)") for text in texts)
+
+
+def test_a_run_of_minutes_has_ticks_at_minutes(tmp_path):
+    points = [ParetoPoint(name="", seconds=s, cost=1e4 / s, front=True) for s in (250.0, 2000.0)]
+    texts = texts_of(lambda path: pictures.pareto(points, path), tmp_path)
+    assert {"5 min", "10 min", "20 min"} <= texts
+
+
+@pytest.mark.parametrize("costs", [(0.0, 0.0), (50.0, 0.0)])
+def test_ways_that_cost_nothing_are_drawn_from_zero(tmp_path, costs):
+    points = [ParetoPoint(name="own", seconds=1e4 * 2**i, cost=cost, front=True) for i, cost in enumerate(costs)]
+    texts = texts_of(lambda path: pictures.pareto(points, path, budget_usd=20.0), tmp_path)
+    assert {"$0", "2 h 47 min, " + ("$50" if costs[0] else "$0") + ": own"} <= texts
 
 
 def test_one_way_is_a_picture_too(tmp_path):
