@@ -68,7 +68,7 @@ _DURATION: dict[str, DurationUnit] = {
 def split(value: int | float | str, *, expected: str) -> tuple[Fraction, str]:
     """Returns number and unit; exact, because 2**62 + 1 has no float."""
     match = None if isinstance(value, bool) else _QUANTITY.match(str(value))
-    if match is None:
+    if match is None or len(match["number"]) > 99:  # beyond 300 digits there is no float
         raise RecipeError("cannot read a quantity", seen=repr(value), expected=expected)
     return Fraction(match["number"].replace("_", "").replace(",", "")), match["unit"].strip()
 
@@ -186,7 +186,9 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """``355 years``, ``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``, ``2.4 µs``."""
+    """``355 years``, ``11.4 days``, ``3 h 20 min``, ``4 min 05 s``, ``12.3 s``, ``8.1 ms``, ``2.4 µs``, ``no end``."""
+    if not seconds < float("inf"):
+        return "no end" if seconds > 0 else "unknown"
     if 0 < seconds < 0.9995e-3:
         return f"{seconds * 1e6:.3g} µs"
     if 0 < seconds < 0.9995:

@@ -23,13 +23,15 @@ from trainwright.hardware.prices.clouds import cloud
 from trainwright.hardware.prices.price_list import region
 from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.question import Packing, Task
+from trainwright.planner.plan.sizes import MOST_TOKENS
 from trainwright.planner.rates.learnt import Reference
 from trainwright.planner.search.offers import read_pool
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.workload import Method, MomentDtype, OptimizerName, Precision, Recompute, States
 
-MOST_TOKENS, MOST_SEQUENCE_TOKENS = 10**15, 10**8
-"""Beyond these a question is a slip: 20 times the largest published run, 10 times the longest published context."""
+MOST_SEQUENCE_TOKENS, MOST_EPOCHS, MOST_GIB = 10**8, 10**6, 10**9
+"""Beyond these a question is a slip: 10 times the longest published context, a thousand times the passes that anybody
+makes over a few examples, an exbibyte of data."""
 
 
 def _integer(value: Any) -> int:
@@ -104,10 +106,13 @@ def _references(value: Any) -> tuple[Reference, ...]:
     return tuple(value)
 
 
-def _above_zero(value: Any, parse: Callable[[Any], float]) -> float:
+def _above_zero(value: Any, parse: Callable[[Any], float], most: float = math.inf) -> float:
     number = parse(value)
-    if number == 0:
+    if not number > 0:
         raise RecipeError("must be above zero", seen=repr(value))
+    if number > most or number == math.inf:
+        expected = "a number that has an end" if most == math.inf else f"at most {most:,.0f}"
+        raise RecipeError("more than any run has", seen=repr(value), expected=expected)
     return number
 
 
@@ -120,11 +125,11 @@ def _span(value: Any) -> float:
 
 
 def _flops_per_s(value: Any) -> float:
-    """Returns FLOP/s from ``28TFLOP/s``, ``0.3 PFLOPS``, or a plain number of FLOP/s."""
+    """Returns FLOP/s from ``28TFLOP/s``, ``0.3 PFLOPS``, or a number; a text needs its unit, for 28 means TFLOP/s."""
     expected = "a rate such as 28TFLOP/s"
     number, unit = split(value, expected=expected)
     scale = re.fullmatch(r"([GTPE]?)FLOPS?(?:/S)?", unit.upper()) if unit else None
-    if not number or (unit and scale is None):
+    if not number or (scale is None and (unit or isinstance(value, str))):
         raise RecipeError("no rate of a device", seen=repr(value), expected=expected)
     return float(number) * 1000.0 ** (0 if scale is None else " KMGTPE".index(scale[1] or " "))
 
@@ -184,8 +189,10 @@ OF_RUN: Readers = {
     "moments": partial(one_of, known=get_args(MomentDtype)),
     "method": partial(one_of, known=get_args(Method)),
     "task": partial(one_of, known=get_args(Task)),
-    **dict.fromkeys(("examples", "example_tokens"), count),
-    **dict.fromkeys(("epochs", "data_gib"), lambda value: _above_zero(value, parse=_number)),
+    "examples": partial(_up_to, most=MOST_TOKENS),
+    "example_tokens": partial(_up_to, most=MOST_SEQUENCE_TOKENS),
+    "epochs": partial(_above_zero, parse=_number, most=MOST_EPOCHS),
+    "data_gib": partial(_above_zero, parse=_number, most=MOST_GIB),
     "packing": partial(one_of, known=get_args(Packing)),
     "fused_loss": _flag,
     **dict.fromkeys(("update_in_backward", "paged_moments", "activation_offload"), _flag),
@@ -258,6 +265,9 @@ def _refuse_contradictions(fields: Mapping[str, Any]) -> None:
     for name in OF_OWN:
         if name in fields and "have" not in fields:
             raise RecipeError("a price of devices that are not named", field=name, fix="set `have`")
+    if "have_usd_per_device_hour" in fields and "have_bought_usd" in fields:
+        name, seen = "have_usd_per_device_hour", "`have_bought_usd` too"
+        raise RecipeError("two answers to one question", field=name, seen=seen, expected="one of them")
     if "have_years" in fields and "have_bought_usd" not in fields:
         raise RecipeError("years of which price?", field="have_years", fix="set `have_bought_usd`")
     sizes = ("examples", "epochs") if fields.get("packing") == "off" else ("examples", "epochs", "example_tokens")

@@ -158,6 +158,8 @@ def test_sizes_are_printed_in_binary_units(size_bytes, text):
         (3599.9, "1 h 00 min"),
         (0.9999, "1 s"),
         (172_799, "2 days"),
+        (float("inf"), "no end"),
+        (float("nan"), "unknown"),
     ],
 )
 def test_times_are_printed_in_two_units(seconds, text):

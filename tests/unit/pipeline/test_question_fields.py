@@ -1,3 +1,4 @@
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -32,7 +33,15 @@ def test_texts_and_numbers_come_to_the_same_fields():
         ({"rank": 8}, "rank"),
         ({"rank": 8, "method": "full"}, "rank"),
         ({"examples": 100, "tokens": "1M"}, "examples"),
-        ({"epochs": 0}, "epochs"),
+        *[({"epochs": number}, "epochs") for number in (0, -1, "-1", "inf", math.inf, "1e400", 1e12)],
+        *[({"data_gib": number}, "data_gib") for number in (0, -1, "1e400", 1e300)],
+        ({"examples": 10**16}, "examples"),
+        ({"example_tokens": 10**9}, "example_tokens"),
+        ({"tokens": "9" * 400}, "tokens"),
+        ({"budget_usd": "9" * 400}, "budget_usd"),
+        ({"have_years": "inf", "have": "8xa100-80gb", "have_bought_usd": 1}, "have_years"),
+        ({"have": "8xa100-80gb", "have_bought_usd": 1, "have_usd_per_device_hour": 1}, "have_usd_per_device_hour"),
+        ({"flops_per_s": "28"}, "flops_per_s"),
         ({"task": "translate"}, "task"),
         ({"tokens": "1M", "batch_tokens": "4M"}, "batch_tokens"),
         ({"have_usd_per_device_hour": 2}, "have_usd_per_device_hour"),

@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from math import prod
 from typing import Any
 
 from trainwright.core.errors import RecipeError, about
@@ -22,6 +23,8 @@ HERE = "here"
 """The name of this machine's device in a cluster."""
 HOST_MEMORY_RATIO = 2
 CPU_CORES_PER_DEVICE = 8
+MOST_DEVICES = 1_000_000
+"""Beyond these a cluster is a slip: five times the largest that is known to train (xAI, 2025: 200,000 GPUs; recall)."""
 NVME_DISK_BYTES_PER_S = 2e9
 """Of a node whose disk is not known: one NVMe disk."""
 NVME_BYTES = 3_840_000_000_000
@@ -65,8 +68,8 @@ def cluster(
         where: what ``text`` was asked for, for error lines.
 
     Raises:
-        RecipeError: an unknown device or link (names near ones), a count that is none, or devices that do not fill
-            whole nodes.
+        RecipeError: an unknown device or link (names near ones), a count that is none, more than a million devices, or
+            devices that do not fill whole nodes.
     """
     counts, name = _split(text, where)
     spec = device(name, where=where)
@@ -183,6 +186,9 @@ def _split(text: str, where: str | None) -> tuple[list[int], str]:
             raise RecipeError("not a number of devices", where=where, seen=repr(match["count"]), expected=_FORM)
         counts.append(int(match["count"].replace("_", "")))
         rest = rest[match.end() :]
+    if (devices := prod(counts)) > MOST_DEVICES:
+        expected = f"at most {MOST_DEVICES:,} devices"
+        raise RecipeError("more than any cluster has", where=where, seen=f"{devices:,} devices", expected=expected)
     if len(counts) > 2 or not rest.strip():
         raise RecipeError("cannot read a cluster", where=where, seen=repr(text), expected=_FORM)
     for form in (_COUNT_LAST, _COUNT_APART):

@@ -145,6 +145,9 @@ def trained(question: Question) -> AnyModel:
     if further is not None and (further < 0 or (further and model.kind != "decoder")):
         what, expected = "blocks that predict further tokens", "0 or more, in a decoder"
         raise RecipeError(what, field="further_layers", seen=str(further), expected=expected)
+    if further is not None and further > model.layers:
+        what, expected = "more blocks that predict further tokens than the model has", f"at most {model.layers}"
+        raise RecipeError(what, field="further_layers", seen=str(further), expected=expected)
     if question.tunes and not further:
         return model.deployed()
     return model if further is None else replace(model, further_layers=further)

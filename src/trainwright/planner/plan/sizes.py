@@ -27,6 +27,8 @@ TUNED_SEQUENCE_TOKENS = 2048
 CLASSIFIED_SEQUENCE_TOKENS = 128
 """Of BERT's fine-tuning on GLUE (Devlin et al., 2018, arXiv 1810.04805; google-research/bert, README: recall)."""
 TOKENS_PER_PARAMETER = 20
+MOST_TOKENS = 10**15
+"""Beyond these a run is a slip: 20 times the largest published one."""
 EXAMPLES, EXAMPLE_TOKENS = 50_000, 200
 """Instructions with their answers: as many as Alpaca has (52,002; recall), of some 200 tokens each, a guess."""
 EPOCHS = 3.0
@@ -177,11 +179,19 @@ def _tokens_of(question: Question, sequence: int, note: Note) -> int:
         source = f"{TOKENS_PER_PARAMETER} for each parameter: compute-optimal (Hoffmann et al., 2022)"
         note(Assumption(question.model.unit, float(tokens), "", "default", source, key="length"))
         return tokens
+    if question.examples is None and not (question.tunes or question.model.sees_images):
+        field = "epochs" if question.epochs is not None else "example_tokens"
+        fix = "set `examples`, or `tokens` of the whole run"
+        raise RecipeError("of how many examples?", field=field, expected="their number in a pretraining", fix=fix)
     usual = _usual(question, sequence)
     examples = question.examples or usual.examples
     epochs = usual.epochs if question.epochs is None else question.epochs
     each = question.example_tokens or usual.tokens
     tokens = max(1, round(examples * epochs * each))
+    if tokens > MOST_TOKENS:
+        field = next((name for name in ("epochs", "examples") if getattr(question, name) is not None), "example_tokens")
+        seen = f"{examples:,} examples of {each:,} tokens, {epochs:,g} times"
+        raise RecipeError("more than any run has", field=field, seen=seen, expected=f"at most {MOST_TOKENS:.0e} tokens")
     size = "" if each == 1 else f" of {each:,} tokens"
     times = "once" if epochs == 1 else f"{epochs:g} times"
     source = f"{examples:,} examples{size}, {times}; {usual.source}"

@@ -43,6 +43,8 @@ def test_what_people_write(text, nodes, devices):
     ("text", "problem"),
     [
         ("0x8xh100", "not a number of devices (seen '0'"),
+        ("100000000xh100", "more than any cluster has (seen 100,000,000 devices, expected at most 1,000,000"),
+        ("125001x8xhere", "more than any cluster has"),
         ("-1xh100", "not a number of devices (seen '-1'"),
         ("1.5xh100", "not a number of devices (seen '1.5'"),
         ("8x", "cannot read a cluster"),

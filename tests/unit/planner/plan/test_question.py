@@ -5,7 +5,7 @@ import pytest
 from fixtures.questions import LLAMA, assumption, scenario
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.models import model as catalogue_model
-from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.question import Question, trained
 from trainwright.planner.plan.scenario import scenario_of
 
 
@@ -90,3 +90,10 @@ def test_a_batch_near_what_was_asked_for_divides_over_the_devices(batch, on, seq
     resolved = scenario(batch_tokens=batch, on=on)
     assert resolved.run.workload.batch_sequences == sequences
     assert ("batch" in {each.name for each in resolved.assumptions}) == (sequences * 8192 != batch)
+
+
+def test_more_blocks_for_further_tokens_than_a_model_has_are_refused():
+    asked = Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", further_layers=99)
+    with pytest.raises(RecipeError, match="seen 99, expected at most 32"):
+        trained(asked)
+    assert trained(replace(asked, further_layers=2)).further_layers == 2

@@ -127,3 +127,18 @@ def test_moments_are_the_softwares_in_tuning():
     assert work(method="lora", stack="unsloth", moments="fp32").moments == "fp32"
     assert work(method="lora", stack="unsloth", optimizer="sgd").moments is None
     assert work(method="lora", stack="llama-factory").moments is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "field", "text"),
+    [
+        ({"method": "lora", "epochs": 1e6, "examples": 10**9}, "epochs", "more than any run has"),
+        ({"examples": 10**12}, "examples", "more than any run has"),
+        ({"epochs": 3.0}, "epochs", "of how many examples"),
+        ({"example_tokens": 300}, "example_tokens", "of how many examples"),
+    ],
+)
+def test_a_length_that_no_run_has_is_refused_under_what_was_asked(asked, field, text):
+    with pytest.raises(RecipeError, match=text) as refusal:
+        work(on="8xh100-sxm", **asked)
+    assert refusal.value.field == field
