@@ -7,7 +7,6 @@ Rows are checked; one that cannot be true is left out, and counted with its reas
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -238,7 +237,7 @@ def checked(rows: Iterable[PriceRow]) -> PriceList:
                 as_of=row["as_of"],
                 source=row["source"],
                 instance=row["instance"],
-                date=row.get("date") or _day(row["as_of"]),
+                date=snapshot.day_of(row),
                 doubt=reference.doubt(row),
             )
         )
@@ -309,12 +308,6 @@ class _Reference:
         if row["kind"] != "spot" or full is None or _usd(row) >= _NEAR_FLOOR * full:
             return ""
         return f"{_usd(row) / full:.0%} of on-demand, near the floor of spot prices: hardly to be had for long"
-
-
-def _day(as_of: str) -> str:
-    """Returns the date that stands in ``as_of``; empty where a commit does."""
-    found = re.search(r"\d{4}-\d{2}-\d{2}", as_of)
-    return "" if found is None else found[0]
 
 
 def _usd(row: PriceRow) -> float:

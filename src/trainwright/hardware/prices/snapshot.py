@@ -11,6 +11,7 @@ import csv
 import fcntl
 import io
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,22 @@ class Snapshot:
     recorded: str
     rows: tuple[Mapping[str, str], ...]
     path: Path | None = None
+
+    @property
+    def oldest(self) -> str:
+        """Returns the day of the oldest price whose day is known; empty: none is."""
+        return min((day for row in self.rows if (day := day_of(row))), default="")
+
+    @property
+    def undated(self) -> int:
+        """Returns how many prices nobody knows the day of."""
+        return sum(not day_of(row) for row in self.rows)
+
+
+def day_of(row: Mapping[str, str]) -> str:
+    """Returns the day (ISO) on which a price was so; empty where nobody knows: a commit says not when it was read."""
+    found = re.search(r"\d{4}-\d{2}-\d{2}", row.get("as_of", ""))
+    return row.get("date") or ("" if found is None else found[0])
 
 
 def folder() -> Path:

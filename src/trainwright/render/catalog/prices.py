@@ -56,7 +56,14 @@ class Stock:
 def stock_document(stock: Stock) -> dict[str, Any]:
     """Returns the JSON document of the price lists."""
     lists = [
-        {"name": each.name, "recorded": each.recorded, "rows": len(each.rows), "path": each.path}
+        {
+            "name": each.name,
+            "recorded": each.recorded,
+            "rows": len(each.rows),
+            "oldest": each.oldest or None,
+            "undated": each.undated,
+            "path": each.path,
+        }
         for each in stock.lists
     ]
     return {
@@ -73,10 +80,10 @@ def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
     page.line(sizes)
     page.line()
     rows = [
-        (each.name, each.recorded, age(each.recorded), len(each.rows), str(each.path or "packaged"))
+        (each.name, each.recorded, _oldest(each), each.undated, len(each.rows), str(each.path or "packaged"))
         for each in stock.lists
     ]
-    page.table(("price list", "date", "age", "rows", "where"), rows)
+    page.table(("price list", "collected", "oldest price", "without a date", "rows", "where"), rows)
     page.line()
     page.table(("provider", "prices in use"), sorted(stock.offers.items()))
     page.line()
@@ -84,6 +91,11 @@ def show_stock(stock: Stock, page: Page, *, sizes: str) -> None:
     page.line(f"rows refused: {counted(stock.refused)}")
     page.line(f"doubtful, used where there is no other: {stock.doubtful} spot prices near their floor")
     page.note("newer prices: trainwright catalog update")
+
+
+def _oldest(each: Snapshot) -> str:
+    """Returns the age of a list's oldest price, as far as one is known: collecting it makes no price younger."""
+    return age(each.oldest) if each.oldest else "unknown"
 
 
 def price_document(device: str, price: Price) -> dict[str, Any]:

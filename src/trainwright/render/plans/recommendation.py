@@ -213,19 +213,23 @@ def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
     precision = f"; {option.precision}" if len(looks.precisions) > 1 else ""
     batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
-    price = option.price
-    hourly = "" if price is None else f"${price.usd_per_device_hour:.2f}/h {price.region} {price.date}".rstrip()
     return (
         marks,
         option.cluster,
         option.source or "unknown",
-        hourly,
+        "" if option.price is None else _hourly(option.price),
         format_seconds(option.seconds),
         cost,
         f"{option.mfu:.0%}",
         f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
         mesh(option.parallel, option.recompute) + batch + precision,
     )
+
+
+def _hourly(price: Price) -> str:
+    """Returns a price with its region and its day; one that a user gives has neither."""
+    day = price.date or ("date unknown" if price.provider else "")
+    return " ".join(f"${price.usd_per_device_hour:.2f}/h {price.region} {day}".split())
 
 
 def _distinct(recommendation: Recommendation) -> list[Option]:

@@ -31,6 +31,7 @@ def test_show_names_the_snapshot_and_what_is_unknown(capsys):
     out, err = capsys.readouterr()
     row = next(line for line in out.splitlines() if line.startswith("published"))
     assert row.split()[1] == "2026-11-23"
+    assert "today" not in row and int(row.split()[-3]) > 50  # without a date
     assert row.endswith("packaged")
     assert "no price known: Alibaba Cloud, Azure" in out
     assert "host not included" in out

@@ -34,12 +34,16 @@ def test_providers_are_counted_and_clouds_without_a_price_named():
         usd_per_device_hour=2.0, kind="spot", provider="AWS", region="r", as_of="2026-01-01", source="s", doubt="floor"
     )
     prices = PriceList(prices={"h100-sxm": (price, price)}, refused={"no price": 2})
-    lists = [Snapshot(name="aws", recorded="2026-01-01", rows=({}, {}))]
+    lists = [Snapshot(name="aws", recorded="2026-01-01", rows=({"date": "2025-12-01"}, {"as_of": "2c3d7ea"}))]
     stock = Stock.of(lists, prices, ["AWS", "GCP"])
     assert (stock.offers, stock.unknown, stock.doubtful) == ({"AWS": 2}, ["GCP"], 2)
-    assert stock_document(stock)["lists"] == [{"name": "aws", "recorded": "2026-01-01", "rows": 2, "path": None}]
+    assert stock_document(stock)["lists"] == [
+        {"name": "aws", "recorded": "2026-01-01", "rows": 2, "oldest": "2025-12-01", "undated": 1, "path": None}
+    ]
     page = WrittenPage()
     show_stock(stock, page, sizes="1 device")
+    days = (datetime.now(UTC) - datetime(2025, 12, 1, tzinfo=UTC)).days
+    assert page.tables["price list"] == [("aws", "2026-01-01", f"{days} days", 1, 2, "packaged")]
     assert page.tables["provider"] == [("AWS", 2)] and "no price known: GCP" in page.lines
 
 

@@ -109,3 +109,11 @@ def test_spot_rows_say_how_often_they_stop_and_what_checkpoints_suit_that(capsys
     head = next(line for line in out.splitlines() if line.startswith("on spot nodes"))
     assert head.split("  ")[0] == "on spot nodes" and "interruptions to expect" in head and "checkpoint" in head
     assert "on spot nodes" not in printed(capsys, "--devices", "h100-sxm", "--price-kinds", "on_demand", "--verbose")
+
+
+def test_a_price_of_an_unknown_day_says_so(capsys):
+    asked = ["--devices", "h100-sxm", "--cloud", "nebius"]
+    priced = json.loads(printed(capsys, *asked, "--json"))["options"][0]["price"]
+    assert priced["date"] == "", "the packaged list knows the day now: choose another cloud"
+    row = next(line for line in printed(capsys, *asked).splitlines() if "/h eu-north1" in line)
+    assert "/h eu-north1 date unknown " in row
