@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from trainwright.pipeline.question_fields import OF_RUN, SEARCH
     from trainwright.planner.plan.assumptions import recommended
     from trainwright.planner.plan.rankable import defaults_on, ranked_ways
+    from trainwright.planner.search.chances import chance_of
     from trainwright.planner.search.changes import changes
     from trainwright.planner.search.ranking import Goals
     from trainwright.render.pictures import drawable
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         "options": recommendation.options,
         "front": recommendation.front,
         "closest": recommendation.closest,
+        "own": recommendation.own,
+        "chance_in_time": chance_of(recommendation),
         "refused": recommendation.refused,
         "pool": judged,
         "changes": mended,

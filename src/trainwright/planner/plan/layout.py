@@ -141,7 +141,11 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     """Returns the plainest about as fast as any that fits; where none does, that whose least change would make it fit.
 
     Of those that are within ``same_speed`` of the fastest the one with the largest micro batch is taken.
+
+    Raises:
+        RecipeError: weights are updated in the backward pass, and all of ``layouts`` add gradients up.
     """
+    layouts = _of_one_pass(scenario, layouts)
     every = forecast(scenario.run, layouts, scenario.source)
     fits, unsure = every.fits, every.uncertain
     seconds = np.where(fits, every.step_s * longer(unsure, frugal=scenario.tunes), np.inf)
@@ -158,6 +162,24 @@ def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Ch
     one = forecast(scenario.run, layouts.take(np.asarray([place])), scenario.source)
     rejected = _alternatives(every, order) if fits[place] else ()
     return Choice(parallel=parallel, recompute=recompute, forecast=one, rejected=rejected)
+
+
+def _of_one_pass(scenario: Scenario, layouts: Layouts) -> Layouts:
+    """Returns the layouts whose steps are one micro batch, where weights are updated in the backward pass; else all."""
+    work = scenario.run.workload
+    alone = layouts.micro_batches == 1
+    if not work.update_in_backward or alone.all():
+        return layouts
+    if alone.any():
+        return layouts.take(np.flatnonzero(alone))
+    most = int(np.max(layouts.micro_batch * layouts.data_parallel)) * work.sequence_tokens
+    raise RecipeError(
+        "gradients that are gone after each update cannot be added up over micro batches",
+        field="update_in_backward",
+        seen=f"steps of {work.batch_tokens:,} tokens in at least {layouts.micro_batches.min():,.0f} micro batches",
+        expected="steps of one micro batch",
+        fix=f"change `batch_tokens` to {most:,} or less, or the micro batch of `layout`",
+    )
 
 
 def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
@@ -244,6 +266,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     if "micro_batch" not in wanted:
         per_rank = scenario.run.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
         sizes = [each for each in divisors(per_rank) if each <= LARGEST_MICRO_BATCH]
+        sizes = [per_rank] if scenario.run.workload.update_in_backward else sizes
         plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
     pairs = [(each, recompute) for each in plans for recompute in recomputes]
     return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)

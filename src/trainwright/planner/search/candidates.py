@@ -273,9 +273,13 @@ def _zero_stages(table: _Table, stages: Sequence[int]) -> None:
 
 def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     """Adds columns micro_batch and virtual_stages."""
-    per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
-    table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
-    table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
+    at_once = workload.update_in_backward
+    if at_once:  # gradients that are gone cannot be added up: a step is one micro batch, however large
+        table.shape("micro_batch", workload.batch_sequences / table["data"])
+    else:
+        per_rank = workload.batch_sequences / table["data"] if len(table) else np.ones(1)
+        table.cross("micro_batch", (2**power for power in range(int(np.log2(per_rank.max())) + 1)))
+        table.keep(workload.batch_sequences % (table["data"] * table["micro_batch"]) == 0)
     # Twice the data-parallel ranks with half the micro batch hold and compute the same, and exchange no keys.
     table.prefer(
         (table["cp"] == 1) | (table["micro_batch"] == 1),
@@ -284,7 +288,7 @@ def _micro_batches(table: _Table, model: AnyModel, workload: Workload) -> None:
     )
     tokens = table["micro_batch"] * workload.sequence_tokens / table["cp"]
     table.keep(
-        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS),
+        (table["micro_batch"] == 1) | (tokens <= MICRO_BATCH_TOKENS) | at_once,
         "micro batch, too large",
         f"more than {MICRO_BATCH_TOKENS:,} tokens on a device gain nothing",
     )

@@ -151,6 +151,7 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
             yield _Variant(name="LoRA", changed={"adapter": adapter}, trains_less=True, fields={"method": "lora"})
             quantised = {"adapter": replace(adapter, frozen="nf4")}
             yield _Variant(name="QLoRA", changed=quantised, trains_less=True, fields={"method": "qlora"})
+    yield from _smaller_steps(run)
     if not workload.fused_loss and model.makes_logits:
         yield _Variant(name="fused loss", changed={"fused_loss": True}, fields={"fused_loss": True})
     if not workload.fused_attention:
@@ -165,6 +166,16 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
             asked |= {"batch_tokens": str(changed["batch_tokens"])}
         yield _Variant(name=name, changed=changed, group="shorter", fields=asked)
         tokens //= 2
+
+
+def _smaller_steps(run: RunSpec) -> Iterator[_Variant]:
+    """Yields half of a step's tokens again and again, where a step is one micro batch, and saves as much."""
+    sequences, tokens = run.workload.batch_sequences // 2, run.workload.sequence_tokens
+    while run.workload.update_in_backward and sequences >= 1:
+        asked = {"batch_tokens": sequences * tokens}
+        name, fields = f"steps of {sequences * tokens:,} tokens", {"batch_tokens": str(sequences * tokens)}
+        yield _Variant(name=name, changed=asked, group="smaller", fields=fields)
+        sequences //= 2
 
 
 def _moves(run: RunSpec) -> Iterator[_Variant]:

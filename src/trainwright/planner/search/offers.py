@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster
-from trainwright.hardware.prices.clouds import cloud
+from trainwright.hardware.prices.clouds import Billing, billing_of, cloud
 from trainwright.hardware.prices.instances import instance_devices
 from trainwright.hardware.prices.price_list import PriceList
 from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
 OWN, GIVEN = "own", "given"
 """Providers of devices that are there already, and at a price that the user gives."""
+UNLISTED = Billing(granularity_s=1.0, minimum_s=1.0, source="a price that is given, or none: to the second")
+"""Of devices whose price stands in no list: as many are to be had at once as elsewhere, more by a contract."""
 PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
 
 
@@ -31,6 +33,11 @@ class Offer:
     price: Price | None = None
     devices: int | None = None
     whole: int = 1
+
+    @property
+    def billing(self) -> Billing | None:
+        """Returns how it is paid: as its cloud counts; ``UNLISTED`` where no list has its price; None: one's own."""
+        return None if self.provider == OWN else billing_of(self.price) or UNLISTED
 
     @property
     def spot_provider(self) -> str | None:

@@ -107,6 +107,14 @@ class Goals:
         within = self.budget_usd is None or (option.usd is not None and option.usd <= self.budget_usd)
         return in_time and within
 
+    def missed_by(self, option: Option) -> str:
+        """Returns in words by how much ``option`` misses them; empty where it meets them, or no price is known."""
+        asked = (("the deadline", option.seconds, self.deadline_s), ("the budget", option.usd, self.budget_usd))
+        over = [f"{got / most:,.2f} times {name}" for name, got, most in asked if got and most and got > most]
+        if self.are_open and option.seconds > PATIENCE_S:
+            over.append(f"longer than {format_seconds(PATIENCE_S)}")
+        return " and ".join(over)
+
     def order(self, option: Option) -> tuple[float, ...]:
         """Returns the key of the best first: the fastest where only a budget is given, else the cheapest.
 
@@ -128,6 +136,8 @@ class Recommendation:
     closest: tuple[Option, ...]
     refused: tuple[Refusal, ...]
     goals: Goals
+    own: tuple[Option, ...] = ()
+    """The best way on each kind of device that is there already, whether it meets the goals or not."""
 
     @property
     def front(self) -> tuple[Option, ...]:
@@ -179,7 +189,8 @@ def ranked(options: Iterable[Option], refused: Iterable[Refusal], goals: Goals) 
             missed.append(Refusal(kind="goal", name="too long", reason=reason, count=len(met) - len(soon)))
         met = soon or met
     near = () if met and (goals.are_open or not met[0].doubt) else closest(marked, goals)
-    return Recommendation(options=tuple(met), closest=near, refused=(*refused, *missed), goals=goals)
+    left_out = (*refused, *missed)
+    return Recommendation(options=tuple(met), closest=near, refused=left_out, goals=goals, own=_own(marked, goals))
 
 
 def _soon(option: Option) -> bool:
@@ -220,6 +231,19 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
         reason = f"at its fastest {format_seconds(own.seconds)}, {format_usd(own.usd or 0.0)}"
         refused.insert(0, Refusal(kind="goal", name=f"own {own.cluster}", reason=reason))
     return refused
+
+
+def _own(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:
+    """Returns the best of each kind of device that is there: of what meets the goals, else the fastest."""
+    best: dict[str, Option] = {}
+
+    def order(option: Option) -> tuple[float, ...]:
+        missed = bool(goals.missed_by(option))
+        return (float(missed), *(_seconds(option) if missed else goals.order(option)))
+
+    for option in sorted((each for each in options if each.provider == OWN), key=order):
+        best.setdefault(option.device, option)
+    return tuple(best.values())
 
 
 def closest(options: Sequence[Option], goals: Goals) -> tuple[Option, ...]:

@@ -18,7 +18,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
-from trainwright.hardware.prices.clouds import CONTRACT_S, billing_of
+from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
@@ -278,7 +278,7 @@ def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> li
 
 def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goals: Goals) -> list[Option]:
     """Returns the fastest layout of each number of devices, bought so."""
-    billing, devices = billing_of(offer.price), fastest.layouts.devices
+    billing, devices = offer.billing, fastest.layouts.devices
     sequences = fastest.layouts.batch_sequences
     tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
     cost = run_cost(

@@ -21,6 +21,7 @@ from trainwright.render.numbers import expected
 from trainwright.render.page import Page
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row
+from trainwright.render.plans.outlook import show_outlook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +68,7 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
     if every:
         low, high = min(each.low_s / each.seconds for each in every), max(each.high_s / each.seconds for each in every)
         page.line(f"9 of 10 such runs take, and cost, between {low:.2f} and {high:.2f} times what stands here")
+    show_outlook(page, recommendation, _in_short, unfit=shown.mended if every else ())
     sure = [option for option in _distinct(recommendation) if option.usd is not None]
     met = [option for option in sure if not option.doubt][:ROWS] if recommendation.options else []
     believed = met or list(recommendation.closest)

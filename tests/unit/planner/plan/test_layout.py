@@ -141,3 +141,14 @@ def test_a_tuning_takes_what_surely_fits_and_needs_least():
     least = min(each.step_s[0] for each in sure)
     near = [each for each in sure if each.step_s[0] <= 1.05 * least]
     assert chosen.forecast.memory.needed_bytes[0] == min(each.memory.needed_bytes[0] for each in near)
+
+
+def test_updates_in_the_backward_pass_have_a_layout_of_one_micro_batch_or_say_which_batch_would_do():
+    asked = {"on": "h100-sxm", "method": "full", "states": "pure", "stack": "torchtune", "recompute": "full"}
+    added, once = (chosen("auto", update_in_backward=each, **asked) for each in (False, True))
+    assert added.forecast.layouts.micro_batches[0] > 1 == once.forecast.layouts.micro_batches[0]
+    with pytest.raises(RecipeError, match="cannot be added up") as raised:
+        chosen("micro_batch=2", update_in_backward=True, **asked)
+    assert "change `batch_tokens` to 4,096 or less" in str(raised.value)
+    assert chosen("micro_batch=2", update_in_backward=True, batch_tokens=4096, **asked).forecast.fits[0]
+    assert chosen("tp=1", update_in_backward=True, **asked).parallel.micro_batch_sequences == 16

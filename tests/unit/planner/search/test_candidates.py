@@ -309,3 +309,15 @@ def test_narrow_experts_lie_on_tensor_parallel_neighbours_too():
         [64],
     ).layouts
     assert np.all(wide.dp_shard * wide.cp % wide.ep == 0)
+
+
+def test_updates_in_the_backward_pass_take_steps_of_one_micro_batch():
+    cluster = catalogue_cluster("8xh100-sxm")
+    run = RunSpec(model=DENSE, workload=work(96, update_in_backward=True), cluster=cluster, stack=STACK)
+    layouts = candidates(run, [8], wasteful=True).layouts
+    assert len(layouts) and set(layouts.micro_batches) == {1.0}
+    # However many tokens that is, and whether a power of two or not.
+    assert {12.0, 96.0} <= set(layouts.micro_batch)
+    fixed = candidates(run, [8], wasteful=True, layout={"micro_batch": 12}).layouts
+    assert set(fixed.data_parallel) == {8.0}
+    assert not len(candidates(run, [8], wasteful=True, layout={"micro_batch": 5}).layouts)

@@ -186,3 +186,18 @@ def test_adapters_that_do_not_fit_leave_frozen_weights_or_activations_on_the_hos
     every = changes(replace(asked, cluster=host), most_devices=1)
     assert every[0].name == "offload the frozen weights" and every[0].fields == {"layout": "offload=frozen"}
     assert not any(each.fields.get("paged_moments") for each in every)
+
+
+def test_smaller_steps_are_offered_where_a_step_is_one_micro_batch():
+    asked = {"method": "full", "stack": "torchtune", "states": "pure", "moments": "int8", "paged_moments": True}
+    question = Question(model=MODEL, on="rtx-4090", **asked)
+    scenario = scenario_of(question)
+    whole = changes(replace(scenario.run, workload=replace(scenario.run.workload, update_in_backward=True)))
+    first = next(each for each in whole if each.name.startswith("steps of "))
+    tokens = int(first.fields["batch_tokens"])
+    assert first.name == f"steps of {tokens:,} tokens" and first.best.parallel.micro_batch_sequences == tokens // 2048
+    # It is the largest: twice as much does not fit.
+    for batch, fits in ((tokens, True), (2 * tokens, False)):
+        run = scenario_of(replace(question, update_in_backward=True, batch_tokens=batch)).run
+        assert best_layouts(run, count=1)[0].fits == fits
+    assert not [each for each in changes(scenario.run) if each.name.startswith("steps of ")]

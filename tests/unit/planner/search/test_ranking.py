@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.planner.search.ranking import pareto_front
+from fixtures.recommend import option
+from trainwright.planner.search.ranking import PATIENCE_S, Goals, pareto_front
 
 NUMBER = st.integers(1, 6).map(float)
 
@@ -28,3 +29,12 @@ def test_the_front_is_what_nothing_betters(points):
 def test_what_has_no_price_or_no_end_is_not_on_it():
     assert list(pareto_front([1.0, 2.0, math.inf, 3.0], [math.nan, 5.0, 1.0, 4.0])) == [False, True, False, True]
     assert pareto_front([], []).dtype == np.bool_
+
+
+def test_by_how_much_a_way_misses_its_goals():
+    way = option(seconds=300.0, usd=30.0)
+    assert (
+        Goals(deadline_s=100.0, budget_usd=20.0).missed_by(way) == "3.00 times the deadline and 1.50 times the budget"
+    )
+    assert Goals(deadline_s=300.0).missed_by(way) == "" == Goals().missed_by(way)
+    assert Goals().missed_by(option(seconds=2 * PATIENCE_S, usd=1.0)) == "longer than 182 days"

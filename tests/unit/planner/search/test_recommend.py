@@ -207,7 +207,37 @@ def test_a_given_price_stands_for_the_lists():
     for option in answer.options:
         assert (option.provider == "given") == (option.device == "h100-sxm")
         if option.provider == "given":
-            assert option.usd == pytest.approx(2.0 * option.devices * option.seconds / 3600)
+            # To the second, as a plan at that price counts it.
+            assert 0 <= option.usd / (2.0 * option.devices) - option.seconds / 3600 < 1 / 3600
+
+
+@pytest.mark.parametrize("given", [{"h100-sxm": 2.0}, None])
+def test_of_devices_that_no_list_prices_no_more_are_to_be_had_at_once(given):
+    short = replace(RUN, workload=replace(WORK, steps=1000))
+    prices = PRICES if given else checked([row("a100-sxm-80gb", 1.6)])
+    asked = {"devices": ["h100-sxm"], "prices": prices, "most_devices": 1024, "given": given}
+    assert max(option.devices for option in recommend(short, **asked).options) == 512
+    late = recommend(short, goals=Goals(deadline_s=1e9), **asked).options
+    usd = {option.devices: option.usd for option in late if option.devices > 512}
+    assert usd == {each: pytest.approx(2.0 * each * 30 * 24) if given else None for each in (768, 1024)}
+
+
+def test_what_is_there_is_there_at_once():
+    short = replace(RUN, workload=replace(WORK, steps=1000))
+    own = catalogue_cluster("128x8xh100-sxm")
+    answer = recommend(short, devices=["t4"], have=[own], have_usd_per_device_hour={"h100-sxm": 1.0}, prices=PRICES)
+    (whole,) = [option for option in answer.options if option.devices == 1024]
+    assert whole.usd == pytest.approx(1024 * whole.seconds / 3600)
+
+
+def test_the_best_of_what_is_there_is_named_whether_it_meets_the_goals_or_not():
+    asked = {"devices": ["h100-sxm"], "have": [catalogue_cluster("8xa100-sxm-80gb")]}
+    (own,) = recommended(**asked).own
+    assert (own.device, own.provider, own.devices) == ("a100-sxm-80gb", OWN, 8)
+    late = recommended(**asked, goals=Goals(deadline_s=own.seconds / 2))
+    assert late.own[0] == replace(own, front=late.own[0].front) and own.cluster not in {o.cluster for o in late.options}
+    assert late.goals.missed_by(own) == "2.00 times the deadline"
+    assert recommended(devices=["h100-sxm"]).own == ()
 
 
 def test_more_devices_than_are_to_be_had_at_once_are_a_contract():
