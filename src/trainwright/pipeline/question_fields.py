@@ -201,6 +201,7 @@ OF_RUN: Readers = {
     "expert_imbalance": _number,
     "recompute": partial(one_of, known=get_args(Recompute)),
     "layout": parse_layout,
+    "flops_per_s": _flops_per_s,
 }
 """What a user may set of a run wherever it is: fields of a ``Question``, and what reads them."""
 QUESTION: Readers = {
@@ -211,7 +212,6 @@ QUESTION: Readers = {
     "regions": regions,
     "price_kind": partial(one_of, known=get_args(PriceKind)),
     "price": _price,
-    "flops_per_s": _flops_per_s,
     "references": _references,
 }
 """With what a user may set of a run on one cluster."""

@@ -91,7 +91,6 @@ def add_question(parser: CommandParser) -> None:
     machine.add_argument("--region", metavar="NAMES", help="prices in these regions alone: eu,us-east-1")
     machine.add_argument("--price-kind", metavar="KIND", help="on_demand, spot or reserved")
     machine.add_argument("--price", metavar="USD", help="dollars for a device and hour: 2.50, or h100-sxm=2.10,l4=0.7")
-    machine.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")
 
 
 def add_run(run: argparse._ArgumentGroup) -> None:
@@ -152,6 +151,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     )
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
+    run.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")
 
 
 def question_of(args: argparse.Namespace) -> Question:

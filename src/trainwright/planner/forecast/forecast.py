@@ -163,7 +163,7 @@ def step_table(
     in time count as communication.
     """
     step, network = combine(kernels, sent, layouts, exposure), counted(run.model)
-    added = network.offload_s(run, layouts, step.total_s)
+    added = network.offload_s(run, layouts, step.forward, step.backward)
     if memory is not None and run.workload.paged_moments:
         added = added + paged_s(run.cluster, memory)
     waited = network.activations_s(run, layouts, step) if run.workload.activation_offload else 0.0

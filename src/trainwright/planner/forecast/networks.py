@@ -30,16 +30,16 @@ class Counted:
 
     ``exchange`` returns every collective of a step, and raises RecipeError where no link is known that it needs;
     ``memory`` the peak of one device; ``state_bytes`` the bytes of one trained parameter; ``states_bytes`` those that
-    an update needs at once, without activations; ``offload_s`` the seconds that offload adds to a step of so many
-    seconds; ``activations_s`` those that a step waits for saved activations to go to host memory and back;
-    ``library_bytes`` what of memory depends on the device beside its size.
+    an update needs at once, without activations; ``offload_s`` the seconds that offload adds to a step whose forward
+    and backward passes take so many; ``activations_s`` those that a step waits for saved activations to go to host
+    memory and back; ``library_bytes`` what of memory depends on the device beside its size.
     """
 
     exchange: Callable[[RunSpec, Layouts], Exchange]
     memory: Callable[[RunSpec, Layouts, Process | None], MemoryTable]
     state_bytes: Callable[[RunSpec], StateBytes]
     states_bytes: Callable[[RunSpec, Layouts], Numbers]
-    offload_s: Callable[[RunSpec, Layouts, Numbers], Numbers]
+    offload_s: Callable[[RunSpec, Layouts, Numbers, Numbers], Numbers]
     activations_s: Callable[[RunSpec, Layouts, StepTable], Numbers]
     library_bytes: Callable[[RunSpec], float]
 
@@ -70,7 +70,7 @@ CONVOLUTIONAL_NETWORKS = Counted(
     memory=lambda run, layouts, process: convnet_memory(run, layouts),
     state_bytes=lambda run: convnet_state_bytes(run.workload, run.stack.memory),
     states_bytes=lambda run, layouts: np.zeros(len(layouts)),
-    offload_s=lambda run, layouts, step_s: np.zeros_like(step_s),
+    offload_s=lambda run, layouts, forward_s, backward_s: np.zeros(len(layouts)),
     activations_s=lambda run, layouts, step: np.zeros(len(layouts)),
     library_bytes=lambda run: 0.0,
 )

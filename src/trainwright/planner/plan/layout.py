@@ -226,7 +226,9 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
         reason = f"{slower:.1%} slower" if slower >= 0 else f"{-slower:.1%} faster, but {need} may not fit"
         if slower < 0 and every.fits[place] and not every.uncertain[place]:
             simpler = splits(every.layouts)[place] > splits(every.layouts)[order[0]]
-            reason = f"{-slower:.1%} faster, but less plain" if simpler else "as fast, in more passes"
+            passes = every.layouts.micro_batch[place] < every.layouts.micro_batch[order[0]]
+            worse = "less plain" if simpler else "in more passes" if passes else f"in {need}"
+            reason = f"{-slower:.1%} faster, but {worse}"
         others[name] = Rejected(name=name, reason=reason)
         if len(others) == SHOWN:
             break

@@ -91,6 +91,7 @@ def ranked_ways(
         batches=batches,
         frugal=scenario.tunes,
         data_bytes=kept_of(scenario.run, data_bytes=scenario.data_bytes, passes=scenario.passes).data_bytes,
+        flops_per_s=scenario.flops_per_s,
         **bounds,
     )
     return scenario, recommendation

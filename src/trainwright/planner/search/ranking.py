@@ -61,6 +61,8 @@ class Option:
     storage_usd: float | None = None
     egress_usd: float | None = None
     """Beside ``usd``, which is the rental alone: of data, checkpoints and weights (``cost.keeping``); None: unknown."""
+    at_rate_s: float | None = None
+    """How long it would take by 6 N D alone, if each device held a rate that is given."""
 
     @property
     def cluster(self) -> str:

@@ -22,8 +22,9 @@ from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
-from trainwright.planner.cost.scaling_laws import batch_price
+from trainwright.planner.cost.scaling_laws import batch_price, training_flops
 from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.parameters import active_parameters
 from trainwright.planner.counts.work import usable_precision
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.table import usable_bytes
@@ -57,6 +58,7 @@ class _Search:
     layout: FixedLayout
     frugal: bool
     data_bytes: float | None
+    flops_per_s: float | None
     options: list[Option] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     rules: dict[str, Pruned] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def recommend(
     batches: Sequence[int] = (),
     frugal: bool = False,
     data_bytes: float | None = None,
+    flops_per_s: float | None = None,
     prices: PriceList | None = None,
 ) -> Recommendation:
     """Returns all ways to do a run, ranked.
@@ -142,6 +145,7 @@ def recommend(
             (``cost.scaling_laws.batch_price``).
         frugal: of layouts about as fast, that which needs least memory is taken.
         data_bytes: of the data set in storage; None: of the run's tokens.
+        flops_per_s: a rate of each device, at which each way says its time, too.
         prices: the price lists, unless given.
 
     Raises:
@@ -149,7 +153,7 @@ def recommend(
     """
     goals, prices, given, hourly = goals or Goals(), prices or price_list(), given or {}, have_usd_per_device_hour or {}
     runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
-    search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes)
+    search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
     for machines in have:
         _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
     for machines in _all_read(given, _largest(search, devices, most_devices), have):
@@ -304,15 +308,24 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
     most = np.inf if offer.devices is None else offer.devices
     places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used)
     held, facts = kept_of(run, data_bytes=search.data_bytes), storage_of(offer.price)
+    held_s = _device_seconds(run, search.flops_per_s)
     stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)
     return [
         replace(
             _option(run, fastest, cost, offer, int(place)),
             storage_usd=None if stored is None else float(stored[place]),
             egress_usd=sent,
+            at_rate_s=None if held_s is None else held_s / int(devices[place]),
         )
         for place in places
     ]
+
+
+def _device_seconds(run: RunSpec, flops_per_s: float | None) -> float | None:
+    """Returns how long one device would take at a rate that it held, by 6 N D and nothing else; None without a rate."""
+    if flops_per_s is None:
+        return None
+    return float(training_flops(active_parameters(run.model), run.workload.total_tokens)) / flops_per_s
 
 
 def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place: int) -> Option:

@@ -1,4 +1,4 @@
-"""Lines beside a recommendation's answer: what one has, how sure the deadline is, how often spot nodes stop."""
+"""Lines beside a recommendation's answer: what one has, how sure the deadline is, how often spot nodes stop, a rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Named = Callable[["Option"], str]
 
 
 def show_outlook(page: Page, recommendation: Recommendation, named: Named, *, unfit: Iterable[str]) -> None:
-    """Shows a line for each cluster that is there, the odds of the deadline, and interruptions on spot nodes.
+    """Shows a line for each cluster that is there, the odds of the deadline, interruptions, and times at a given rate.
 
     ``unfit`` are clusters that are there and whose memory is too small.
     """
@@ -32,7 +32,7 @@ def show_outlook(page: Page, recommendation: Recommendation, named: Named, *, un
         page.line(f"what is there: {name}: the run does not fit")
     if goals.deadline_s is not None and options:
         page.line(_odds(options, goals.deadline_s, named))
-    for line in dict.fromkeys(_stops(answers)):
+    for line in dict.fromkeys((*_stops(answers), *_at_rate(answers))):
         page.line(line)
 
 
@@ -58,3 +58,10 @@ def _stops(options: Iterable[Option]) -> Iterable[str]:
         if each.price_kind == "spot":
             name, every = f"{each.cluster} ({each.source})", format_seconds(each.checkpoint_interval_s)
             yield f"{name}: interruptions to expect {expected(each.interruptions)}, a checkpoint every {every}"
+
+
+def _at_rate(options: Iterable[Option]) -> Iterable[str]:
+    for each in options:
+        if each.at_rate_s is not None:
+            held = f"{each.cluster} at the rate that is given, if each device held it"
+            yield f"{held}: {format_seconds(each.at_rate_s)}; 6 x parameters x tokens, nothing else"

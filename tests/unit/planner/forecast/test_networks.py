@@ -31,5 +31,5 @@ def test_a_network_is_counted_by_its_kind(name, sequence, kind):
     assert sent.gather_s[0] > 0 == sent.gather_s[1] and sent.gradients_s[1] > 0
     assert memory.optimizer[0] == pytest.approx(memory.optimizer[1] / 8)
     assert np.all(network.states_bytes(run, layouts) <= memory.needed_bytes)
-    assert network.offload_s(run, layouts, np.ones(2)).tolist() == [0, 0]
+    assert network.offload_s(run, layouts, np.ones(2), np.ones(2)).tolist() == [0, 0]
     assert network.library_bytes(run) >= 0

@@ -15,8 +15,9 @@ from trainwright.hardware.prices.clouds import billing_of
 from trainwright.hardware.prices.price_list import checked
 from trainwright.planner.cost.run_cost import RunSettings, run_cost
 from trainwright.planner.counts.layouts import FixedLayout, Layouts
+from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.forecast.forecast import forecast
-from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.cluster import plan_run, planned
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -405,3 +406,13 @@ def test_a_search_takes_the_precisions_of_the_software():
     for run, dtype in ((RUN, "fp16"), (ours, "fp32")):
         ways = recommend(run, devices=["t4"], prices=PRICES).options
         assert {option.precision for option in ways} == {dtype}
+
+
+def test_at_a_given_rate_each_way_takes_six_operations_a_parameter_and_token():
+    answer = recommended(devices=["h100-sxm"], flops_per_s=4e14)
+    operations = 6 * total_parameters(MODEL) * WORK.total_tokens
+    for option in answer.options:
+        assert option.at_rate_s == pytest.approx(operations / (4e14 * option.devices), rel=0.1)
+        planned_run = planned(scenario_of(Question(model=MODEL, workload=WORK, on=option.cluster, flops_per_s=4e14)))
+        assert option.at_rate_s == pytest.approx(planned_run.at_rate.seconds)
+    assert {option.at_rate_s for option in recommended(devices=["h100-sxm"]).options} == {None}

@@ -43,3 +43,9 @@ def test_all_of_them_stand_on_the_first_screen(capsys):
     out = printed(capsys, *asked).partition("best of each device")[0]
     assert "what is there: 1x8xa100-sxm-80gb (own), " in out and "what is there: 1x1xl4: the run does not fit" in out
     assert "to be in time" in out or "surely in time" in out
+
+
+def test_a_given_rate_is_the_commands_and_says_how_long_the_answer_takes_at_it(capsys):
+    out = printed(capsys, "--devices", "h100-sxm", "--cloud", "nebius", "--rate", "400TFLOP/s", "--deadline", "30d")
+    assert "at the rate that is given, if each device held it: " in out.partition("best of each device")[0]
+    assert "--rate 400TFLOP/s" in out.splitlines()[-1]

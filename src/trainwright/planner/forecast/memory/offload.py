@@ -55,14 +55,14 @@ def offloaded(case: MemoryCase) -> Offloaded:
     return Offloaded(moved=moved, host=np.where(drives, pinned, total), nvme=np.where(drives, total, 0.0))
 
 
-def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
-    """Returns the seconds [L] on top of ``step_s``; infinite where there is no bus to host memory, or no drive.
+def offload_s(run: RunSpec, layouts: Layouts, forward_s: Numbers, backward_s: Numbers) -> Numbers:
+    """Returns the seconds [L] on top of a step's passes; infinite where there is no bus to host memory, or no drive.
 
     ``optimizer``: gradients go to the host and updated weights come back, once a step, and nothing hides it (Ren et
     al., 2021, section 4.1, without its delayed update). ``all``: besides, each micro batch fetches the rank's weights
     for both passes behind the work of the layer before (Rajbhandari et al., 2021, arXiv 2104.07857, section 6.2), so
-    that only what takes longer than that work is seen. ``frozen``: weights beside adapters alone are fetched so; what
-    is trained is updated on the device.
+    that only what takes longer than the work of its own pass is seen. ``frozen``: weights beside adapters alone are
+    fetched so; what is trained is updated on the device.
 
     On NVMe the state is read and written once a step while the host updates what has come (the same, section 5.2.2);
     weights are read for both passes and gradients written once, for each micro batch (section 4.1). The drives are the
@@ -81,14 +81,19 @@ def offload_s(run: RunSpec, layouts: Layouts, step_s: Numbers) -> Numbers:
     update = HOST_UPDATE_S * trained * node.devices
     weights = case.frozen_bytes * np.max(shared(case, from_stage=3), axis=0)
     frozen = layouts.has("offload", "frozen")
-    fetches = 2 * layouts.micro_batches * weights / bus.bytes_per_s
+    fetches = layouts.micro_batches * weights / bus.bytes_per_s
+    behind = [(forward_s, fetches), (backward_s, fetches)]
     if layouts.offloads_to_nvme.any():
         state, parts = np.max(gone.optimizer, axis=0), np.max(gone.gradients, axis=0)
         streamed = nvme_s(node, read=state, written=state)
-        passed = layouts.micro_batches * nvme_s(node, read=2 * weights, written=parts)
+        drives = (nvme_s(node, read=weights, written=each) for each in (0.0 * parts, parts))
+        streams = (np.maximum(fetches, layouts.micro_batches * each) for each in drives)
+        behind = [
+            (work, np.where(layouts.offloads_to_nvme, streamed, fetches))
+            for (work, _), streamed in zip(behind, streams, strict=True)
+        ]
         update = np.where(layouts.offloads_to_nvme, np.maximum(update, streamed), update)
-        fetches = np.where(layouts.offloads_to_nvme, np.maximum(fetches, passed), fetches)
-    seen = np.maximum(fetches - step_s, 0.0)
+    seen = sum((np.maximum(fetched - work, 0.0) for work, fetched in behind), np.zeros(len(layouts)))
     return np.where(moved & ~frozen, crossing + update, 0.0) + np.where(layouts.offloads_weights, seen, 0.0)
 
 
