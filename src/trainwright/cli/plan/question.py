@@ -163,14 +163,20 @@ def question_of(args: argparse.Namespace) -> Question:
     """
     if args.on is None:
         raise RecipeError("on which machines?", where="--on", expected="a cluster", fix="for example: --on 8xh100-sxm")
-    if "+" in args.on:
+    if "+" in args.on and len(parts := _pool_parts(args.on)) > 1:
         raise RecipeError(
             "a plan is for one kind of device",
             where="--on",
             seen=args.on,
-            fix=f"whether to use both: trainwright recommend --have {args.on.replace(' ', '')} --model ...",
+            fix=f"whether to use both: trainwright recommend --have {shlex.quote('+'.join(parts))} --model ...",
         )
     return _experienced(args, asked_about(args, question_fields(args), on=args.on, inputs=args.inputs))
+
+
+def _pool_parts(on: str) -> list[str]:
+    from trainwright.planner.search.offers import pool_parts
+
+    return pool_parts(on)
 
 
 def here_of(on: str) -> Here | None:
@@ -289,6 +295,10 @@ def asked_about(
         return _about_recipe(args, fields, on=on, inputs=(model, *inputs), preset=preset)
     if inputs or preset is not None:
         if model is not None:
+            for name in inputs:
+                if "=" not in name and Path(name).suffix not in SUFFIXES and not Path(name).exists():
+                    fix = "a value with a space in it stands in quotes; no recipe is needed beside --model"
+                    raise RecipeError("no such recipe", seen=repr(name), fix=fix)
             raise RecipeError("a recipe has its model", where="--model", seen=model, fix="leave one of them out")
         return _about_recipe(args, fields, on=on, inputs=inputs, preset=preset)
     if model is None:

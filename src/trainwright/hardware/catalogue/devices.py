@@ -19,6 +19,8 @@ from trainwright.hardware.catalogue.printed_names import same_device
 from trainwright.spec.device import DeviceSpec
 
 _DEVICES = "devices"
+_PRINTED = re.compile(r"\((?:r|tm|c)\)|\b\d+-core processor\b|\bcpu\s*@.*$")
+"""What processors print beside their names: trademarks, cores, clocks."""
 
 
 def device_names() -> tuple[str, ...]:
@@ -76,8 +78,8 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
 
 
 def normalised(name: str) -> str:
-    """``a100-sxm4-80gb`` of ``NVIDIA A100 SXM4 80GB``, ``rtx-a6000`` of ``RTXA6000``."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    """``a100-sxm4-80gb`` of ``NVIDIA A100 SXM4 80GB``, ``rtx-a6000`` of ``RTXA6000``; without what a CPUID adds."""
+    slug = re.sub(r"[^a-z0-9]+", "-", _PRINTED.sub(" ", name.lower())).strip("-")
     slug = re.sub(r"\b([rg]tx)(?=[a-z0-9])", r"\1-", slug)
     for vendor in ("nvidia-", "amd-"):
         slug = slug.removeprefix(vendor)

@@ -227,7 +227,7 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
         if slower < 0 and every.fits[place] and not every.uncertain[place]:
             simpler = splits(every.layouts)[place] > splits(every.layouts)[order[0]]
             passes = every.layouts.micro_batch[place] < every.layouts.micro_batch[order[0]]
-            worse = "less plain" if simpler else "in more passes" if passes else f"in {need}"
+            worse = "less plain" if simpler else "in more passes" if passes else f"needs {need}"
             reason = f"{-slower:.1%} faster, but {worse}"
         others[name] = Rejected(name=name, reason=reason)
         if len(others) == SHOWN:

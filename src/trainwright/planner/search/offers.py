@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -91,13 +92,18 @@ def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
     return Offer(provider=OWN, kind=None, usd_per_device_hour=usd_per_device_hour, devices=machines.devices)
 
 
+def pool_parts(text: str) -> list[str]:
+    """Returns what ``+`` joins: two of ``8xa100-80gb + 8xh100-sxm``, one of ``Xeon Platinum 8480+``."""
+    return [part.strip() for part in re.split(r"\+(?=\s*[^+\s])", text)]
+
+
 def read_pool(text: str) -> tuple[ClusterSpec, ...]:
     """Returns the clusters of ``8xa100-80gb+8xh100-sxm``, of unlike devices; ``4x8xa100-80gb`` is one.
 
     Raises:
         RecipeError: see ``hardware.catalogue.nodes.cluster``; or one kind of device twice.
     """
-    pool = tuple(cluster(part.strip()) for part in text.split("+"))
+    pool = tuple(cluster(part) for part in pool_parts(text))
     names = [each.device.name for each in pool]
     if len(set(names)) < len(names):
         expected, fix = "unlike devices joined by +", "add equal devices up: 2x8xh100-sxm"

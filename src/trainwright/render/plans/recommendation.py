@@ -196,11 +196,17 @@ def _verdict(recommendation: Recommendation, *, together: bool) -> str:
 
 def _no_way(refused: Sequence[Refusal]) -> str:
     """Returns one line: why there is not a single way, by all reasons that left devices out."""
-    texts = {"device": "it does not fit", "precision": "{reason}", "price": "{reason}"}
-    looked_at = [each for each in refused if each.kind in texts and each.name != PROCESSORS]
-    reasons = dict.fromkeys(texts[each.kind].format(reason=each.reason) for each in looked_at)
-    alone = list(reasons) in ([], [texts["device"]])
-    return "it fits on none of these devices" if alone else f"none of these devices will do: {'; or '.join(reasons)}"
+    looked_at = [each for each in refused if each.kind in ("device", "precision", "price") and each.name != PROCESSORS]
+    devices = Counter(_briefly(each.reason) for each in looked_at)
+    if list(devices) in ([], ["it does not fit"]):
+        return "it fits on none of these devices"
+    counted = [f"{reason} ({count} device{'' if count == 1 else 's'})" for reason, count in devices.most_common()]
+    return f"none of these devices will do: {'; or '.join(counted if len(devices) > 1 else devices)}"
+
+
+def _briefly(reason: str) -> str:
+    """Returns a reason without its numbers: devices of one kind are few, of another many."""
+    return "it does not fit" if reason.endswith("the memory") else reason.partition(" over up to ")[0]
 
 
 def _in_short(option: Option) -> str:

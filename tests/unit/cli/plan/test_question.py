@@ -139,3 +139,21 @@ def test_the_software_of_a_measured_run_is_the_default(tmp_path, capsys):
 
     assert said()[0] == "torchtitan" and said()[1].startswith("speed x")
     assert said("--stack", "megatron-core") == ("megatron-core", "nothing learnt")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--on", "h100", "--rate", "28", "TFLOP/s"], "no such recipe (seen 'TFLOP/s'); a value with a space in it"),
+        (["--on", "h100", "r.yaml"], "a recipe has its model"),
+        (["--on", "2xh100 + 8480+"], "recommend --have 2xh100+8480+ --model"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_the_words(words, line, capsys):
+    assert cli.main(["plan", "--model", "llama3-8b", *words]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_name_that_ends_with_a_plus_is_one_device(capsys):
+    plan = planned(capsys, "--model", "llama3-8b", "--tokens", "1B", "--on", "Intel Xeon Platinum 8480+")
+    assert plan["cluster"]["node"]["device"]["name"] == "xeon-8480plus"

@@ -140,3 +140,15 @@ def test_every_device_says_how_it_is_cooled_and_where_each_number_comes_from():
         assert spec.recorded, name
         stated = {field for field in ("sm_count", "clock_hz", "l2_bytes") if getattr(spec, field) is not None}
         assert stated | {"cooling"} <= set(spec.sources), name
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("Intel(R) Xeon(R) Platinum 8480+", "xeon-8480plus"),
+        ("Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz", "xeon-8380"),
+        ("AMD EPYC 9654 96-Core Processor", "epyc-9654"),
+    ],
+)
+def test_processors_are_found_as_proc_cpuinfo_prints_them(printed, name):
+    assert find_device(printed).name == name

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -152,3 +153,11 @@ def test_updates_in_the_backward_pass_have_a_layout_of_one_micro_batch_or_say_wh
     assert "change `batch_tokens` to 4,096 or less" in str(raised.value)
     assert chosen("micro_batch=2", update_in_backward=True, batch_tokens=4096, **asked).forecast.fits[0]
     assert chosen("tp=1", update_in_backward=True, **asked).parallel.micro_batch_sequences == 16
+
+
+def test_a_faster_layout_that_was_not_chosen_says_what_it_needs():
+    choice = chosen("auto", on="h100-sxm", method="lora", recompute="full")
+    chosen_at = choice.parallel.micro_batch_sequences
+    faster = [other for other in choice.rejected if "faster" in other.reason]
+    assert faster and all(int(re.search(r"micro batch (\d+)", other.name)[1]) > chosen_at for other in faster)
+    assert all(re.fullmatch(r"[\d.]+% faster, but needs [\d.]+ GiB", other.reason) for other in faster)

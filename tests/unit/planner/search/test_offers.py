@@ -5,7 +5,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.price_list import checked
-from trainwright.planner.search.offers import OWN, offers, owned, read_pool
+from trainwright.planner.search.offers import OWN, offers, owned, pool_parts, read_pool
 
 
 def row(usd, *, provider="Nebius", kind="on_demand", instance="gpu-h100-sxm_8gpu-128vcpu-1600gb"):
@@ -79,3 +79,17 @@ def test_a_cloud_that_rents_a_device_at_no_known_price_is_named_and_its_price_un
     assert (offer.provider, offer.usd_per_device_hour, offer.kind) == ("Alibaba Cloud", None, None)
     (nobody,) = offers("mi300x", prices, node_devices=8, clouds=["alibaba"])
     assert nobody.provider == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Intel Xeon Platinum 8480+", ["Intel Xeon Platinum 8480+"]),
+        ("2xXeon 8480++8xh100-sxm", ["2xXeon 8480+", "8xh100-sxm"]),
+        ("8xh100-sxm + Xeon 8480+", ["8xh100-sxm", "Xeon 8480+"]),
+        ("8xa100-80gb+8xh100-sxm", ["8xa100-80gb", "8xh100-sxm"]),
+    ],
+)
+def test_a_plus_joins_two_unless_it_ends_a_name(text, parts):
+    assert pool_parts(text) == parts
+    assert len(read_pool(text)) == len(parts)

@@ -46,6 +46,15 @@ def test_the_first_line_says_why_there_is_no_way(capsys, asked, line):
     assert out.splitlines()[0] == f"none of these devices will do: {line}"
 
 
+def test_reasons_why_there_is_no_way_are_what_was_asked_for_and_how_many_devices_each_left_out(capsys):
+    out = printed(capsys, "--layout", "tp=9999", "--devices", "h100-sxm,l4", code=1)
+    assert out.splitlines()[0] == "none of these devices will do: no layout as asked divides model and batch"
+    asked = ("--precision", "fp8", "--layout", "tp=9999", "--devices", "a100-80gb,h100-sxm,h200-sxm")
+    first, _, other = printed(capsys, *asked, code=1).splitlines()[0].partition("; or ")
+    assert first.endswith("no layout as asked divides model and batch (2 devices)")
+    assert other == "no fp8 rate is known (1 device)"
+
+
 def test_precisions_are_named_where_devices_differ(capsys):
     out = printed(capsys, "--devices", "v100-sxm-32gb,h100-sxm")
     assert "; bf16 or fp16, adamw" in out or "; fp16 or bf16, adamw" in out
