@@ -71,7 +71,7 @@ def test_llama_3_405b_runs_as_fast_as_reported(nodes, plan, sequence, batch, tfl
     """arXiv 2407.21783, table 4: BF16 TFLOP/s of a GPU, TP 8, PP 16 interleaved layer by layer, no recomputation.
 
     It does not say how attention counts. The last row's is 57 % of all operations when counted in full; what it reports
-    agrees with what the causal mask leaves. Predicted 10 to 19 % faster: nothing of their network's congestion is known.
+    agrees with what the causal mask leaves. It is predicted 10 to 19 % faster: nobody knows their network's congestion.
     """
     work = replace(WORK, sequence_tokens=sequence, batch_tokens=sequence * batch)
     chosen = ParallelPlan(tp=8, pp=16, zero_stage=2, schedule="interleaved", virtual_stages=8, **plan)
