@@ -148,7 +148,9 @@ def _add(args: argparse.Namespace, output: Output, device: str | None, seller: s
         "date": today,
     }
     if (reason := refusal({"instance": "", "note": "", **row})) is not None:
-        raise RecipeError(f"this price would stand in no list: {reason}", where="--usd", seen=repr(args.usd))
+        raise RecipeError(
+            "this price would stand in no list: {reason}", where="--usd", seen=repr(args.usd), reason=reason
+        )
     path = snapshot.add(row)
     output.result({"added": row, "path": path}, lambda: output.line(f"written to {path}"))
     return 0

@@ -25,13 +25,14 @@ def checked_row(row: Mapping[str, str], *, where: str) -> dict[str, str]:
         where: its file and line.
 
     Raises:
-        DataError: an unknown device, cloud or kind, a price that is no number above zero, or a day that is none or is
+        RecipeError: an unknown device or cloud.
+        DataError: an unknown kind, a price that is no number above zero, or a day that is none or is
             still to come.
     """
     try:
         names = {"device": device(row["device"]).name, "provider": cloud(row["provider"]).title}
     except RecipeError as error:
-        raise DataError(error.what, where=where, seen=error.seen, expected=error.expected, fix=error.fix) from error
+        raise error.at(where) from None
     if row["kind"] not in get_args(PriceKind):
         raise DataError("unknown kind of price", where=where, **unknown(row["kind"], get_args(PriceKind)))
     price = row["usd_per_device_hour"]

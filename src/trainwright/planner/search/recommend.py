@@ -132,8 +132,7 @@ def recommend(
             must divide its batches.
         precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
         devices: names of the catalogue; None: all of it but processors.
-        clouds: only prices of these.
-        regions: only prices in these: where data may lie.
+        clouds, regions: only prices of these clouds, in these regions: where data may lie.
         have: clusters that are there already, beside what can be rented.
         have_usd_per_device_hour: what an hour of those costs by the device's name; else nothing.
         given: dollars for a device and hour by its name, in place of the price lists'.
@@ -157,13 +156,12 @@ def recommend(
     for machines in have:
         _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
     for machines in _all_read(given, _largest(search, devices, most_devices), have):
-        name, bought = machines.device.name, _given(given, machines.device.name)
-        if not bought:
-            size = machines.node.devices
-            bought = offers(name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds)
+        name, size = machines.device.name, machines.node.devices
+        bought = _given(given, name) or offers(
+            name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds
+        )
         if (clouds or regions) and not bought[0].provider:
-            where = "clouds" if regions is None else "regions"
-            search.refuse("price", name, f"no known price in these {where}")
+            search.refuse("price", name, f"no known price in these {'clouds' if regions is None else 'regions'}")
             continue
         _survey(search, machines, bought, goals)
     return ranked(search.options, search.all_refused(), goals)
@@ -296,12 +294,13 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
     there = np.ones_like(ends) if billing is None else devices <= billing.most_devices
     used = np.ones_like(ends)
     if billing is not None and goals.are_open:
-        used = (devices <= billing.at_once) | (WASTE * cost.seconds >= CONTRACT_S)
+        paid = billing.billed_s(cost.seconds, devices)
+        used = (paid < CONTRACT_S) | (paid <= WASTE * cost.seconds)
     name = f"{run.cluster.device.name} {offer.kind}"
     for kept, reason in (
         (ends, "interruptions come faster than work is kept"),
         (there, "more devices than are to be had at once"),
-        (used, f"a contract of {CONTRACT_S / 86400:.0f} days of which most would be paid for nothing"),
+        (used, "a contract or a term of which most would be paid for nothing"),
     ):
         if not kept.all():
             search.refuse("price", name, reason, int(np.sum(~kept)))

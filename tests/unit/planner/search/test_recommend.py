@@ -257,6 +257,7 @@ def test_more_devices_than_are_to_be_had_at_once_are_a_contract():
     unasked = ways(None)
     assert max(option.devices for option in unasked.options) == 512
     assert any("paid for nothing" in each.reason for each in unasked.refused)
+    assert "reserved" not in {option.price_kind for option in unasked.options}
 
 
 def test_goals_that_nothing_meets_name_the_nearest_on_both_sides():
@@ -346,20 +347,6 @@ def test_processors_are_looked_at_where_they_are_named():
     assert not any(each.name == PROCESSORS for each in named.refused)
 
 
-def test_a_device_computes_in_what_it_has_unless_a_precision_is_asked_for():
-    names = ("h100-sxm", "v100-sxm-32gb", "gtx-1080-ti")
-    free = recommended(devices=names)
-    assert {each.device: each.precision for each in free.options} == {
-        "h100-sxm": "bf16",
-        "v100-sxm-32gb": "fp16",
-        "gtx-1080-ti": "fp32",
-    }
-    asked = recommended(devices=names, precision="fp8")
-    assert {(each.device, each.precision) for each in asked.options} == {("h100-sxm", "fp8")}
-    refused = {each.name: each.reason for each in asked.refused if each.kind == "precision"}
-    assert refused == dict.fromkeys(names[1:], "no fp8 rate is known")
-
-
 def test_a_run_that_is_mostly_validation_ends():
     validated = replace(WORK, steps=300, validations=30, validation_tokens=20 * WORK.batch_tokens)
     answer = recommend(replace(RUN, workload=validated), devices=["h100-sxm"], prices=PRICES, most_devices=64)
@@ -399,13 +386,6 @@ def test_a_price_that_doubles_doubles_the_cost_and_nothing_else():
     assert [
         replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in one.options
     ] == [replace(option, usd=0, usd_low=0, usd_high=0, usd_per_device_hour=0, price=None) for option in two.options]
-
-
-def test_a_search_takes_the_precisions_of_the_software():
-    ours = replace(RUN, stack=read_stack("trainwright"))
-    for run, dtype in ((RUN, "fp16"), (ours, "fp32")):
-        ways = recommend(run, devices=["t4"], prices=PRICES).options
-        assert {option.precision for option in ways} == {dtype}
 
 
 def test_at_a_given_rate_each_way_takes_six_operations_a_parameter_and_token():
