@@ -15,8 +15,9 @@ from trainwright.spec.device import ClusterSpec, Price, PriceKind
 
 OWN, GIVEN = "own", "given"
 """Providers of devices that are there already, and at a price that the user gives."""
-UNLISTED = Billing(granularity_s=1.0, minimum_s=1.0, source="a price that is given, or none: to the second")
-"""Of devices whose price stands in no list: as many are to be had at once as elsewhere, more by a contract."""
+UNLISTED = Billing(granularity_s=1e-6, minimum_s=0.0, source="a price that is given, or none: for its time alone")
+"""Of devices whose price stands in no list: paid without steps, as a plan at a given price is; as many are to be had at
+once as elsewhere, more by a contract."""
 PRICE_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "reserved")
 
 

@@ -208,8 +208,7 @@ def test_a_given_price_stands_for_the_lists():
     for option in answer.options:
         assert (option.provider == "given") == (option.device == "h100-sxm")
         if option.provider == "given":
-            # To the second, as a plan at that price counts it.
-            assert 0 <= option.usd / (2.0 * option.devices) - option.seconds / 3600 < 1 / 3600
+            assert option.usd == pytest.approx(2.0 * option.devices * option.seconds / 3600, rel=1e-9)
 
 
 @pytest.mark.parametrize("given", [{"h100-sxm": 2.0}, None])
