@@ -113,8 +113,6 @@ class Goals:
         """Returns in words by how much ``option`` misses them; empty where it meets them, or no price is known."""
         asked = (("the deadline", option.seconds, self.deadline_s), ("the budget", option.usd, self.budget_usd))
         over = [f"{got / most:,.2f} times {name}" for name, got, most in asked if got and most and got > most]
-        if self.are_open and option.seconds > PATIENCE_S:
-            over.append(f"longer than {format_seconds(PATIENCE_S)}")
         return " and ".join(over)
 
     def order(self, option: Option) -> tuple[float, ...]:
