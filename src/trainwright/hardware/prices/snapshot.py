@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, MachineError
 from trainwright.hardware.prices.own import checked_row
 from trainwright.hardware.prices.skypilot import COLUMNS
@@ -106,6 +105,8 @@ def write(name: str, rows: Iterable[Mapping[str, str]]) -> Path:
     writer.writerows(rows)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        from trainwright.artifact.store import write_atomically  # it loads pydantic, which a plan does without
+
         write_atomically(path, text.getvalue().encode())
     return path
 

@@ -132,7 +132,8 @@ def recommend(
             must divide its batches.
         precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
         devices: names of the catalogue; None: all of it but processors.
-        clouds, regions: only prices of these clouds, in these regions: where data may lie.
+        clouds: only prices of these.
+        regions: only prices in these: where data may lie.
         have: clusters that are there already, beside what can be rented.
         have_usd_per_device_hour: what an hour of those costs by the device's name; else nothing.
         given: dollars for a device and hour by its name, in place of the price lists'.
@@ -140,8 +141,7 @@ def recommend(
         price_kinds: on demand, spot (with expected interruptions), reserved.
         most_devices: of one run; None: ``MOST_DEVICES``, and one node where adapters are trained.
         layout: what is fixed of it.
-        batches: tokens of larger batches that are tried too, each with the further tokens that it needs
-            (``cost.scaling_laws.batch_price``).
+        batches: tokens of larger batches that are tried too, each with the tokens that it needs (``batch_price``).
         frugal: of layouts about as fast, that which needs least memory is taken.
         data_bytes: of the data set in storage; None: of the run's tokens.
         flops_per_s: a rate of each device, at which each way says its time, too.

@@ -144,7 +144,11 @@ def test_the_software_of_a_measured_run_is_the_default(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--on", "h100", "--rate", "28", "TFLOP/s"], "no such recipe (seen 'TFLOP/s'); a value with a space in it"),
+        (
+            ["--on", "h100", "--rate", "28", "TFLOP/s"],
+            "no rate of a device (seen '28', expected a rate such as 28TFLOP/s)",
+        ),
+        (["--on", "h100", "--tokens", "15T", "TFLOP/s"], "no such recipe (seen 'TFLOP/s'); a value with a space in it"),
         (["--on", "h100", "r.yaml"], "a recipe has its model"),
         (["--on", "2xh100 + 8480+"], "recommend --have 2xh100+8480+ --model"),
     ],

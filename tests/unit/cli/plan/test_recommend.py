@@ -122,7 +122,17 @@ WAYS = {
         *("--region", "eu", "--price-kinds", "spot"),
     ),
     "given": (*SMALL, "--devices", "h100-sxm,a100-sxm-80gb", "--price", "h100-sxm=0.5"),
-    "one cloud's reserved": (*SMALL, "--devices", "trainium1", "--cloud", "aws", "--price-kinds", "reserved"),
+    "one cloud's reserved": (
+        *SMALL,
+        "--devices",
+        "trainium1",
+        "--cloud",
+        "aws",
+        "--price-kinds",
+        "reserved",
+        "--budget",
+        "1B$",
+    ),
     "own, for nothing": (*SMALL, "--have", "4xh100-sxm", "--devices", "l4"),
     "own, bought": (*SMALL, "--have", "6xh100-sxm", "--have-bought", "30000", "--devices", "l4"),
     "a part of a node on spot": (*SMALL, "--devices", "b200-sxm", "--price-kinds", "spot", "--most-devices", "2"),
@@ -147,8 +157,10 @@ def test_the_next_command_costs_and_takes_what_was_said(capsys, asked):
     assert main([*line.split()[2:], "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)["plan"]
     usd, seconds = plan["estimate"]["usd"], plan["estimate"]["seconds"]
-    assert seconds["mid"] == pytest.approx(first["seconds"], rel=1e-9)
-    assert (None if usd is None else usd["mid"]) == (first["usd"] and pytest.approx(first["usd"], rel=1e-9))
+    # A plan plays a pipeline's schedule out event by event, where a search of thousands takes its closed form.
+    close = 1e-9 if plan["parallel"]["pp"] == 1 else 0.03
+    assert seconds["mid"] == pytest.approx(first["seconds"], rel=close)
+    assert (None if usd is None else usd["mid"]) == (first["usd"] and pytest.approx(first["usd"], rel=close))
     assert plan["workload"]["steps"] * plan["workload"]["batch_tokens"] == first["tokens"] or "lora" in asked
 
 

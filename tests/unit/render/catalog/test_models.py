@@ -27,7 +27,7 @@ def test_parameters_and_active_ones_leave_the_same_blocks_out():
 def test_a_stack_shows_the_methods_that_it_has():
     page = WrittenPage()
     show_stacks([read_stack("megatron-bridge"), read_stack("default")], page)
-    assert [row[-2] for row in page.tables["name"]] == ["full, lora", "all"]
+    assert [row[-2] for row in page.tables["name"]] == ["full, lora", "full, lora, qlora"]
     assert page.tables["name"][0][5] == 0
     show_stacks([read_stack("hf-peft")], page)
     assert page.tables["name"][-1][4:6] == ("of hf-trainer", "of hf-trainer")
