@@ -10,6 +10,7 @@ from trainwright.hardware.catalogue.stacks import offered, read_stack, stack_nam
 from trainwright.hardware.catalogue.support import AXES, check, lacking_axes, method_of
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.layout import choose
+from trainwright.planner.search.ranking import Goals
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.model import PLANNED_FAMILIES
 from trainwright.spec.workload import Adapter
@@ -96,7 +97,9 @@ def test_methods_are_told_by_how_frozen_weights_are_kept():
 def test_recommend_leaves_out_devices_that_the_software_does_not_run_on():
     run = replace(scenario().run, stack=read_stack("neuronx"))
     check(run, FixedLayout(), devices=False)
-    found = recommend(run, devices=["h100-sxm", "trainium1"], most_devices=64)
+    # The lists have its reserved price alone, a year of which nobody signs for a short run unless a budget asks for it.
+    goals = Goals(budget_usd=1e9)
+    found = recommend(run, devices=["h100-sxm", "trainium1"], most_devices=64, goals=goals)
     assert {option.device for option in found.options} == {"trainium1"}
     assert "does not run on devices of kind cuda" in str(found.refused)
 
