@@ -187,7 +187,7 @@ def pareto(
         _limits(axes, deadline_s, budget_usd if in_usd else None)
         _time_axis(axes, [point.seconds for point in (*near, *front)])
         axes.set_xlabel("time of the run")
-        axes.set_ylabel("cost of the run (USD)" if in_usd else "device-hours of the run (no price above $0)")
+        axes.set_ylabel("cost of the run (USD)" if in_usd else "device-hours of the run")
         handles = [*_numbers(axes, front), dots][: len(key)]
         figure.legend(handles, key, loc="outside lower left", fontsize=9, handlelength=0.8, alignment="left")
 
