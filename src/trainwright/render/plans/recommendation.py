@@ -382,5 +382,5 @@ def draw(recommendation: Recommendation, path: Path, *, model_name: str) -> None
         in_usd=in_usd,
         deadline_s=recommendation.goals.deadline_s,
         budget_usd=recommendation.goals.budget_usd,
-        title=f"{model_name}: time against {'cost' if in_usd else 'device-hours, where nothing is paid'}",
+        title=f"{model_name}: time against {'cost' if in_usd else 'device-hours'}",
     )
