@@ -56,7 +56,7 @@ class Attention(nn.Module):
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        self.heads, self.kv_heads, self.head_size = spec.heads, spec.kv_heads, spec.head_size
+        self.head_size = spec.head_size
         self.query = Linear(spec.width, spec.heads * spec.head_size, bias=spec.bias)
         self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
         self.value = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
@@ -71,16 +71,17 @@ class Attention(nn.Module):
         cache: KVCache | None,
     ) -> Float[Tensor, "batch seq width"]:
         """Mix each token with those it may see; ``cache`` adds earlier ones."""
-        batch, seq, _ = x.shape
-        query = self.query(x).view(batch, seq, self.heads, self.head_size).transpose(1, 2)
-        key = self.key(x).view(batch, seq, self.kv_heads, self.head_size).transpose(1, 2)
-        value = self.value(x).view(batch, seq, self.kv_heads, self.head_size).transpose(1, 2)
+        # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
+        heads = (-1, self.head_size)
+        query = self.query(x).unflatten(-1, heads).transpose(1, 2)
+        key = self.key(x).unflatten(-1, heads).transpose(1, 2)
+        value = self.value(x).unflatten(-1, heads).transpose(1, 2)
         if rotary is not None:
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
         mixed = attend(query, key, value, mask)
-        return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries:
@@ -107,7 +108,7 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries
 def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Mask:
     """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers."""
     hidden = documents[:, :, None] != documents[:, None, :]
-    hidden |= torch.ones_like(hidden[0]).triu(1)
+    hidden |= hidden.new_ones(hidden.shape[1:]).triu(1)
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf")).unsqueeze(1)
 
 

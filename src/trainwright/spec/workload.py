@@ -180,6 +180,11 @@ class ParallelPlan:
         if self.dp_shard * self.cp == 1 and self.schedule != "dualpipe":
             object.__setattr__(self, "zero_stage", 0)
 
+    @property
+    def ranks(self) -> int:
+        """Returns how many processes train together, one on each device."""
+        return self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Returns every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
@@ -190,7 +195,7 @@ class ParallelPlan:
             problems.append(f"micro_batch_sequences must be at least 1, seen {self.micro_batch_sequences}")
         if problems:
             return tuple(problems)
-        ranks = self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+        ranks = self.ranks
         if ranks != cluster.devices:
             problems.append(
                 f"the layout uses {ranks} devices, the cluster has {cluster.devices}{self._resized(cluster)}"

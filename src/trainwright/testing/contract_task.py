@@ -81,6 +81,13 @@ class TaskContract(ABC):
         assert not _equal(again.batch(2), batch)
         assert not _equal(task.batches(split, batch_sequences=BATCH_SEQUENCES, seed=SEED + 1).batch(1), batch)
 
+    def test_a_part_of_a_batch_is_read_alone(self, task: Task, split: TokenSplit, batch: Batch) -> None:
+        """So that each rank reads its own sequences; with more ranks than sequences some read none."""
+        batches = task.batches(split, batch_sequences=BATCH_SEQUENCES, seed=SEED)
+        for rows in (range(0, 1), range(1, BATCH_SEQUENCES), range(2, 2)):
+            part = batches.batch(1, rows)
+            assert _equal(part, {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()})
+
     def test_every_tensor_of_a_batch_has_its_sequences_first(self, batch: Batch) -> None:
         """So that micro batches can be cut."""
         assert {tensor.shape[0] for tensor in batch.values()} == {BATCH_SEQUENCES}

@@ -59,9 +59,10 @@ class LabelledDocuments:
     padding: int
     seed: int = 0
 
-    def batch(self, step: int) -> dict[str, Tensor]:
+    def batch(self, step: int, rows: range | None = None) -> dict[str, Tensor]:
         """Returns ``tokens`` ``[batch, seq]``, and of each document its ``last`` token's place and its ``class``."""
-        samples = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
+        read = np.asarray(range(self.batch_sequences) if rows is None else rows, np.int64)
+        samples = step * self.batch_sequences + read
         epochs, ranks = np.divmod(samples, self.split.documents)
         order = np.empty_like(samples)
         for epoch in np.unique(epochs):

@@ -33,8 +33,8 @@ Progress = Callable[[int, int], None]
 class Batches(Protocol):
     """The batches of a run; each is a function of its step alone, so that the step is the whole state."""
 
-    def batch(self, step: int) -> Batch:
-        """Returns the batch of a step, counted from 0, on the CPU."""
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """Returns the batch of a step, counted from 0, on the CPU; of its sequences those in ``rows``, None: all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -40,9 +40,9 @@ class Windows:
         self.seed = seed
         self.windows_per_epoch = windows_per_epoch(split.tokens, sequence_tokens)
 
-    def starts(self, step: int) -> list[int]:
-        """First token of each sequence of a step's batch."""
-        samples = np.arange(step * self.batch_sequences, (step + 1) * self.batch_sequences)
+    def starts(self, step: int, rows: range | None = None) -> list[int]:
+        """First token of each sequence of a step's batch, or of those in ``rows``."""
+        samples = step * self.batch_sequences + np.asarray(range(self.batch_sequences) if rows is None else rows, np.int64)
         epochs, ranks = np.divmod(samples, self.windows_per_epoch)
         starts = np.empty_like(samples)
         slack = self.split.tokens - 1 - self.windows_per_epoch * self.sequence_tokens
@@ -53,8 +53,10 @@ class Windows:
             starts[here] = order * self.sequence_tokens + derive(key, 0) % (slack + 1)
         return [int(start) for start in starts]
 
-    def batch(self, step: int) -> dict[str, Tensor]:
+    def batch(self, step: int, rows: range | None = None) -> dict[str, Tensor]:
         """Returns ``tokens`` of shape ``[batch, seq + 1]``: all but the last are inputs, all but the first targets."""
         span = self.sequence_tokens + 1
-        rows = [self.split.read(start, start + span) for start in self.starts(step)]
-        return {"tokens": torch.from_numpy(np.stack(rows).astype(np.int64))}
+        read = [self.split.read(start, start + span) for start in self.starts(step, rows)]
+        tokens = np.stack(read) if read else np.empty((0, span))  # with more ranks than sequences some have none
+        return {"tokens": torch.from_numpy(tokens.astype(np.int64))}
+

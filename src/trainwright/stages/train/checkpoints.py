@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
@@ -26,7 +27,9 @@ from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
 from trainwright.spec.manifest import FileEntry
 from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.model import ModelSpec
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.world import ALONE, World
 
 INDEX = "checkpoint.json"
 
@@ -80,11 +83,14 @@ class Written:
 class Checkpoints:
     """The checkpoints of one run, newest last; one is complete before the next is begun."""
 
-    def __init__(self, root: Path, *, keep: int, tokenizer: Path, events: Events) -> None:
+    def __init__(self, root: Path, *, keep: int, tokenizer: Path, events: Events, world: World = ALONE) -> None:
         self.root = root
+        self._world = world
         self._keep = keep
         self._tokenizer = tokenizer
         self._events = events
+        if not world.leads:
+            return
         root.mkdir(parents=True, exist_ok=True)
         for left_by_a_kill in root.glob(".step-*"):
             shutil.rmtree(left_by_a_kill)
@@ -100,14 +106,21 @@ class Checkpoints:
             MachineError: the disk is full or cannot be written; earlier checkpoints stay.
         """
         final = self.root / f"step-{state.progress.step:08d}"
+        weights = whole_on_cpu(state.network.named_parameters(), self._world)
+        moments = whole_on_cpu(state.optimizers.tensors(), self._world)
+        if self._world.leads:
+            self._write(final, state, weights, moments)
+        return Written(final)
+
+    def _write(self, final: Path, state: State, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
         partial = self.root / f".{final.name}"
         shutil.rmtree(partial, ignore_errors=True)
         if final.exists():
             _drop(final)
         with writing(partial):
             partial.mkdir()
-            write_bundle(partial, state.network, self._tokenizer)
-            save_weights(partial / "optimizer.safetensors", dict(state.optimizers.tensors()))
+            write_bundle(partial, state.network.spec, weights, self._tokenizer)
+            save_weights(partial / "optimizer.safetensors", moments)
             write_atomically(partial / "state.json", json.dumps(asdict(state.progress)).encode())
             entries = [
                 FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))
@@ -117,7 +130,6 @@ class Checkpoints:
             partial.rename(final)
         for old in self.paths()[: -self._keep]:
             _drop(old)
-        return Written(final)
 
     def restore(self, model: Network, optimizers: Optimizers) -> TrainingProgress | None:
         """Load the newest undamaged checkpoint, or None where there is none.
@@ -135,7 +147,7 @@ class Checkpoints:
                 damage.append(error)
                 self._events.message(f"passing over a damaged checkpoint: {error.where}: {error.what}")
                 continue
-            return load(path, model, optimizers)
+            return load(path, model, optimizers, self._world)
         if damage:
             raise TrainingError(
                 "every checkpoint of this run is damaged",
@@ -151,10 +163,18 @@ def _drop(path: Path) -> None:
     shutil.rmtree(path.rename(path.with_name(f".{path.name}")))
 
 
-def write_bundle(directory: Path, model: Network, tokenizer: Path) -> None:
+def whole_on_cpu(tensors: Iterable[tuple[str, Tensor]], world: World) -> dict[str, Tensor]:
+    """Returns whole tensors by name where this process leads, nothing elsewhere; all processes must ask together."""
+    whole = {}
+    for name, tensor in world.whole(tensors):
+        if world.leads:
+            whole[name] = tensor.detach().cpu().contiguous()
+    return whole
+
+
+def write_bundle(directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor], tokenizer: Path) -> None:
     """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
-    weights = {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
-    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(model.spec), indent=1).encode() + b"\n")
+    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
     save_weights(directory / WEIGHTS, weights)
     shutil.copyfile(tokenizer, directory / TOKENIZER)
 
@@ -173,15 +193,15 @@ def verify(path: Path) -> None:
         verify_file(path, from_json(FileEntry, entry, where=str(path / INDEX)))
 
 
-def load(path: Path, model: Network, optimizers: Optimizers) -> TrainingProgress:
+def load(path: Path, model: Network, optimizers: Optimizers, world: World = ALONE) -> TrainingProgress:
     """Take over weights, optimizer state and progress of a verified checkpoint."""
-    load_weights(model, load_file(path / WEIGHTS))
-    optimizers.load(load_file(path / "optimizer.safetensors"))
+    load_weights(model, load_file(path / WEIGHTS), world)
+    optimizers.load(load_file(path / "optimizer.safetensors"), world.part)
     return from_json(TrainingProgress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
 
 
-def load_weights(model: Network, weights: Mapping[str, torch.Tensor]) -> None:
-    """Copy weights into the model by name.
+def load_weights(model: Network, weights: Mapping[str, Tensor], world: World = ALONE) -> None:
+    """Copy whole weights into the model by name.
 
     Raises:
         TrainingError: a name or a shape does not match; names it.
@@ -199,4 +219,4 @@ def load_weights(model: Network, weights: Mapping[str, torch.Tensor]) -> None:
                     expected=str(tuple(parameter.shape)),
                     name=name,
                 )
-            parameter.copy_(weights[name])
+            parameter.copy_(world.part(parameter, weights[name]))

@@ -117,8 +117,12 @@ class Optimizers:
                 for key, value in state.items():
                     yield f"{self._names[parameter]}.{key}", value
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
+    def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor]) -> None:
         """Take over state tensors by name; an optimizer without any, such as plain SGD, keeps none.
+
+        Args:
+            tensors: whole.
+            part: takes a parameter and a tensor; returns what of the tensor lies where the parameter does.
 
         Raises:
             KeyError: a parameter has no state in ``tensors``, while another of its optimizer has; names it.
@@ -134,7 +138,7 @@ class Optimizers:
             for parameter in parameters:
                 state = states[self._names[parameter]]
                 optimizer.state[parameter] = {
-                    key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
+                    key: value if key == "step" else part(parameter, value) for key, value in state.items()
                 }
 
 

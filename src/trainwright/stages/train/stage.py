@@ -18,6 +18,7 @@ from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.core.records import from_json, to_json
+from trainwright.core.registry import load
 from trainwright.model.build import build_network
 from trainwright.model.bundle import check_tokens, load_bundle
 from trainwright.model.network import Network
@@ -28,14 +29,31 @@ from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
-from trainwright.stages.train.checkpoints import Checkpoints, load_weights, write_bundle
+from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
+from trainwright.stages.train.world import ALONE, World
 
 
 def run(context: Context) -> StageResult:
-    """Train as the recipe says, from the start or from the last checkpoint in ``out``.
+    """Train as the recipe and the plan say, with one process or several, from the start or the last checkpoint.
+
+    Raises:
+        TrainwrightError: as ``train``; and a rank that died, by its number.
+    """
+    planned = context.input("plan")
+    planned.verify()
+    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    ranks = plan.parallel.ranks
+    if ranks == 1:
+        return result_of(train(context, plan, ALONE))
+    result: StageResult = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")(context, plan, ranks)
+    return result
+
+
+def train(context: Context, plan: Plan, world: World) -> TrainSummary:
+    """Trains as one process of ``world``, from the start or from the last checkpoint in ``out``.
 
     Raises:
         DataError: a damaged shard, or a split shorter than a sequence.
@@ -43,28 +61,29 @@ def run(context: Context) -> StageResult:
         Interrupted: a signal asked to stop; the last step is in a checkpoint.
     """
     recipe, out, events = context.recipe, context.out, context.events
-    planned, prepared = context.input("plan"), context.input("dataset")
-    planned.verify()
-    plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    prepared = context.input("dataset")
     prepared.verify()
     dataset = TokenDataset.open(prepared.path)
     settings = settings_of(recipe, plan, dataset)
     with torch_settings(settings):
         network, new_head = make_network(recipe, settings, dataset.tokenizer_path, base=_base(context))
         network = network.to(settings.device)
+        world.share(network, compiled=settings.compiled)
         checkpoints = Checkpoints(
             out / "checkpoints",
             keep=recipe.train.exec.keep_checkpoints,
             tokenizer=dataset.tokenizer_path,
             events=events,
+            world=world,
         )
         task = load_task(recipe, dataset)
+        going_on = "base" in context.inputs
         trainer = Trainer(
-            task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step="base" in context.inputs
+            task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=going_on, world=world
         )
         log = out / "events.jsonl"
         interrupted = log.is_file()
-        with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
+        with Events(log if world.leads else None, run=recipe.name, listeners=events.listeners) as recorded:
             if interrupted:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
@@ -72,10 +91,17 @@ def run(context: Context) -> StageResult:
                 for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
                     recorded.message(note)
             summary = trainer.run(recorded)
-    write_bundle(out, network, dataset.tokenizer_path)
-    record = to_json(summary)
-    write_atomically(out / "summary.json", json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
-    return StageResult(summary=_headline(summary), execution=record["execution"])
+    weights = whole_on_cpu(network.named_parameters(), world)
+    if world.leads:
+        write_bundle(out, network.spec, weights, dataset.tokenizer_path)
+        record = json.dumps(to_json(summary), indent=1, allow_nan=False)
+        write_atomically(out / "summary.json", record.encode() + b"\n")
+    return summary
+
+
+def result_of(summary: TrainSummary) -> StageResult:
+    """Returns what the manifest says of a finished training."""
+    return StageResult(summary=_headline(summary), execution=to_json(summary.execution))
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:

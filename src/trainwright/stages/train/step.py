@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import cast
 
 import torch
@@ -66,7 +67,7 @@ class TrainingStep:
             batch = self.on_device(batch)
         loss_sum, targets = self.gradient(batch)
         with self.clock.phase("update"):
-            grad_norm = clip(self.parameters, self.clip_norm)
+            grad_norm = self.clip()
             self.optimizers.step(share)
             self.optimizers.zero_grad()
         return Update(loss_sum=loss_sum, targets=targets, grad_norm=grad_norm)
@@ -74,14 +75,31 @@ class TrainingStep:
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
         with self.clock.phase("preprocess"):
-            denominator = self.task.weight(batch).clamp_min(1)
-        total = torch.zeros((), device=self.device)
-        for micro in self.micro_batches(batch):
+            denominator = self.denominator(batch)
+        micro_batches = list(self.micro_batches(batch))
+        parts: list[Tensor] = []
+        for micro in micro_batches:
             part, _ = self.loss(micro)
             with self.clock.phase("backward"):
+                self.before_backward(last=len(parts) + 1 == len(micro_batches))
                 (part / denominator).backward()
-            total += part.detach()
-        return total, denominator
+            parts.append(part.detach())
+        return self.summed(reduce(torch.add, parts)), denominator
+
+    def denominator(self, batch: Batch) -> Tensor:
+        """Returns the weight of the whole batch: what every loss of it is divided by."""
+        return self.task.weight(batch).clamp_min(1)
+
+    def before_backward(self, *, last: bool) -> None:
+        """Prepares the backward pass of a micro batch; ``last`` is that of the update."""
+
+    def summed(self, loss: Tensor) -> Tensor:
+        """Returns the summed loss of the whole batch."""
+        return loss
+
+    def clip(self) -> Tensor:
+        """Returns the norm of the whole gradient, before it is scaled down to the largest that is allowed."""
+        return clip(self.parameters, self.clip_norm)
 
     def loss(self, micro: Batch) -> Loss:
         """Summed loss of one micro batch and its weight."""

@@ -28,8 +28,8 @@ from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_bo
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
-from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.stop import ERRORS, StopRequest
+from trainwright.stages.train.world import ALONE, World
 
 
 class Trainer:
@@ -46,6 +46,7 @@ class Trainer:
         recipe: Recipe,
         out: Path,
         from_step: bool = False,
+        world: World = ALONE,
     ) -> None:
         """Restore the newest good checkpoint, if there is one, and check that the data is long enough.
 
@@ -58,10 +59,12 @@ class Trainer:
             recipe: for what needs no resolving.
             out: where TensorBoard files go.
             from_step: the weights that it begins with are those of another step of the recipe.
+            world: the processes that train together.
         """
         reset_peak(settings.device)
+        self.world = world
         self._process_bytes = (
-            resident_bytes() - tensor_bytes(network.parameters()) if settings.device.type == "cpu" else 0
+            resident_bytes() - tensor_bytes(world.local(network.parameters())) if settings.device.type == "cpu" else 0
         )
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
@@ -72,7 +75,7 @@ class Trainer:
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self.resumed_from = None if restored is None else restored.step
         self.clock = PhaseClock(settings.device)
-        self.step = TrainingStep(
+        self.step = world.step(
             task,
             network,
             self.optimizers,
@@ -92,7 +95,7 @@ class Trainer:
         settings = self.settings
         board = open_board(
             self.out / "tensorboard",
-            wanted=self.recipe.train.exec.tensorboard,
+            wanted=self.recipe.train.exec.tensorboard and self.world.leads,
             first_step=self.progress.step,
             events=events,
         )
@@ -125,7 +128,7 @@ class Trainer:
         section = train.schedule
         schedule, validation = load_schedule(section), None
         saved_s, first = time.monotonic(), self.progress.step
-        batches = prefetched(self.batches, first, settings.steps)
+        batches = prefetched(self.batches, first, settings.steps, self.world.rows(settings.batch_sequences))
         for step in range(first, settings.steps):
             with self.clock.phase("data_wait"):
                 batch = next(batches)
@@ -134,7 +137,7 @@ class Trainer:
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
             events.progress("train", done, total=settings.steps, unit="steps")
-            since_s, signal = time.monotonic() - saved_s, stop.requested
+            since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
             if decided.report:
                 times = self.clock.stop()
@@ -209,26 +212,29 @@ class Trainer:
             Peak bytes of the loss's temporaries, and bytes saved for the backward pass.
         """
         task, network = self.task, self.step.network
-        micro = next(self.step.micro_batches(self.batches.batch(self.progress.step)))
+        rows = self.world.rows(self.settings.batch_sequences)
+        batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
+        micro = next(self.step.micro_batches(batch))
         inputs = task.inputs(network, self.step.on_device(micro))
-        saved = SavedBytes(self.network.parameters())
+        saved = SavedBytes(self.world.local(self.network.parameters()))
         with saved.counting():
             hidden = task.hidden(network, inputs)
-        part, weight = task.loss(network, hidden, inputs)
-        (part / weight).backward()
         leaf = hidden.detach().requires_grad_()
         with LiveBytes() as live:
-            task.loss(network, leaf, inputs)
+            part, _ = task.loss(network, leaf, inputs)
+        part.backward()
+        hidden.backward(leaf.grad)
         self.optimizers.zero_grad()
         return live.peak_bytes, saved.total_bytes
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
-        weights = tensor_bytes(self.network.parameters())
+        weights = tensor_bytes(self.world.local(self.network.parameters()))
+        states = self.world.local(tensor for _, tensor in self.optimizers.tensors())
         return measured_use(
             device=self.settings.device,
             weights=weights,
             gradients=weights,
-            optimizer=tensor_bytes(tensor for _, tensor in self.optimizers.tensors()),
+            optimizer=tensor_bytes(states),
             activations=activation_bytes,
             logits=logits_bytes,
         )

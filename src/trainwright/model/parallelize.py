@@ -1,0 +1,81 @@
+"""``parallelize``: one network becomes this rank's part of it; the order of its lines is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+from trainwright.model.network import Network
+from trainwright.runtime.mesh import Mesh
+
+
+def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
+    """Turns a network into this rank's part of it, in place.
+
+    1. Blocks are compiled, each by itself, so that one block's code serves all of them.
+    2. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
+       weights are gathered while the one before computes.
+
+    Gradients are *summed* over the ranks and never divided: the trainer has divided each loss by the weight of the
+    whole batch already, so that no number of ranks stands in any formula.
+
+    Args:
+        network: whole and filled.
+        mesh: the ranks; alone nothing is shared.
+        compiled: run blocks through ``torch.compile``.
+    """
+    if compiled:
+        for block in network.blocks:
+            block.compile()
+    over = _sharing(mesh)
+    if over is not None:
+        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3)
+
+
+def _sharing(mesh: Mesh) -> DeviceMesh | None:
+    """Returns the ranks that share weights; where there are copies too, those that hold them are its first dim."""
+    if mesh.devices is None or mesh.size("dp_replicate", "dp_shard", "cp") == 1:
+        return None
+    name = "dp_shard"
+    if mesh.size("cp") > 1:
+        # Ranks of one sequence have different gradients too, so that they share weights as data-parallel ones do.
+        name = "shards"
+        mesh.devices["dp_shard", "cp"]._flatten(name)  # noqa: SLF001  # torch's documented way to join axes
+    return mesh.devices[name] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", name]
+
+
+def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
+    """Shards every block, then what is left; ``gather_again``: weights are dropped after the forward pass (ZeRO-3).
+
+    A block's layers cast their weights to the dtype of products, so that they may be gathered in it: the same bits at
+    half the bytes. The rest keeps its dtype, for the head adds up its gradient in it.
+    """
+    whole = next(network.parameters()).dtype
+    width = network.compute_dtype if network.compute_dtype != whole else None
+    policy = MixedPrecisionPolicy(param_dtype=width, reduce_dtype=None if width is None else whole)
+    for block in network.blocks:
+        fully_shard(block, mesh=over, reshard_after_forward=gather_again, mp_policy=policy)
+    # The rest is used at the pass's beginning and end, so that dropping it between would only gather it twice.
+    fully_shard(network, mesh=over, reshard_after_forward=False)
+    for module in sharded_modules(network):
+        module.set_gradient_divide_factor(1.0)
+
+
+def sharded_modules(network: nn.Module) -> Sequence[FSDPModule]:
+    """Returns the parts of a network whose weights are gathered together; none where it is not sharded."""
+    return [module for module in network.modules() if isinstance(module, FSDPModule)]
+
+
+def reduce_gradients(network: nn.Module, *, zero_stage: int, last: bool) -> None:
+    """Says how the next backward pass leaves gradients, one of several micro batches.
+
+    From ZeRO-2 on a rank keeps its shard of the gradients alone: they are reduced after each micro batch. Below, whole
+    gradients are added up on each rank, and reduced once. Copies of a shard are always added up once.
+    """
+    for module in sharded_modules(network):
+        module.set_requires_gradient_sync(last or zero_stage >= 2, recurse=False)
+        module.set_requires_all_reduce(last, recurse=False)
+        module.set_is_last_backward(last)

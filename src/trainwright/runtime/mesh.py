@@ -1,0 +1,127 @@
+"""``Mesh``: the processes that train one network together, and which of them this one is.
+
+An *axis* of the mesh is a way to share work; its ranks differ in that alone. From the outermost to the innermost axis,
+so that ranks which exchange most are neighbours: pipeline stages (``pp``), replicas (``dp_replicate``), shards of
+weights and optimizer state (``dp_shard``), parts of a sequence (``cp``), parts of a matrix (``tp``). Experts (``ep``)
+lie in the data-parallel axes and take no axis of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from trainwright.spec.workload import ParallelPlan
+
+AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+DATA_AXES = ("dp_replicate", "dp_shard")
+"""Ranks along these read other sequences of a batch."""
+GRADIENT_AXES = (*DATA_AXES, "cp")
+"""Ranks along these see other targets: losses and gradients are summed over them."""
+TIMEOUT_S = 600.0
+"""A collective that takes longer than this ends the run: a rank is gone or waits for another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """One rank's view of the mesh; ``devices`` is None where one process trains alone."""
+
+    parallel: ParallelPlan = field(default_factory=ParallelPlan)
+    devices: DeviceMesh | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Returns whether this process trains alone."""
+        return self.devices is None
+
+    @property
+    def device_type(self) -> str:
+        """Returns what torch calls the ranks' devices."""
+        return "cpu" if self.devices is None else self.devices.device_type
+
+    @property
+    def rank(self) -> int:
+        """Returns this process's number among all; 0 alone."""
+        return 0 if self.devices is None else dist.get_rank()
+
+    @property
+    def ranks(self) -> int:
+        """Returns how many processes train together."""
+        return self.size(*AXES)
+
+    @property
+    def leads(self) -> bool:
+        """Returns whether this process writes what is written once."""
+        return self.rank == 0
+
+    def size(self, *axes: str) -> int:
+        """Returns how many ranks differ along these axes."""
+        count = 1
+        for axis in axes:
+            count *= int(getattr(self.parallel, axis))
+        return count
+
+    def index(self, *axes: str) -> int:
+        """Returns this rank's place among those that differ along these axes, the last axis counting fastest."""
+        place = 0
+        for axis in axes:
+            place = place * self.size(axis) + (0 if self.devices is None else self.devices.get_local_rank(axis))
+        return place
+
+    def axis(self, name: str) -> DeviceMesh | None:
+        """Returns the ranks that differ from this one along an axis, this one among them; None where it has one."""
+        return None if self.devices is None or self.size(name) == 1 else self.devices[name]
+
+    def sum(self, value: Tensor, *axes: str) -> Tensor:
+        """Adds up a tensor over the ranks along these axes, in place, and returns it: the same bits on all of them."""
+        for name in axes:
+            along = self.axis(name)
+            if along is not None:
+                dist.all_reduce(value, group=along.get_group())
+        return value
+
+
+
+ALONE = Mesh()
+"""The mesh of a process that trains alone."""
+
+
+@contextmanager
+def joined(parallel: ParallelPlan, device: torch.device) -> Iterator[Mesh]:
+    """Joins the processes that the environment names (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) for a while.
+
+    Collectives run over gloo between processors and over the device's own library between accelerators.
+
+    Args:
+        parallel: the layout; its axes multiply to WORLD_SIZE.
+        device: what this rank computes on.
+
+    Raises:
+        ValueError: as many processes were started as the layout does not have.
+    """
+    backend = "gloo" if device.type == "cpu" else f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    dist.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
+    try:
+        yield mesh_of(parallel, device.type)
+    finally:
+        dist.destroy_process_group()
+
+
+def mesh_of(parallel: ParallelPlan, device_type: str) -> Mesh:
+    """Returns this rank's view of a layout over the process group that is there.
+
+    Raises:
+        ValueError: the group has other ranks than the layout.
+    """
+    shape = tuple(int(getattr(parallel, axis)) for axis in AXES)
+    ranks = dist.get_world_size()
+    if torch.Size(shape).numel() != ranks:
+        raise ValueError(f"{ranks} ranks for a layout of {torch.Size(shape).numel()}: {dict(zip(AXES, shape, strict=True))}")
+    return Mesh(parallel=parallel, devices=init_device_mesh(device_type, shape, mesh_dim_names=AXES))

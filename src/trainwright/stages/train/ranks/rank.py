@@ -1,0 +1,81 @@
+"""One rank: joins the others, trains its part, and tells the process that started it what happened."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
+from trainwright.artifact.store import open_artifact
+from trainwright.core.errors import Interrupted, TrainwrightError
+from trainwright.runtime.mesh import joined
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.stage import train
+
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankTask:
+    """What every rank is given: a stage's context, without what only the starting process has."""
+
+    recipe: Recipe
+    plan: Plan
+    inputs: Mapping[str, Path]
+    digests: Mapping[str, str]
+    out: Path
+    root: Path
+
+
+def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
+    """Trains as one rank of the group that the environment names; the first rank's events go to ``reports``.
+
+    An error that a user can mend goes there too, and the process ends with its exit code.
+    """
+    _belong_to_parent()
+    rank = int(os.environ["RANK"])
+    events = Events(None, run=task.recipe.name, listeners=(reports.put,) if rank == 0 else (), rank=rank)
+    try:
+        inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
+        context = Context(
+            recipe=task.recipe, inputs=inputs, digests=task.digests, out=task.out, root=task.root, events=events
+        )
+        device = _device(task.plan.cluster.device.kind)
+        with joined(task.plan.parallel, device) as mesh:
+            world = RankedWorld(mesh, batch_sequences=task.plan.workload.batch_sequences)
+            train(context, task.plan, world)
+            world.close()
+    except Interrupted as error:
+        reports.put(error)  # all ranks agreed to stop: each ends by itself
+    except TrainwrightError as error:
+        reports.put(error)
+        sys.exit(error.exit_code)
+
+
+def _device(kind: str) -> torch.device:
+    """Returns this rank's device; of several in a host each rank has the one of its number there."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    index = int(os.environ["LOCAL_RANK"])
+    torch.accelerator.set_device_index(index)
+    return torch.device(kind, index)
+
+
+def _belong_to_parent() -> None:
+    """Leaves the terminal's signals to the process that started this one, and ends with it, however it ends."""
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -1,0 +1,128 @@
+"""Starts the ranks of a training on this host, listens to them, and says in one line why they ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.queues import SimpleQueue
+from typing import Any
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.core.errors import TrainingError, TrainwrightError
+from trainwright.core.records import from_json
+from trainwright.spec.event import Event
+from trainwright.spec.plan import Plan
+from trainwright.spec.summary import TrainSummary
+from trainwright.stages.train.ranks.rank import RankTask, run_rank
+from trainwright.stages.train.stage import result_of
+
+LOOPBACK = "127.0.0.1"
+
+
+def train_on_ranks(context: Context, plan: Plan, ranks: int) -> StageResult:
+    """Trains with so many processes of this host, and returns what the first of them wrote.
+
+    Raises:
+        TrainwrightError: what a rank reported.
+        TrainingError: a rank died without a word; names it.
+    """
+    task = RankTask(
+        recipe=context.recipe,
+        plan=plan,
+        inputs={role: artifact.path for role, artifact in context.inputs.items()},
+        digests=context.digests,
+        out=context.out,
+        root=context.root,
+    )
+    reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
+    errors: list[TrainwrightError] = []
+    with _quiet_agent(), _listening(reports, context.events, errors):
+        try:
+            elastic_launch(_configuration(ranks), run_rank)(task, reports)
+        except (ChildFailedError, SignalException) as failure:
+            error = failure
+        else:
+            error = None
+    if errors:
+        raise errors[0]
+    if isinstance(error, SignalException):
+        raise error
+    if error is not None:
+        raise _died(error)
+    path = context.out / "summary.json"
+    return result_of(from_json(TrainSummary, json.loads(path.read_text()), where=str(path)))
+
+
+def _configuration(ranks: int) -> LaunchConfig:
+    return LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=ranks,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint=f"{LOOPBACK}:0",
+        local_addr=LOOPBACK,
+        max_restarts=0,
+        monitor_interval=0.1,
+        start_method="spawn",
+        logs_specs=DefaultLogsSpecs(),
+    )
+
+
+@contextmanager
+def _listening(reports: SimpleQueue[Any], events: Events, errors: list[TrainwrightError]) -> Iterator[None]:
+    """Passes the first rank's events on and collects errors, for as long as the ranks run."""
+
+    def listen() -> None:
+        while (report := reports.get()) is not None:
+            if isinstance(report, Event):
+                for listener in events.listeners:
+                    listener(report)
+            else:
+                errors.append(report)
+
+    thread = threading.Thread(target=listen, name="ranks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        reports.put(None)
+        thread.join()
+
+
+@contextmanager
+def _quiet_agent() -> Iterator[None]:
+    """Leaves the telling to us: torch's agent logs a page for each rank that ends."""
+    agent = logging.getLogger("torch.distributed.elastic")
+    before = agent.level
+    agent.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        agent.setLevel(before)
+
+
+def _died(failed: ChildFailedError) -> TrainingError:
+    """Returns the error of the rank that ended first."""
+    rank, failure = failed.get_first_failure()
+    how = f"by {failure.signal_name()}" if failure.exitcode < 0 else f"with exit code {failure.exitcode}"
+    message = failure.message if isinstance(failure.message, str) else failure.message.get("message", "")
+    reason = next((line for line in reversed(str(message).splitlines()) if line.strip()), "")
+    return TrainingError(
+        "rank {rank} ended {how}; all ranks were ended",
+        where="train",
+        seen=reason or None,
+        fix="run the same command to go on from the last checkpoint",
+        rank=rank,
+        how=how,
+    )

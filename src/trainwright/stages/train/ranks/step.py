@@ -1,0 +1,59 @@
+"""One update by several ranks: each has its sequences, and the sum over all of them is divided once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from trainwright.model.parallelize import reduce_gradients
+from trainwright.model.tasks.task import Batch
+from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
+from trainwright.runtime.norms import clip
+from trainwright.stages.train.step import TrainingStep
+
+
+class RankedStep(TrainingStep):
+    """A step whose batch is this rank's part of the whole one."""
+
+    def __init__(self, *arguments: Any, mesh: Mesh, batch_sequences: int, **options: Any) -> None:
+        """Bind what a step works on.
+
+        Args:
+            arguments: those of ``TrainingStep``.
+            mesh: the ranks.
+            batch_sequences: of the whole batch.
+            options: those of ``TrainingStep``.
+        """
+        super().__init__(*arguments, **options)
+        self.mesh = mesh
+        largest = math.ceil(batch_sequences / mesh.size(*DATA_AXES))
+        # Ranks exchange weights and gradients in every pass, so that all make as many: some end with empty ones.
+        self.passes = math.ceil(largest / self.micro_batch)
+
+    def denominator(self, batch: Batch) -> Tensor:
+        """Returns the weight of the whole batch."""
+        return self.mesh.sum(self.task.weight(batch), *DATA_AXES).clamp_min(1)
+
+    def summed(self, loss: Tensor) -> Tensor:
+        """Returns a loss summed over the ranks that saw other targets."""
+        return self.mesh.sum(loss, *GRADIENT_AXES)
+
+    def before_backward(self, *, last: bool) -> None:
+        """Says what this micro batch's gradients are for."""
+        reduce_gradients(self.network, zero_stage=self.mesh.parallel.zero_stage, last=last)
+
+    def clip(self) -> Tensor:
+        """Returns the norm of the whole gradient, before it is scaled down to the largest that is allowed."""
+        return clip(self.parameters, self.clip_norm, self.mesh)
+
+    def micro_batches(self, batch: Batch) -> Iterator[Batch]:
+        """Yields the rank's part of the batch, cut along its sequences, and empty ones up to the number of passes."""
+        made = 0
+        for micro in super().micro_batches(batch):
+            made += 1
+            yield micro
+        for _ in range(made, self.passes):
+            yield {name: tensor[:0] for name, tensor in batch.items()}

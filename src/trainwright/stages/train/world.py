@@ -1,0 +1,49 @@
+"""``World``: the processes that train one network together, as the trainer's loop sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch import Tensor
+
+from trainwright.model.network import Network
+from trainwright.stages.train.step import TrainingStep
+
+
+class World:
+    """A world of one process; ``ranks.world`` has the one of several, which is loaded where a layout asks for it."""
+
+    leads: bool = True
+    """Whether this process writes what is written once, and tells people."""
+    ranks: int = 1
+
+    def share(self, network: Network, *, compiled: bool) -> None:
+        """Turns a whole network into this process's part of it, in place."""
+
+    def rows(self, sequences: int) -> range | None:
+        """Returns which sequences of a batch this process reads; None: all of them."""
+        return None
+
+    def step(self, *arguments: Any, **options: Any) -> TrainingStep:
+        """Returns what makes one update, with the arguments of ``TrainingStep``."""
+        return TrainingStep(*arguments, **options)
+
+    def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
+        """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
+        return since_s, signal
+
+    def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        """Yields tensors with their names, whole; every process must ask for the same ones."""
+        yield from tensors
+
+    def part(self, like: Tensor, value: Tensor) -> Tensor:
+        """Returns this process's part of a whole tensor that is laid out as ``like``."""
+        return value.to(like.device)
+
+    def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yields what of each tensor lies in this process's memory."""
+        yield from tensors
+
+
+ALONE = World()
