@@ -62,6 +62,7 @@ def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
     fully_shard(network, mesh=over, reshard_after_forward=False)
     for module in sharded_modules(network):
         module.set_gradient_divide_factor(1.0)
+        module.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds up
 
 
 def sharded_modules(network: nn.Module) -> Sequence[FSDPModule]:

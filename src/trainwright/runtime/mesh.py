@@ -88,7 +88,6 @@ class Mesh:
         return value
 
 
-
 ALONE = Mesh()
 """The mesh of a process that trains alone."""
 
@@ -106,10 +105,11 @@ def joined(parallel: ParallelPlan, device: torch.device) -> Iterator[Mesh]:
     Raises:
         ValueError: as many processes were started as the layout does not have.
     """
-    backend = "gloo" if device.type == "cpu" else f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+    kind = device.type
+    backend = "gloo" if kind == "cpu" else f"cpu:gloo,{kind}:{dist.get_default_backend_for_device(kind)}"
     dist.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
     try:
-        yield mesh_of(parallel, device.type)
+        yield mesh_of(parallel, kind)
     finally:
         dist.destroy_process_group()
 
@@ -121,7 +121,6 @@ def mesh_of(parallel: ParallelPlan, device_type: str) -> Mesh:
         ValueError: the group has other ranks than the layout.
     """
     shape = tuple(int(getattr(parallel, axis)) for axis in AXES)
-    ranks = dist.get_world_size()
-    if torch.Size(shape).numel() != ranks:
-        raise ValueError(f"{ranks} ranks for a layout of {torch.Size(shape).numel()}: {dict(zip(AXES, shape, strict=True))}")
+    if parallel.ranks != dist.get_world_size():
+        raise ValueError(f"{dist.get_world_size()} processes were started for a layout of {parallel.ranks} ranks")
     return Mesh(parallel=parallel, devices=init_device_mesh(device_type, shape, mesh_dim_names=AXES))

@@ -20,7 +20,7 @@ def clip(parameters: Iterable[Tensor], largest: float | None, mesh: Mesh) -> Ten
     norm = global_norm(gradients, mesh)
     if largest is not None and gradients:
         scale = (largest / (norm + 1e-6)).clamp_max(1.0)
-        torch._foreach_mul_([local(gradient) for gradient in gradients], scale)  # noqa: SLF001  # torch documents these under their underscore
+        torch._foreach_mul_([local(gradient) for gradient in gradients], scale)
     return norm
 
 

@@ -42,7 +42,8 @@ class Windows:
 
     def starts(self, step: int, rows: range | None = None) -> list[int]:
         """First token of each sequence of a step's batch, or of those in ``rows``."""
-        samples = step * self.batch_sequences + np.asarray(range(self.batch_sequences) if rows is None else rows, np.int64)
+        read = np.asarray(range(self.batch_sequences) if rows is None else rows, np.int64)
+        samples = step * self.batch_sequences + read
         epochs, ranks = np.divmod(samples, self.windows_per_epoch)
         starts = np.empty_like(samples)
         slack = self.split.tokens - 1 - self.windows_per_epoch * self.sequence_tokens
@@ -59,4 +60,3 @@ class Windows:
         read = [self.split.read(start, start + span) for start in self.starts(step, rows)]
         tokens = np.stack(read) if read else np.empty((0, span))  # with more ranks than sequences some have none
         return {"tokens": torch.from_numpy(tokens.astype(np.int64))}
-

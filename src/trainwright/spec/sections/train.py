@@ -12,6 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import OptimizerName
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
@@ -94,6 +95,9 @@ class TrainExec(Section):
 
     micro_batch: Positive | Literal["auto"] = Field(
         "auto", description="sequences per forward pass; auto: the planner's"
+    )
+    layout: Literal["auto"] | LayoutSection = Field(
+        "auto", description="how several processes share the work; auto: the planner's, over the CUDA devices here"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")

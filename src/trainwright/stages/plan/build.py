@@ -14,7 +14,7 @@ from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.hardware.machine.record import Machine
 from trainwright.hardware.prices.price_list import price_list
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import FixedLayout, Layouts
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
@@ -28,6 +28,7 @@ from trainwright.planner.plan.machine import (
     range_of,
     this_machine,
 )
+from trainwright.planner.plan.ranks import layout_of, on_ranks, ranks_of, threads_of
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
@@ -37,7 +38,10 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
+from trainwright.spec.sections.train import TrainExec
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
+
+ONE_DEVICE = ParallelPlan()
 
 
 def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:
@@ -59,13 +63,17 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
-    here = this_machine(machine, wanted=how.device, threads=how.threads, checkpoint_every_s=how.checkpoint_every)
+    ranks = ranks_of(how, machine.facts)
+    threads = threads_of(how, machine.facts, ranks)
+    here = this_machine(machine, wanted=how.device, threads=threads, checkpoint_every_s=how.checkpoint_every)
+    here = on_ranks(here, ranks)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
     compiled = _compiles(recipe, run, here)
+    parallel = _divided(how, run)
     learnt = references_of(ledger or Ledger(), run.cluster, run.stack, recipe.unmeasured, here=here)
     scenario = Scenario(
         run=run,
@@ -87,7 +95,10 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         numbers=here.numbers(model.layers, compiled=compiled),
         on_this_machine=True,
     )
-    plan = _fitting(recipe, scenario, micro_batches(recipe, workload), compiled=compiled)
+    if parallel is None:
+        plan = planned(replace(scenario, layout=_kept(how, compiled=compiled))).plan
+    else:
+        plan = _fitting(scenario, micro_batches(recipe, workload, parallel), replace(parallel, compile=compiled))
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
@@ -100,9 +111,33 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     )
 
 
-def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:
+def _divided(how: TrainExec, run: RunSpec) -> ParallelPlan | None:
+    """Returns the layout that a recipe asks for, of one device where it leaves it open; None: several to choose for.
+
+    Raises:
+        RecipeError: every reason why the layout cannot run.
+    """
+    asked = layout_of(how)
+    if asked is None:
+        return ParallelPlan() if run.cluster.devices == 1 else None
+    problems = asked.problems(run.transformer, run.workload, run.cluster)
+    if problems:
+        raise RecipeError("this layout cannot run: " + "; ".join(problems), where="train.exec.layout")
+    return asked
+
+
+def _kept(how: TrainExec, *, compiled: bool) -> FixedLayout:
+    """Returns what a recipe fixes of a layout that is chosen."""
+    layout = FixedLayout(compile=compiled)
+    if how.micro_batch != "auto":
+        layout["micro_batch"] = how.micro_batch
+    return layout
+
+
+def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = ONE_DEVICE) -> tuple[int, ...]:
     """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide the batch."""
-    wanted, whole = recipe.train.exec.micro_batch, workload.batch_sequences
+    wanted = recipe.train.exec.micro_batch
+    whole = workload.batch_sequences // (parallel.dp_replicate * parallel.dp_shard)
     if wanted != "auto":
         return (min(wanted, whole),)
     return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
@@ -112,8 +147,8 @@ def _run(model: ModelSpec, workload: Workload, here: Here) -> RunSpec:
     return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS))
 
 
-def _layouts(workload: Workload, sizes: Sequence[int], *, compiled: bool) -> Layouts:
-    plans = [ParallelPlan(micro_batch_sequences=size, compile=compiled) for size in sizes]
+def _layouts(workload: Workload, sizes: Sequence[int], parallel: ParallelPlan = ONE_DEVICE) -> Layouts:
+    plans = [replace(parallel, micro_batch_sequences=size) for size in sizes]
     return Layouts.of(plans, [workload.recompute] * len(plans), workload)
 
 
@@ -124,7 +159,7 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
         return wanted
     if here.facts.compiler is None or not here.facts.python_headers:
         return False
-    layouts = _layouts(run.workload, micro_batches(recipe, run.workload), compiled=False)
+    layouts = _layouts(run.workload, micro_batches(recipe, run.workload))
     every = forecast(run, layouts, here.source)
     # A machine that was busy when it was measured counts at its fast end: a moment decides nothing for good.
     doubtful = here.probes is not None and here.probes.doubtful
@@ -133,9 +168,9 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     return bool(run.workload.steps * step > COMPILE_WORTH_S)
 
 
-def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compiled: bool) -> Plan:
+def _fitting(scenario: Scenario, sizes: Sequence[int], parallel: ParallelPlan) -> Plan:
     """Returns the plan of the best micro batch; of a smaller one where finished runs needed too much memory for it."""
-    layouts = _layouts(scenario.run.workload, sizes, compiled=compiled)
+    layouts = _layouts(scenario.run.workload, sizes, parallel)
     plan = planned(scenario, best(scenario, layouts, same_speed=SAME_SPEED)).plan
     smaller = [size for size in sizes if size < plan.parallel.micro_batch_sequences]
     if plan.estimate.fits or not smaller:
@@ -143,7 +178,7 @@ def _fitting(recipe: Recipe, scenario: Scenario, sizes: Sequence[int], *, compil
     need, have = plan.estimate.memory.total_bytes, plan.estimate.memory_available_bytes
     reason = f"does not fit: needs {format_bytes(need)} of {format_bytes(have)}"
     over = Rejected(name=mesh(plan.parallel, scenario.run.workload.recompute), reason=reason)
-    less = _fitting(recipe, scenario, smaller, compiled=compiled)
+    less = _fitting(scenario, smaller, parallel)
     return replace(less, rejected=(over, *less.rejected))
 
 
@@ -186,7 +221,7 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
 
     def seconds(precision: Precision) -> float:
         workload = resolve(recipe, facts, precision=precision)
-        return float(step_s(_run(model, workload, here), _layouts(workload, [1], compiled=False), here.source)[0])
+        return float(step_s(_run(model, workload, here), _layouts(workload, [1]), here.source)[0])
 
     return min(known, key=seconds)
 
@@ -212,6 +247,6 @@ def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
         changes.append((f"model.layers={smaller.layers} train.recompute=full", smaller, full))
     for name, shape, work in changes:
         changed = replace(scenario, run=replace(run, model=shape, workload=work))
-        if planned(changed, best(changed, _layouts(work, [1], compiled=False))).plan.estimate.fits:
+        if planned(changed, best(changed, _layouts(work, [1]))).plan.estimate.fits:
             return Rejected(name="smallest change that fits", reason=name)
     return Rejected(name="smallest change that fits", reason="none: lower model.width, or use a larger device")

@@ -1,4 +1,4 @@
-"""What of a plan the trainer executes: this recipe's run on one device. The rest it refuses by name."""
+"""What of a plan the trainer executes; the rest it refuses by name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from trainwright.spec.workload import ParallelPlan, Workload
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
-EXECUTED = frozenset(("micro_batch_sequences", "compile", "threads", "deterministic"))
+EXECUTED = frozenset(
+    ("dp_replicate", "dp_shard", "zero_stage", "micro_batch_sequences", "compile", "threads", "deterministic")
+)
 """Fields that the trainer executes whatever they are."""
 
-OF_SEVERAL = frozenset(("zero_stage", "sequence_parallel", "schedule", "virtual_stages"))
-"""Fields that say how several devices share and wait: on one they say nothing, and several are refused already."""
+OF_OTHERS = frozenset(("sequence_parallel", "schedule", "virtual_stages"))
+"""Fields that say how axes are shared which are refused already: of one rank they say nothing."""
 
 REASONS = {
-    "dp_replicate": "one process trains one copy of the model",
-    "dp_shard": "weights and optimizer state stay whole on one device",
     "tp": "matrices stay whole on one device",
     "pp": "all layers run on one device",
     "cp": "a sequence stays whole on one device",

@@ -45,10 +45,14 @@ def run(context: Context) -> StageResult:
     planned = context.input("plan")
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+    refused = refusals(plan.parallel)
+    if refused:
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     ranks = plan.parallel.ranks
     if ranks == 1:
         return result_of(train(context, plan, ALONE))
-    result: StageResult = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")(context, plan, ranks)
+    start = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")
+    result: StageResult = start(context, plan, ranks)
     return result
 
 
@@ -111,13 +115,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     answered is executed, so that it runs as it was predicted.
 
     Raises:
-        RecipeError: the run is shorter than one update, the plan is of another run, or its layout or device is not
-            executed here.
+        RecipeError: the run is shorter than one update, the plan is of another run, or its device is not executed here.
         MachineError: the plan is for a CUDA device, and torch sees none.
     """
-    refused = refusals(plan.parallel)
-    if refused:
-        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision
     workload = resolve(recipe, facts, precision=precision)

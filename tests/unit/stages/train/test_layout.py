@@ -17,13 +17,13 @@ from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, OF_SEVERAL, REASONS, refusals
+from trainwright.stages.train.layout import EXECUTED, OF_OTHERS, REASONS, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
 
 
 def test_every_field_is_executed_or_has_a_reason() -> None:
-    names = [*EXECUTED, *OF_SEVERAL, *REASONS]
+    names = [*EXECUTED, *OF_OTHERS, *REASONS]
     assert sorted(names) == sorted(field.name for field in fields(ParallelPlan))
 
 

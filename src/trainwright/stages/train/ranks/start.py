@@ -46,19 +46,14 @@ def train_on_ranks(context: Context, plan: Plan, ranks: int) -> StageResult:
     )
     reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
-    with _quiet_agent(), _listening(reports, context.events, errors):
-        try:
+    try:
+        with _quiet_agent(), _listening(reports, context.events, errors):
             elastic_launch(_configuration(ranks), run_rank)(task, reports)
-        except (ChildFailedError, SignalException) as failure:
-            error = failure
-        else:
-            error = None
+    except (ChildFailedError, SignalException) as failure:
+        if not errors:
+            raise (_died(failure) if isinstance(failure, ChildFailedError) else failure) from failure
     if errors:
         raise errors[0]
-    if isinstance(error, SignalException):
-        raise error
-    if error is not None:
-        raise _died(error)
     path = context.out / "summary.json"
     return result_of(from_json(TrainSummary, json.loads(path.read_text()), where=str(path)))
 
@@ -116,8 +111,8 @@ def _died(failed: ChildFailedError) -> TrainingError:
     """Returns the error of the rank that ended first."""
     rank, failure = failed.get_first_failure()
     how = f"by {failure.signal_name()}" if failure.exitcode < 0 else f"with exit code {failure.exitcode}"
-    message = failure.message if isinstance(failure.message, str) else failure.message.get("message", "")
-    reason = next((line for line in reversed(str(message).splitlines()) if line.strip()), "")
+    told = failure.error_file_data.get("message", "")
+    reason = str(told.get("message", "") if isinstance(told, dict) else told).strip()
     return TrainingError(
         "rank {rank} ended {how}; all ranks were ended",
         where="train",

@@ -1,0 +1,79 @@
+"""This machine as several devices, one for each process that trains: what each has of the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import find_device
+from trainwright.hardware.catalogue.nodes import cluster, several
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.planner.plan.machine import Here
+from trainwright.planner.rates.threads import OnThreads
+from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.workload import ParallelPlan
+
+BETWEEN_PROCESSORS = "gloo"
+UNLISTED = "pcie4"
+"""The link between devices of this machine that the catalogue does not know."""
+
+
+def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
+    """Returns how many processes train: the layout's, or with ``auto`` one for each CUDA device, else one.
+
+    Raises:
+        RecipeError: more ranks than the machine has CUDA devices.
+    """
+    asked, devices = how.layout, len(facts.gpus) if how.device != "cpu" else 0
+    if not isinstance(asked, LayoutSection):
+        return max(1, devices)
+    ranks = asked.parallel().ranks
+    if devices and ranks > devices:
+        raise RecipeError(
+            "the layout has more ranks than this machine has CUDA devices",
+            where="train.exec.layout",
+            seen=f"{ranks} ranks, {devices} devices",
+            fix="lower its axes, or try the layout on the processors: train.exec.device=cpu",
+        )
+    return ranks
+
+
+def threads_of(how: TrainExec, facts: MachineFacts, ranks: int) -> int | Literal["auto"]:
+    """Returns the threads of each process: asked for, or where several share the processors their part of them."""
+    shared = how.threads == "auto" and ranks > 1 and (how.device == "cpu" or not facts.gpus)
+    return max(1, facts.cores // ranks) if shared else how.threads
+
+
+def on_ranks(here: Here, ranks: int) -> Here:
+    """Returns a machine as a node of so many devices; of a processor each has its part of the memory.
+
+    Args:
+        here: the machine as one device, with the threads of one process.
+        ranks: how many processes train.
+    """
+    if ranks == 1:
+        return here
+    device = here.cluster.device
+    source = here.source
+    if device.kind == "cpu":
+        crowded = ranks * (here.threads or here.facts.cores) / here.facts.cores
+        source = OnThreads(source=source, slower=crowded, doubt=crowded) if crowded > 1 else source
+        visible = None if device.visible_bytes is None else device.visible_bytes // ranks
+        device = replace(device, memory_bytes=device.memory_bytes // ranks, visible_bytes=visible)
+        link = BETWEEN_PROCESSORS
+    else:
+        link = UNLISTED
+    known = None if device.kind == "cpu" else find_device(device.name)
+    whole = several(here.cluster, f"{ranks}xhere", scale_up=link)
+    node = replace(whole.node, device=device)
+    if known is not None:
+        listed = cluster(f"1x{ranks}x{known.name}").node
+        node = replace(node, scale_up=listed.scale_up, scale_up_devices=listed.scale_up_devices, bus=listed.bus)
+    return replace(here, cluster=replace(whole, node=node), source=source)
+
+
+def layout_of(how: TrainExec) -> ParallelPlan | None:
+    """Returns the layout that a recipe asks for; None where it is the planner's to choose."""
+    return how.layout.parallel() if isinstance(how.layout, LayoutSection) else None

@@ -1,0 +1,29 @@
+"""``train.exec.layout``: how the processes of one training share its work."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from trainwright.spec.sections.base import Positive, Section
+from trainwright.spec.workload import ParallelPlan, Schedule, ZeroStage
+
+
+class LayoutSection(Section):
+    """The axes of the mesh; their product is the number of processes."""
+
+    dp_replicate: Positive = Field(1, description="copies of the model, each on other sequences")
+    dp_shard: Positive = Field(1, description="ranks that share weights and optimizer state, each on other sequences")
+    tp: Positive = Field(1, description="ranks that share every matrix (tensor parallel)")
+    pp: Positive = Field(1, description="stages of the layers (pipeline parallel)")
+    cp: Positive = Field(1, description="parts of every sequence (context parallel)")
+    ep: Positive = Field(1, description="ranks that share the experts; they lie in the data-parallel axes")
+    zero_stage: ZeroStage = Field(
+        3, description="what dp_shard shares: 1 optimizer state, 2 gradients too, 3 weights too (FSDP)"
+    )
+    sequence_parallel: bool = Field(True, description="with tp, share activations between matrices too")
+    schedule: Schedule = Field("1f1b", description="order of micro batches in a pipeline")
+    virtual_stages: Positive = Field(1, description="chunks of layers on each pipeline rank; more than one interleaves")
+
+    def parallel(self) -> ParallelPlan:
+        """Returns the layout, its micro batch left at 1."""
+        return ParallelPlan(**{name: getattr(self, name) for name in type(self).model_fields})

@@ -1,0 +1,80 @@
+"""What is trained in every layout, and by how much it may differ from one process; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainwright.spec.workload import ParallelPlan
+
+SEQUENCES = 7
+"""Of a batch: no number of ranks or micro batches divides it."""
+SEQUENCE_TOKENS = 16
+END_OF_TEXT = 1
+STEPS = 10
+TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5}
+"""Relative: of a loss, of a norm, and of a gradient to its own norm."""
+FLOOR = 1e-2
+"""A tensor smaller than this share of the whole is compared with that share, for some are rounding alone (a key's bias
+moves no score): in fp32 differences of 1e-7 of the whole pass."""
+LATER = 1e-8
+"""The same for weights after some steps of AdamW or Muon: what they divide by lets rounding grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One training: ``layout`` are fields of ``ParallelPlan``, ``model`` fields of the tiny shape of a family."""
+
+    layout: Mapping[str, object]
+    family: str = "llama"
+    model: Mapping[str, object] = field(default_factory=dict)
+    dtype: str = "fp64"
+    micro_batch: int = 3
+    documents: bool = False
+    ragged: bool = False
+    optimizer: str = "sgd"
+
+    @property
+    def parallel(self) -> ParallelPlan:
+        """The layout."""
+        return ParallelPlan(**self.layout)
+
+    @property
+    def name(self) -> str:
+        """The case in words."""
+        layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
+        words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
+        words += [f"{name}={value}" for name, value in self.model.items()]
+        return " ".join([*words, *(name for name in ("documents", "ragged") if getattr(self, name))])
+
+
+DATA_LAYOUTS = (
+    {"dp_replicate": 2},
+    {"dp_shard": 2, "zero_stage": 1},
+    {"dp_shard": 2, "zero_stage": 2},
+    {"dp_shard": 2, "zero_stage": 3},
+    {"dp_replicate": 2, "dp_shard": 2},
+    {"dp_replicate": 2, "dp_shard": 2, "zero_stage": 2},
+    {"dp_replicate": 4},
+    {"dp_shard": 4},
+)
+
+
+def pairwise(layouts: tuple[Mapping[str, object], ...]) -> tuple[Case, ...]:
+    """Returns cases in which every two settings meet on each kind of layout, spread over the layouts."""
+    settings: tuple[dict[str, object], ...] = (
+        {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
+        {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
+        {"family": "llama", "dtype": "fp32", "micro_batch": 7, "ragged": True},
+        {"family": "gpt2", "dtype": "fp32", "micro_batch": 3, "documents": True, "ragged": True},
+        {"family": "llama", "dtype": "fp64", "micro_batch": 1, "model": {"tied": True}, "optimizer": "adamw"},
+        {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
+    )
+    return tuple(
+        Case(layout=layout, **settings[(place + shift) % len(settings)])  # type: ignore[arg-type]
+        for place, layout in enumerate(layouts)
+        for shift in (0, 2, 4)
+    )
+
+
+CASES = pairwise(DATA_LAYOUTS)

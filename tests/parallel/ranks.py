@@ -1,0 +1,148 @@
+"""The program of a rank: trains each case in its layout, and the first rank also alone, and writes how far they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fixtures.tiny_models import spec
+from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
+from trainwright.model.build import build_network
+from trainwright.model.network import Network
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.mesh import mesh_of
+from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
+from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.step import TrainingStep
+from trainwright.stages.train.world import ALONE, World
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
+
+
+def sgd(network: Network, section: OptimizerSection) -> list[torch.optim.Optimizer]:
+    """Plain gradient descent: parameters differ by what gradients differ by."""
+    return [torch.optim.SGD(network.parameters(), lr=section.lr)]
+
+
+SECTIONS: Mapping[str, OptimizerSection] = {
+    "sgd": OptimizerSection(name="parallel.ranks:sgd", lr=0.1),
+    "adamw": AdamWSection(lr=1e-3),
+    "muon": MuonSection(lr=1e-3),
+}
+
+
+def batch_of(case: Case, step: int) -> dict[str, Tensor]:
+    """The whole batch of a step; with ``ragged`` one sequence has no target at all, and one half of them."""
+    shape = spec(case.family)
+    generator = torch.Generator().manual_seed(step)
+    tokens = torch.randint(2, shape.vocabulary, (SEQUENCES, SEQUENCE_TOKENS + 1), generator=generator)
+    if case.documents:
+        tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
+    if case.ragged:
+        tokens[1, 1:], tokens[-1, 9:] = -100, -100
+    return {"tokens": tokens}
+
+
+class Training:
+    """A case in a world: alone, or as one rank of its layout."""
+
+    def __init__(self, case: Case, world: World) -> None:
+        self.world, self.case = world, case
+        dtype = DTYPES[case.dtype]
+        self.network = build_network(spec(case.family, **case.model), dtype=dtype).to(dtype)
+        self.network.initialise(3)
+        world.share(self.network, compiled=False)
+        task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)
+        self.optimizers = Optimizers(self.network, SECTIONS[case.optimizer])
+        clock = PhaseClock(torch.device("cpu"))
+        clock.start()
+        self.step: TrainingStep = world.step(
+            task, self.network, self.optimizers, clock, micro_batch=case.micro_batch, clip_norm=0.5, compiled=False
+        )
+
+    def gradient(self, step: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Loss, norm before clipping, and every whole gradient after it."""
+        rows = self.world.rows(SEQUENCES)
+        batch = batch_of(self.case, step)
+        part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
+        loss, _ = self.step.gradient(part)
+        norm = self.step.clip()
+        named = ((name, parameter.grad) for name, parameter in self.network.named_parameters())
+        return loss, norm, dict(self.world.whole((name, grad) for name, grad in named if grad is not None))
+
+    def update(self) -> None:
+        """One step of the optimizer."""
+        self.optimizers.step(1.0)
+        self.optimizers.zero_grad()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every whole parameter."""
+        return dict(self.world.whole(self.network.named_parameters()))
+
+
+def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
+    """Trains; yields what each step computed, then the weights in place of gradients."""
+    for step in range(STEPS):
+        yield training.gradient(step)
+        training.update()
+    yield torch.ones(()), torch.ones(()), training.weights()
+
+
+def differences(case: Case) -> Iterator[tuple[str, float]]:
+    """Yields how far the layout is from one process: each quantity's name with the relative difference."""
+    ranked = Training(case, RankedWorld(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    if dist.get_rank() != 0:
+        for _ in history(ranked):
+            pass
+        return
+    pairs = zip(history(ranked), history(Training(case, ALONE)), strict=True)
+    for step, ((loss, norm, gradients), (loss_alone, norm_alone, gradients_alone)) in enumerate(pairs):
+        if case.optimizer == "sgd" or step == 0 or step == STEPS:
+            yield "loss", _relative(loss, loss_alone)
+            yield "norm", _relative(norm, norm_alone)
+            assert gradients.keys() == gradients_alone.keys()
+            yield from _each(step, gradients, gradients_alone)
+
+
+def _each(step: int, ours: dict[str, Tensor], truth: dict[str, Tensor]) -> Iterator[tuple[str, float]]:
+    what = "gradient of" if step < STEPS else f"after {STEPS} steps, weight"
+    whole = float(torch.stack([tensor.norm() for tensor in truth.values()]).norm())
+    for name, tensor in truth.items():
+        yield f"{what} {name}", _relative(ours[name], tensor, floor=FLOOR * whole)
+
+
+def _relative(ours: Tensor, truth: Tensor, *, floor: float = 0.0) -> float:
+    return float((ours - truth).norm() / max(float(truth.norm()), floor))
+
+
+def worst(case: Case) -> dict[str, float]:
+    """The largest difference of each quantity over the steps."""
+    largest: dict[str, float] = {}
+    for name, difference in differences(case):
+        largest[name] = max(largest.get(name, 0.0), difference)
+    return largest
+
+
+def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
+    """Runs as one rank; the first writes ``results.json``: of each case the differences, or the error."""
+    sys.stdout = sys.stderr
+    torch.set_num_threads(1)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
+    store = dist.FileStore(f"{folder}/store", world)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120))
+    results: dict[str, dict[str, float]] = {}
+    for case in cases:
+        results[case.name] = worst(case)
+    if rank == 0:
+        Path(folder, "results.json").write_text(json.dumps(results))
+    dist.destroy_process_group()

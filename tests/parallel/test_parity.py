@@ -1,0 +1,38 @@
+"""Every layout trains as one process does: loss, gradient norm, every gradient, and the weights after some steps.
+
+The truth is the same network on the whole batch in one process, without any of the code that shares work.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch.multiprocessing as mp
+
+from parallel.cases import CASES, LATER, TOLERANCES, Case
+from parallel.ranks import main
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+    """The differences of every case; the ranks of one size start once, from a process that has torch already."""
+    found: dict[str, dict[str, float]] = {}
+    for ranks in sorted({case.parallel.ranks for case in CASES}):
+        folder = tmp_path_factory.mktemp(f"ranks-{ranks}")
+        cases = tuple(case for case in CASES if case.parallel.ranks == ranks)
+        mp.start_processes(main, args=(ranks, str(folder), cases), nprocs=ranks, start_method="forkserver")
+        found |= json.loads(Path(folder, "results.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_layout_trains_as_one_process(case: Case, results: dict[str, dict[str, float]]) -> None:
+    differences = results[case.name]
+    assert any(name.startswith("gradient of") for name in differences)
+    for name, difference in differences.items():
+        exact = case.optimizer == "sgd" or "after" not in name
+        assert not math.isnan(difference), name
+        assert difference <= (TOLERANCES[case.dtype] if exact else LATER), name
