@@ -107,7 +107,7 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
         return
     pairs = zip(history(ranked), history(Training(case, ALONE)), strict=True)
     for step, ((loss, norm, gradients), (loss_alone, norm_alone, gradients_alone)) in enumerate(pairs):
-        if case.optimizer == "sgd" or step == 0 or step == STEPS:
+        if case.optimizer == "sgd" or step in (0, STEPS):
             yield "loss", _relative(loss, loss_alone)
             yield "norm", _relative(norm, norm_alone)
             assert gradients.keys() == gradients_alone.keys()

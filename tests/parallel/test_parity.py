@@ -17,12 +17,16 @@ from parallel.ranks import main
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    """The differences of every case; the ranks of one size start once, from a process that has torch already."""
+def results(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, dict[str, float]]:
+    """The differences of the chosen cases; the ranks of one size start once, from a process that has torch already."""
     found: dict[str, dict[str, float]] = {}
-    for ranks in sorted({case.parallel.ranks for case in CASES}):
+    asked = {item.callspec.params["case"].name for item in request.session.items if item.path == Path(__file__)}
+    chosen = [case for case in CASES if case.name in asked]
+    for ranks in sorted({case.parallel.ranks for case in chosen}):
         folder = tmp_path_factory.mktemp(f"ranks-{ranks}")
-        cases = tuple(case for case in CASES if case.parallel.ranks == ranks)
+        cases = tuple(case for case in chosen if case.parallel.ranks == ranks)
         mp.start_processes(main, args=(ranks, str(folder), cases), nprocs=ranks, start_method="forkserver")
         found |= json.loads(Path(folder, "results.json").read_text())
     return found

@@ -7,11 +7,11 @@ products of the Newton-Schulz iteration are batched. On small matrices that take
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
-from jaxtyping import BFloat16
+from jaxtyping import Float
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -70,17 +70,25 @@ class Muon(Optimizer):
         return loss
 
     def _update(self, stack: list[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
-        gradients = [parameter.grad for parameter in stack if parameter.grad is not None]
-        buffers = [self._buffer(parameter) for parameter in stack]
+        gradients = self.local([parameter.grad for parameter in stack if parameter.grad is not None])
+        buffers = self.local([self._buffer(parameter) for parameter in stack])
+        parts = self.local(stack)
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)  # noqa: SLF001  # torch documents these under their underscore
-        directions = orthogonalise(torch.stack([x.T if _is_tall(x) else x for x in ahead]).bfloat16())
+        directions = self.directions(stack, ahead)
         if weight_decay:
-            torch._foreach_mul_(stack, 1 - lr * weight_decay)
-        for parameter, direction in zip(stack, directions, strict=True):
+            torch._foreach_mul_(parts, 1 - lr * weight_decay)
+        for parameter, part, direction in zip(stack, parts, directions, strict=True):
             rows, columns = parameter.shape
-            scaled = lr * math.sqrt(max(1.0, rows / columns))
-            parameter.add_(direction.T if _is_tall(parameter) else direction, alpha=-scaled)
+            part.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+
+    def local(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Returns what of each tensor lies here: all of it."""
+        return tensors
+
+    def directions(self, stack: list[Tensor], ahead: Sequence[Tensor]) -> list[Tensor]:
+        """Returns what of each matrix's direction lies here, from its Nesterov momentum here."""
+        return orthogonal(ahead)
 
     def _buffer(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -90,7 +98,19 @@ class Muon(Optimizer):
         return buffer
 
 
-def orthogonalise(wide: BFloat16[Tensor, "n rows columns"]) -> BFloat16[Tensor, "n rows columns"]:
+def orthogonal(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """Returns the directions of whole matrices of one shape, or its transpose, computed in ``product_dtype``."""
+    wide = torch.stack([x.T if _is_tall(x) else x for x in matrices])
+    directions = orthogonalise(wide.to(product_dtype(wide.dtype)))
+    return [x.T if _is_tall(matrix) else x for matrix, x in zip(matrices, directions, strict=True)]
+
+
+def product_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns bf16, whose rounding the iteration forgives; of fp64, in which layouts are compared, fp64."""
+    return torch.float64 if dtype == torch.float64 else torch.bfloat16
+
+
+def orthogonalise(wide: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n rows columns"]:
     """Nearly the nearest matrices with orthonormal rows: singular values end near 1, directions stay.
 
     Args:

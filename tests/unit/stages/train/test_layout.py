@@ -129,8 +129,8 @@ def test_what_the_dataset_decides_may_differ_from_the_plan(make_recipe, dataset)
 
 def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = make_recipe()
-    inputs = inputs_for(recipe, parallel=ParallelPlan(dp_shard=8, tp=2))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan .*dp_shard=8.*set dp_shard=1; tp=2.*set tp=1"):
+    inputs = inputs_for(recipe, parallel=ParallelPlan(tp=2, pp=2))
+    with pytest.raises(RecipeError, match=r"cannot execute this plan .*tp=2.*set tp=1; pp=2.*set pp=1"):
         train(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "checkpoints").exists()
 

@@ -1,0 +1,43 @@
+"""Muon over matrices that several ranks share: each keeps its part, and directions are found of whole matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from trainwright.model.muon import Muon, orthogonal, product_dtype
+
+
+class ShardedMuon(Muon):
+    """Muon whose momentum lies where its matrix does; matrices are gathered in the dtype of the iteration's products.
+
+    Rounding to that dtype is done element by element before the iteration in any case, so that gathering in it changes
+    no bit and sends half the bytes.
+    """
+
+    def local(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Returns this rank's part of each tensor."""
+        return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+
+    def directions(self, stack: list[Tensor], ahead: Sequence[Tensor]) -> list[Tensor]:
+        """Returns this rank's part of each direction; all ranks must ask for the same matrices."""
+        whole = [_whole(parameter, part) for parameter, part in zip(stack, ahead, strict=True)]
+        return [_part(parameter, found) for parameter, found in zip(stack, orthogonal(whole), strict=True)]
+
+
+def _whole(like: Tensor, part: Tensor) -> Tensor:
+    rounded = part.to(product_dtype(part.dtype))
+    if not isinstance(like, DTensor):
+        return rounded
+    shared = DTensor.from_local(
+        rounded, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
+    return shared.full_tensor()
+
+
+def _part(like: Tensor, whole: Tensor) -> Tensor:
+    if not isinstance(like, DTensor):
+        return whole
+    return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None).to_local()
