@@ -12,11 +12,20 @@ TRAINING = ("stages.train", "model.tasks", "model.families", "model.decoder")
 """What a recipe names is loaded by that name, so that no import statement shows it: it counts all the same."""
 
 
-def imported_lines(packages: Iterable[str], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Returns the lines of each module that is imported, from those of all ``sizes``."""
+SEVERAL = "stages.train.ranks"
+"""Loaded only where several processes train."""
+
+
+def imported_lines(packages: Iterable[str], sizes: Mapping[str, int], *, without: str = "-") -> dict[str, int]:
+    """Returns the lines of each module that is imported, from those of all ``sizes``; ``without`` one package."""
     graph = grimp.build_graph("trainwright", cache_dir=None, exclude_type_checking_imports=True)
     prefixes = tuple(f"trainwright.{name}." for name in packages)
-    roots = {module for module in graph.modules if f"{module}.".startswith(prefixes)}
+    left_out = f"trainwright.{without}."
+    roots = {
+        module
+        for module in graph.modules
+        if f"{module}.".startswith(prefixes) and not f"{module}.".startswith(left_out)
+    }
     reached: set[str] = set()
     while waiting := roots - reached:
         module = waiting.pop()

@@ -17,9 +17,7 @@ from parallel.ranks import main
 
 
 @pytest.fixture(scope="session")
-def results(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, dict[str, float]]:
+def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, dict[str, float]]:
     """The differences of the chosen cases; the ranks of one size start once, from a process that has torch already."""
     found: dict[str, dict[str, float]] = {}
     asked = {item.callspec.params["case"].name for item in request.session.items if item.path == Path(__file__)}

@@ -30,7 +30,8 @@ def global_norm(gradients: Sequence[Tensor], mesh: Mesh) -> Tensor:
     The squares of a copy are divided by the number of copies, so that one sum over all ranks is the whole, and no rank
     must know what the others hold.
     """
-    norms = torch._foreach_norm([local(gradient) for gradient in gradients])  # noqa: SLF001  # as above
+    parts = [local(gradient) for gradient in gradients]
+    norms = torch._foreach_norm(parts) if parts else ()  # noqa: SLF001  # as above
     exact = torch.float32 if mesh.device_type == "mps" else torch.float64
     total = torch.zeros((), dtype=exact, device=mesh.device_type)
     for gradient, norm in zip(gradients, norms, strict=True):

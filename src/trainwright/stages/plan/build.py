@@ -14,7 +14,7 @@ from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.hardware.machine.record import Machine
 from trainwright.hardware.prices.price_list import price_list
-from trainwright.planner.counts.layouts import FixedLayout, Layouts
+from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
@@ -26,9 +26,7 @@ from trainwright.planner.plan.machine import (
     SAME_SPEED,
     Here,
     range_of,
-    this_machine,
 )
-from trainwright.planner.plan.ranks import layout_of, on_ranks, ranks_of, threads_of
 from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
@@ -38,8 +36,8 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.sections.train import TrainExec
 from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
+from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
 
@@ -63,17 +61,13 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
-    ranks = ranks_of(how, machine.facts)
-    threads = threads_of(how, machine.facts, ranks)
-    here = this_machine(machine, wanted=how.device, threads=threads, checkpoint_every_s=how.checkpoint_every)
-    here = on_ranks(here, ranks)
+    here = here_for(how, machine)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
     run = _run(model, workload, here)
     compiled = _compiles(recipe, run, here)
-    parallel = _divided(how, run)
     learnt = references_of(ledger or Ledger(), run.cluster, run.stack, recipe.unmeasured, here=here)
     scenario = Scenario(
         run=run,
@@ -95,10 +89,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         numbers=here.numbers(model.layers, compiled=compiled),
         on_this_machine=True,
     )
-    if parallel is None:
-        plan = planned(replace(scenario, layout=_kept(how, compiled=compiled))).plan
-    else:
-        plan = _fitting(scenario, micro_batches(recipe, workload, parallel), replace(parallel, compile=compiled))
+    plan = _laid_out(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
@@ -111,27 +102,13 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     )
 
 
-def _divided(how: TrainExec, run: RunSpec) -> ParallelPlan | None:
-    """Returns the layout that a recipe asks for, of one device where it leaves it open; None: several to choose for.
-
-    Raises:
-        RecipeError: every reason why the layout cannot run.
-    """
-    asked = layout_of(how)
-    if asked is None:
-        return ParallelPlan() if run.cluster.devices == 1 else None
-    problems = asked.problems(run.transformer, run.workload, run.cluster)
-    if problems:
-        raise RecipeError("this layout cannot run: " + "; ".join(problems), where="train.exec.layout")
-    return asked
-
-
-def _kept(how: TrainExec, *, compiled: bool) -> FixedLayout:
-    """Returns what a recipe fixes of a layout that is chosen."""
-    layout = FixedLayout(compile=compiled)
-    if how.micro_batch != "auto":
-        layout["micro_batch"] = how.micro_batch
-    return layout
+def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
+    """Returns the plan in the layout that the recipe asks for, or in the planner's."""
+    how, run = recipe.train.exec, scenario.run
+    parallel = layout_of(how, run)
+    if parallel is None:
+        return planned(replace(scenario, layout=kept(how, compiled=compiled))).plan
+    return _fitting(scenario, micro_batches(recipe, run.workload, parallel), replace(parallel, compile=compiled))
 
 
 def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = ONE_DEVICE) -> tuple[int, ...]:

@@ -62,6 +62,10 @@ def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Ada
     return AdamW(members, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True)
 
 
+def _moved(parameter: Tensor, value: Tensor) -> Tensor:
+    return value.to(parameter.device)
+
+
 class Optimizers:
     """Torch optimizers that step together and whose state has stable names.
 
@@ -120,12 +124,12 @@ class Optimizers:
                 for key, value in state.items():
                     yield f"{self._names[parameter]}.{key}", value
 
-    def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor] = _moved) -> None:
         """Take over state tensors by name; an optimizer without any, such as plain SGD, keeps none.
 
         Args:
             tensors: whole.
-            part: takes a parameter and a tensor; returns what of the tensor lies where the parameter does.
+            part: takes a parameter and a tensor; returns what of the tensor lies where the parameter does: all of it.
 
         Raises:
             KeyError: a parameter has no state in ``tensors``, while another of its optimizer has; names it.

@@ -9,8 +9,11 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.nodes import cluster, several
 from trainwright.hardware.machine.facts import MachineFacts
-from trainwright.planner.plan.machine import Here
+from trainwright.hardware.machine.record import Machine
+from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.plan.machine import Here, this_machine
 from trainwright.planner.rates.threads import OnThreads
+from trainwright.spec.run import RunSpec
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
 from trainwright.spec.workload import ParallelPlan
@@ -74,6 +77,37 @@ def on_ranks(here: Here, ranks: int) -> Here:
     return replace(here, cluster=replace(whole, node=node), source=source)
 
 
-def layout_of(how: TrainExec) -> ParallelPlan | None:
-    """Returns the layout that a recipe asks for; None where it is the planner's to choose."""
-    return how.layout.parallel() if isinstance(how.layout, LayoutSection) else None
+def here_for(how: TrainExec, machine: Machine) -> Here:
+    """Returns this machine as training will use it: a device for each process.
+
+    Raises:
+        RecipeError: more ranks than the machine has CUDA devices.
+        MachineError: CUDA is wanted and the machine has none that torch can use.
+    """
+    ranks = ranks_of(how, machine.facts)
+    threads = threads_of(how, machine.facts, ranks)
+    here = this_machine(machine, wanted=how.device, threads=threads, checkpoint_every_s=how.checkpoint_every)
+    return on_ranks(here, ranks)
+
+
+def layout_of(how: TrainExec, run: RunSpec) -> ParallelPlan | None:
+    """Returns the layout that a recipe asks for, of one device where there is one; None: it is left to the planner.
+
+    Raises:
+        RecipeError: every reason why the layout cannot run.
+    """
+    if not isinstance(how.layout, LayoutSection):
+        return ParallelPlan() if run.cluster.devices == 1 else None
+    asked = how.layout.parallel()
+    problems = asked.problems(run.transformer, run.workload, run.cluster)
+    if problems:
+        raise RecipeError("this layout cannot run: {reasons}", where="train.exec.layout", reasons="; ".join(problems))
+    return asked
+
+
+def kept(how: TrainExec, *, compiled: bool) -> FixedLayout:
+    """Returns what a recipe fixes of a layout that the planner chooses."""
+    layout = FixedLayout(compile=compiled)
+    if how.micro_batch != "auto":
+        layout["micro_batch"] = how.micro_batch
+    return layout

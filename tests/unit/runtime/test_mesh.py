@@ -1,0 +1,68 @@
+"""Each rank's place in a mesh, against counting; and sums over axes by ranks that are there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, mesh_of
+from trainwright.spec.workload import ParallelPlan
+
+PLAN = ParallelPlan(pp=2, dp_replicate=3, dp_shard=2, tp=2)
+
+
+@contextmanager
+def group(rank: int, ranks: int) -> Iterator[None]:
+    """A process group in which collectives send nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("rank", [0, 1, 7, 23])
+def test_a_rank_knows_its_place_on_every_axis(rank: int) -> None:
+    shape = tuple(getattr(PLAN, axis) for axis in AXES)
+    with group(rank, math.prod(shape)):
+        mesh = mesh_of(PLAN, "cpu")
+        place = dict(zip(AXES, map(int, np.unravel_index(rank, shape)), strict=True))
+        assert {axis: mesh.index(axis) for axis in AXES} == place
+        assert mesh.index(*DATA_AXES) == place["dp_replicate"] * 2 + place["dp_shard"]
+        assert (mesh.size(*DATA_AXES), mesh.ranks, mesh.rank, mesh.leads) == (6, 24, rank, rank == 0)
+        along = mesh.axis("dp_replicate")
+        assert along is not None
+        others = [dict(place, dp_replicate=other) for other in range(3)]
+        assert along.mesh.tolist() == [np.ravel_multi_index([each[a] for a in AXES], shape) for each in others]
+        assert mesh.axis("cp") is None
+
+
+def test_another_number_of_processes_than_the_layouts_is_refused() -> None:
+    with group(0, 4), pytest.raises(ValueError, match="4 processes were started for a layout of 24 ranks"):
+        mesh_of(PLAN, "cpu")
+
+
+def test_a_process_alone_is_a_mesh_of_one() -> None:
+    assert (ALONE.alone, ALONE.rank, ALONE.leads, ALONE.ranks, ALONE.index(*AXES)) == (True, 0, True, 1, 0)
+    assert torch.equal(ALONE.sum(torch.tensor(3.0), *AXES), torch.tensor(3.0))
+
+
+def test_only_axes_of_several_ranks_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+
+    def reduced(value: torch.Tensor, group: dist.ProcessGroup) -> None:
+        sent.append(group.size())
+
+    with group(0, 24):
+        mesh = mesh_of(PLAN, "cpu")
+        record: Callable[..., None] = reduced
+        monkeypatch.setattr(dist, "all_reduce", record)
+        mesh.sum(torch.zeros(()), "cp", "dp_replicate", "tp")
+    assert sent == [3, 2]

@@ -1,0 +1,86 @@
+"""This machine as several devices: what each has, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.machine.nvidia import Gpu
+from trainwright.planner.plan.machine import this_machine
+from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.sections.train import TrainExec
+from trainwright.stages.plan.ranks import here_for, kept, on_ranks, ranks_of, threads_of
+from trainwright.testing.machine import fake_machine
+
+GPU = Gpu(
+    name="NVIDIA H100 80GB HBM3",
+    memory_bytes=80 << 30,
+    memory_free_bytes=79 << 30,
+    compute_capability="9.0",
+    driver="570",
+    cuda="12.8",
+)
+
+
+def test_the_processors_are_divided_over_the_ranks() -> None:
+    machine = fake_machine()
+    how = TrainExec(layout={"dp_shard": 2})
+    ranks = ranks_of(how, machine.facts)
+    threads = threads_of(how, machine.facts, ranks)
+    assert (ranks, threads) == (2, machine.facts.cores // 2)
+    alone = this_machine(machine)
+    here = on_ranks(this_machine(machine, threads=threads), ranks)
+    assert here.cluster.devices == 2
+    assert here.cluster.device.memory_bytes == alone.cluster.device.memory_bytes // 2
+    assert here.cluster.node.scale_up is not None
+
+
+def test_one_rank_is_the_machine_itself() -> None:
+    machine = fake_machine()
+    here = this_machine(machine)
+    assert ranks_of(TrainExec(), machine.facts) == 1
+    assert on_ranks(here, 1) is here
+    assert here_for(TrainExec(), machine).cluster == here.cluster
+
+
+def test_a_layout_that_cannot_run_says_why(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path)
+    heads = recipe.model_spec(vocabulary=1024).heads
+    how = recipe.train.exec.model_copy(update={"layout": LayoutSection(tp=heads + 1)})
+    asked = recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
+    with pytest.raises(
+        RecipeError, match=rf"this layout cannot run: .*heads \({heads}\) cannot be divided over tp={heads + 1}"
+    ):
+        plan_of(asked)
+
+
+def test_a_plan_of_several_ranks_is_laid_out_as_asked(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path)
+    how = recipe.train.exec.model_copy(update={"layout": LayoutSection(dp_shard=2, zero_stage=1)})
+    plan = plan_of(recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})}))
+    assert (plan.parallel.dp_shard, plan.parallel.zero_stage, plan.cluster.devices) == (2, 1, 2)
+    alone = plan_of(recipe)
+    assert plan.estimate.memory.optimizer == pytest.approx(alone.estimate.memory.optimizer / 2)
+    assert plan.estimate.memory.weights == alone.estimate.memory.weights
+
+
+def test_what_a_recipe_fixes_is_kept_where_the_planner_chooses() -> None:
+    assert kept(TrainExec(), compiled=True) == {"compile": True}
+    assert kept(TrainExec(micro_batch=4), compiled=False) == {"compile": False, "micro_batch": 4}
+
+
+def test_auto_takes_every_cuda_device() -> None:
+    facts = replace(fake_machine().facts, gpus=(GPU, GPU))
+    assert ranks_of(TrainExec(), facts) == 2
+    assert ranks_of(TrainExec(device="cpu"), facts) == 1
+    assert threads_of(TrainExec(), facts, 2) == "auto"
+
+
+def test_more_ranks_than_cuda_devices_are_refused() -> None:
+    facts = replace(fake_machine().facts, gpus=(GPU,))
+    with pytest.raises(RecipeError, match=r"more ranks than this machine has CUDA devices \(seen 4 ranks, 1 devices\)"):
+        ranks_of(TrainExec(layout={"dp_shard": 4}), facts)
+    assert ranks_of(TrainExec(layout={"dp_shard": 4}, device="cpu"), facts) == 4

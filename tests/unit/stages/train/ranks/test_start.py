@@ -1,0 +1,42 @@
+"""Starting ranks: what they report reaches the starter; whole runs are in ``tests/system/test_ranks.py``."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+
+import pytest
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+from trainwright.artifact.events import Events
+from trainwright.core.errors import DataError
+from trainwright.spec.event import Event
+from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening
+
+
+def test_events_and_errors_of_ranks_are_told_apart() -> None:
+    reports = multiprocessing.get_context("spawn").SimpleQueue()
+    seen: list[Event] = []
+    errors: list = []
+    event = Event(run="x", t_s=1.0, kind="metric", name="train/loss", value=2.0, step=3)
+    with _listening(reports, Events(None, run="x", listeners=(seen.append,)), errors):
+        reports.put(event)
+        reports.put(DataError("a shard is damaged", where="tokens-0"))
+        reports.put(event)
+    assert seen == [event, event]
+    assert [str(error) for error in errors] == [str(DataError("a shard is damaged", where="tokens-0"))]
+
+
+@pytest.mark.parametrize(("code", "how"), [(-signal.SIGKILL, "by SIGKILL"), (3, "with exit code 3")])
+def test_a_rank_that_died_is_named(tmp_path, code: int, how: str) -> None:
+    failure = ProcessFailure(local_rank=2, pid=1, exitcode=code, error_file=str(tmp_path / "none"))
+    error = _died(ChildFailedError("train", {2: failure}))
+    assert str(error).startswith(f"train: rank 2 ended {how}; all ranks were ended")
+    assert "run the same command" in str(error)
+
+
+def test_ranks_of_one_host_meet_on_the_loopback_only() -> None:
+    configuration = _configuration(4)
+    assert (configuration.nproc_per_node, configuration.max_nodes) == (4, 1)
+    assert configuration.rdzv_endpoint == f"{LOOPBACK}:0"
+    assert configuration.local_addr == LOOPBACK == "127.0.0.1"
