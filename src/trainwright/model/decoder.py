@@ -18,6 +18,7 @@ from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, do
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
+from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import ModelSpec
 
 INIT_STD = 0.02
@@ -121,6 +122,13 @@ class Decoder(Network):
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns the embedding, and the positions where they are learned."""
         return {"embedding": self.embedding} | ({} if self.positions is None else {"positions": self.positions})
+
+    def use(self, kernels: KernelChoice) -> None:
+        """Take over the kernels of attention and loss."""
+        self.kernels = kernels
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.kernel = kernels.attention
 
     def forward(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trainwright.core.errors import RecipeError
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.device import ClusterSpec
+from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import ParallelPlan, Workload
@@ -23,6 +24,8 @@ class RunSpec:
     workload: Workload
     cluster: ClusterSpec
     stack: Stack
+    kernels: KernelChoice = DEFAULT_KERNELS
+    """What our own trainer is told to run; other stacks have theirs."""
 
     @property
     def transformer(self) -> ModelSpec:

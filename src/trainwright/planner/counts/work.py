@@ -36,7 +36,9 @@ from trainwright.planner.counts.ranks import (
     rank_parameters,
     slowest_layers,
 )
+from trainwright.planner.counts.unfused import unfused_bytes
 from trainwright.spec.device import DeviceSpec
+from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import Precision, Workload
@@ -148,7 +150,13 @@ def tile_share(rows: Numbers, columns: Values, units: int) -> Numbers:
 
 
 def forward_work(
-    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool = False
+    model: ModelSpec,
+    workload: Workload,
+    layouts: Layouts,
+    device: DeviceSpec,
+    *,
+    eager: bool = False,
+    chosen: KernelChoice = DEFAULT_KERNELS,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
@@ -199,7 +207,7 @@ def forward_work(
         adapted_s=size * tokens * layers * adapter_elements(model, workload, layouts) / device.bytes_per_s,
         dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
         compiled=layouts.compile,
-        update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
+        update_s=update_bytes(model, workload, layouts, chosen) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )
 
@@ -334,7 +342,9 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
 
 
-def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+def update_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, chosen: KernelChoice = DEFAULT_KERNELS
+) -> Numbers:
     """Returns the memory traffic of one update: gradient, weight and moments read, weight and moments written.
 
     AdamW with two moments in fp32: 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is
@@ -351,7 +361,7 @@ def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numb
         return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
     if workload.optimizer == "muon":
         each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
-    return np.asarray(each * owned_parameters(model, layouts))
+    return np.asarray(each * owned_parameters(model, layouts) + unfused_bytes(model, workload, layouts, chosen))
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

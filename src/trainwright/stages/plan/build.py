@@ -33,6 +33,7 @@ from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
+from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
@@ -64,7 +65,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
-    run = _run(model, workload, here)
+    run = _run(model, workload, here, how.kernels)
     compiled = _compiles(recipe, run, here)
     learnt = references_of(ledger or Ledger(), run.cluster, run.stack, recipe.unmeasured, here=here)
     scenario = Scenario(
@@ -108,8 +109,8 @@ def micro_batches(recipe: Recipe, workload: Workload) -> tuple[int, ...]:
     return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
 
 
-def _run(model: ModelSpec, workload: Workload, here: Here) -> RunSpec:
-    return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS))
+def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:
+    return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS), kernels=kernels)
 
 
 def _layouts(workload: Workload, sizes: Sequence[int], *, compiled: bool) -> Layouts:
@@ -185,8 +186,8 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
         return "fp32"
 
     def seconds(precision: Precision) -> float:
-        workload = resolve(recipe, facts, precision=precision)
-        return float(step_s(_run(model, workload, here), _layouts(workload, [1], compiled=False), here.source)[0])
+        run = _run(model, resolve(recipe, facts, precision=precision), here, recipe.train.exec.kernels)
+        return float(step_s(run, _layouts(run.workload, [1], compiled=False), here.source)[0])
 
     return min(known, key=seconds)
 

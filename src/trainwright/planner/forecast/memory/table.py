@@ -171,7 +171,13 @@ def predict_memory(
         process: what the doctor measured of a process of our trainer; None: what the stack's file says.
     """
     case = case_of(
-        run.transformer, run.workload, layouts, run.stack.memory, device_kind=run.cluster.device.kind, process=process
+        run.transformer,
+        run.workload,
+        layouts,
+        run.stack.memory,
+        device_kind=run.cluster.device.kind,
+        process=process,
+        kernels=run.kernels,
     )
     memory, states = case.memory, kept(case)
     moments = moments_of(case, states)
