@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
 from trainwright.planner.counts.pieces import makes_scores
-from trainwright.spec.kernels import AttentionKernel
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import AttentionKernel
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""

@@ -9,8 +9,8 @@ from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.families.family import DECODER, FAMILY
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import FAMILIES, ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 def build_network(
@@ -54,5 +54,6 @@ def build_network(
     try:
         network.use(kernels)
     except ValueError as error:
-        raise RecipeError(str(error), where="train.exec.attention", fix="leave it out") from error
+        key, seen = "train.exec.attention", str(error)
+        raise RecipeError("this network has no such kernel", where=key, seen=seen, fix="leave it out") from error
     return network

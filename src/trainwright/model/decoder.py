@@ -18,8 +18,8 @@ from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, do
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
-from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import KernelChoice
 
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from trainwright.planner.counts.pieces import loss_rows
-from trainwright.spec.kernels import LossChunk
+from trainwright.spec.workload import LossChunk
 
 Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
 """Summed loss in nats, and its weight: how many targets it sums over."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
 from trainwright.model.losses import Loss, linear_cross_entropy
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 class Network(nn.Module, ABC):

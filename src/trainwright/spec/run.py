@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from trainwright.core.errors import RecipeError
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.device import ClusterSpec
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, ParallelPlan, Workload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,8 +11,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.build import build_network
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
-from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.workload import KernelChoice
 
 BUILT = frozenset(
     {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.spec.kernels import AttentionKernel, LossChunk
+from trainwright.spec.workload import AttentionKernel, LossChunk
 
 WHOLE_SCORES_TOKENS = 512
 """Longest sequence whose attention scores are made whole when training on a CPU (``model.attention``)."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.spec.device import DTYPE_BYTES
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

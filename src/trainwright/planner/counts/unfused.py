@@ -7,9 +7,8 @@ import numpy as np
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import owned_parameters
-from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import Workload
+from trainwright.spec.workload import KernelChoice, Workload
 
 OPERATIONS = 8
 """Of AdamW on one tensor (torch 2.13.0, torch/optim/adam.py): decay, the first moment, the second in two, its root, its

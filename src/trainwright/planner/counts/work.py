@@ -38,10 +38,9 @@ from trainwright.planner.counts.ranks import (
 )
 from trainwright.planner.counts.unfused import unfused_bytes
 from trainwright.spec.device import DeviceSpec
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Precision, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Precision, Workload
 
 TILE_ROWS, TILE_COLUMNS = 128, 128
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
@@ -178,8 +177,7 @@ def forward_work(
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
     pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
     # Kernels of GPUs have to fill many processors with few tiles; a processor's cores work on small ones.
-    fills = workload.fused_attention and device.kind != "cpu"
-    short = attention * pairs / workload.sequence_tokens if fills else 0.0 * pairs
+    short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
     size = workload.element_bytes

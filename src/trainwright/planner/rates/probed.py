@@ -30,11 +30,10 @@ from trainwright.planner.counts.unfused import OPERATIONS, unfused_bytes
 from trainwright.planner.counts.work import block_elements, dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice, LossChunk
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, LossChunk, ParallelPlan, Workload
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
 COMPILED_REST = 0.6

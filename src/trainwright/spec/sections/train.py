@@ -11,9 +11,8 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.kernels import AttentionKernel, KernelChoice, UpdateKernel
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
-from trainwright.spec.workload import OptimizerName
+from trainwright.spec.workload import AttentionKernel, KernelChoice, OptimizerName, UpdateKernel
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))

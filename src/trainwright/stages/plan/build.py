@@ -33,12 +33,11 @@ from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
-from trainwright.spec.kernels import KernelChoice
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
+from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 
 
 def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Ledger | None = None) -> Plan:

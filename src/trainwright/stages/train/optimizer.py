@@ -19,8 +19,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.model.muon import Muon
 from trainwright.model.network import Network
-from trainwright.spec.kernels import UpdateKernel
 from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
+from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
 

@@ -18,7 +18,7 @@ from trainwright.planner.counts.saved_activations import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
-from trainwright.spec.kernels import KernelChoice
+from trainwright.spec.workload import KernelChoice
 
 
 def batch_of(sequences, tokens, dtype, **more):

@@ -9,8 +9,7 @@ from fixtures.planned_models import LLAMA
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.unfused import FUSED_BYTES, OPERATIONS, UNFUSED_BYTES, unfused_bytes
-from trainwright.spec.kernels import KernelChoice
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import KernelChoice, ParallelPlan, Workload
 
 SIZE = 1000
 

@@ -24,10 +24,9 @@ from trainwright.planner.counts.pieces import STACK_ELEMENTS
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.kernels import DEFAULT_KERNELS, KernelChoice
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.stack import StackMemory
-from trainwright.spec.workload import Adapter, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, KernelChoice, Workload
 
 FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int4": 0.5 + 3 / 128}
 """Bytes of one frozen element. nf4: four bits, and one fp32 scale for 64 of them (Dettmers et al., 2023, arXiv
