@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear
-from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
+from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import AttentionKernel
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
@@ -56,6 +57,7 @@ class Attention(nn.Module):
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.layer = layer
+        self.kernel: AttentionKernel = "auto"
         self.head_size = spec.head_size
         self.query = Linear(spec.width, spec.heads * spec.head_size, bias=spec.bias)
         self.key = Linear(spec.width, spec.kv_heads * spec.head_size, bias=spec.bias)
@@ -80,19 +82,21 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
-        mixed = attend(query, key, value, mask)
+        mixed = attend(query, key, value, mask, self.kernel)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
-def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None) -> Queries:
+def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None, kernel: AttentionKernel = "auto") -> Queries:
     """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
 
-    Training on a CPU with short sequences makes the whole score matrix: there batched products are 1.2 to 1.3 times as
-    fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own choice.
+    Left to itself, training on a CPU with short sequences makes the whole score matrix: there batched products are 1.2
+    to 1.3 times as fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own
+    choice, and in generation it always is.
     """
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
-    if query.device.type != "cpu" or keys > WHOLE_SCORES_TOKENS or not torch.is_grad_enabled():
+    whole = makes_scores(kernel, device_kind=query.device.type, sequence_tokens=keys)
+    if not (whole and torch.is_grad_enabled()):
         # A lone query is the newest token and sees every key.
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1, enable_gqa=grouped

@@ -10,10 +10,16 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import FAMILIES, ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 def build_network(
-    spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False, where: str = "model"
+    spec: ModelSpec,
+    *,
+    dtype: torch.dtype = torch.float32,
+    recompute: bool = False,
+    kernels: KernelChoice = DEFAULT_KERNELS,
+    where: str = "model",
 ) -> Network:
     """Returns the network of a shape; its parameters have memory and no values yet.
 
@@ -21,6 +27,7 @@ def build_network(
         spec: the shape.
         dtype: of activations and matrix products.
         recompute: compute activations again in the backward pass.
+        kernels: implementations of attention and loss.
         where: the recipe's key or the file that the shape comes from, for the error line.
 
     Raises:
@@ -35,7 +42,6 @@ def build_network(
     try:
         with blaming(spec.family, where=where):
             network: Network = network_class(spec, dtype=dtype, recompute=recompute)
-        return network
     except RecipeError:
         raise
     except ValueError as error:
@@ -45,3 +51,9 @@ def build_network(
             seen=str(error),
             fix=f"use a family that is built here: {', '.join(FAMILIES)}",
         ) from error
+    try:
+        network.use(kernels)
+    except ValueError as error:
+        key, seen = "train.exec.attention", str(error)
+        raise RecipeError("this network has no such kernel", where=key, seen=seen, fix="leave it out") from error
+    return network

@@ -19,6 +19,7 @@ from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import KernelChoice
 
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
@@ -121,6 +122,13 @@ class Decoder(Network):
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns the embedding, and the positions where they are learned."""
         return {"embedding": self.embedding} | ({} if self.positions is None else {"positions": self.positions})
+
+    def use(self, kernels: KernelChoice) -> None:
+        """Take over the kernels of attention and loss."""
+        self.kernels = kernels
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.kernel = kernels.attention
 
     def forward(
         self,

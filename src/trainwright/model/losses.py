@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from trainwright.planner.counts.pieces import chunk_tokens
+from trainwright.planner.counts.pieces import loss_rows
+from trainwright.spec.workload import LossChunk
 
 Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
 """Summed loss in nats, and its weight: how many targets it sums over."""
@@ -31,9 +32,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool) -> Float[Tensor, ""]:
+    def forward(  # noqa: PLR0917  # autograd hands arguments over by place
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool, chunk: LossChunk
+    ) -> Float[Tensor, ""]:
         head = weight.to(hidden.dtype)
-        size = chunk_tokens(weight.shape[0])
+        size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=weight.shape[0])
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
@@ -47,10 +50,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = grads
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
+        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None, None
 
 
 def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -75,7 +78,11 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor,
 
 
 def linear_cross_entropy(
-    hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
+    hidden: Float[Tensor, "tokens width"],
+    weight: Float[Tensor, "vocabulary width"],
+    targets: Int[Tensor, " tokens"],
+    *,
+    chunk: LossChunk = "auto",
 ) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
@@ -83,7 +90,8 @@ def linear_cross_entropy(
         hidden: normalised hidden states.
         weight: the output matrix.
         targets: next tokens; ``IGNORE`` counts for nothing.
+        chunk: tokens whose logits are made at a time.
     """
     with_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad)
+    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, chunk)
     return total, (targets != IGNORE).sum()

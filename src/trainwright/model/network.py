@@ -16,17 +16,19 @@ from torch import Tensor, nn
 from trainwright.model.cache import KVCache
 from trainwright.model.losses import Loss, linear_cross_entropy
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 class Network(nn.Module, ABC):
     """Tokens to hidden states, and a head over them. Parameters are fp32; activations have ``compute_dtype``.
 
-    Both settings are arguments of the constructor and never change, so that a compiled or sharded network cannot
-    disagree with the one that it was made from.
+    Precision and kernels are set where the network is built and never change, so that a compiled or sharded network
+    cannot disagree with the one that it was made from.
     """
 
     spec: ModelSpec
     compute_dtype: torch.dtype
+    kernels: KernelChoice = DEFAULT_KERNELS
     blocks: nn.ModuleList
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
 
@@ -65,6 +67,16 @@ class Network(nn.Module, ABC):
     def initialise(self, seed: int) -> None:
         """Fill every parameter as a function of the seed alone."""
 
+    def use(self, kernels: KernelChoice) -> None:
+        """Take over the kernels of the loss; a network whose attention can be chosen does so beside it.
+
+        Raises:
+            ValueError: a kernel is asked for by name that this network does not choose.
+        """
+        if kernels.attention not in ("auto", self.kernels.attention):
+            raise ValueError(f"{type(self).__name__} has one attention, not attention={kernels.attention}")
+        self.kernels = kernels
+
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""
         head, tables = self.head_weight, self.tables()
@@ -87,4 +99,4 @@ class Network(nn.Module, ABC):
 
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
-        return linear_cross_entropy(hidden, self.head_weight, targets)
+        return linear_cross_entropy(hidden, self.head_weight, targets, chunk=self.kernels.loss_chunk_tokens)

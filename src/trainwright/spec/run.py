@@ -9,7 +9,7 @@ from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, ParallelPlan, Workload
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +23,8 @@ class RunSpec:
     workload: Workload
     cluster: ClusterSpec
     stack: Stack
+    kernels: KernelChoice = DEFAULT_KERNELS
+    """What our own trainer is told to run; other stacks have theirs."""
 
     @property
     def transformer(self) -> ModelSpec:

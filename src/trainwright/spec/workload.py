@@ -142,6 +142,25 @@ the frozen weights beside adapters alone."""
 
 ZeroStage = Literal[0, 1, 2, 3]
 
+AttentionKernel = Literal["auto", "math", "sdpa"]
+"""The whole matrix of scores, or torch's fused kernel; ``auto``: ``math`` for short sequences on a CPU."""
+UpdateKernel = Literal["fused", "foreach", "loop"]
+"""AdamW in one kernel, or an operation at a time: each over all tensors, or all of them over each tensor."""
+LossChunk = int | Literal["auto", "whole"]
+"""Tokens whose logits exist at a time: so many, a micro batch's, or as many as fill a large cache."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KernelChoice:
+    """Which implementation of one and the same arithmetic a training runs; results differ by rounding."""
+
+    attention: AttentionKernel = "auto"
+    update: UpdateKernel = "fused"
+    loss_chunk_tokens: LossChunk = "auto"
+
+
+DEFAULT_KERNELS = KernelChoice()
+
 STAGE_WASTE = 0.08
 """Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
 

@@ -35,9 +35,11 @@ def brute(query, key, value, visible):
 @pytest.mark.parametrize("with_grad", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_attention_is_its_formula(tiny, kv_heads, masked, with_grad):
+@pytest.mark.parametrize("kernel", ["auto", "math", "sdpa"])
+def test_attention_is_its_formula(tiny, kernel, kv_heads, masked, with_grad):
     spec = tiny.spec(kv_heads=kv_heads)
     layer = Attention(spec, 0)
+    layer.kernel = kernel
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in layer.parameters():

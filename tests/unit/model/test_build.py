@@ -9,7 +9,10 @@ import torch
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.build import build_network
+from trainwright.model.decoder import Decoder
+from trainwright.model.network import Network
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.workload import KernelChoice
 
 BUILT = frozenset(
     {
@@ -80,6 +83,19 @@ def test_classes_and_logits_are_not_both_made(tiny) -> None:
 def test_an_impossible_shape_is_named_with_the_key(tiny) -> None:
     with pytest.raises(RecipeError, match=r"here: this is no possible model .*heads \(4\)"):
         build_network(tiny.spec(kv_heads=3), where="here")
+
+
+def test_kernels_go_to_every_attention_and_to_the_loss(tiny) -> None:
+    network = build_network(tiny.spec(), kernels=KernelChoice(attention="math", loss_chunk_tokens=64))
+    assert {block.attention.kernel for block in network.blocks} == {"math"}
+    assert network.kernels.loss_chunk_tokens == 64
+
+
+def test_a_network_with_one_attention_refuses_another_by_name(tiny, monkeypatch) -> None:
+    monkeypatch.setattr(Decoder, "use", Network.use)
+    build_network(tiny.spec(), kernels=KernelChoice(loss_chunk_tokens="whole"))
+    with pytest.raises(RecipeError, match=r"train\.exec\.attention: .*one attention, not attention=sdpa"):
+        build_network(tiny.spec(), kernels=KernelChoice(attention="sdpa"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -18,7 +18,8 @@ from trainwright.core.fingerprint import digest
 from trainwright.core.units import GIB
 from trainwright.hardware.machine import cgroup
 from trainwright.hardware.machine.nvidia import Gpu, gpus
-from trainwright.hardware.machine.processor import cpu_clock_hz, cpu_features, cpu_model, is_virtual
+from trainwright.hardware.machine.processor import cpu_features, cpu_model, is_virtual
+from trainwright.hardware.machine.processor_clock import cpu_clock_hz
 
 BUSY_INTERVAL_S = 0.15
 """Time for which the processors are watched to see what other programs use of them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +12,12 @@ _ARM = ("neon", "asimd", "bf16", "i8mm", "sve")
 CPU_FEATURES = (*_X86, *_ARM)
 """Instruction sets that change how fast matrices multiply."""
 
-_FREQUENCIES = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-
 
 def cpu_model() -> str:
     """Returns the processor's name."""
     if sys.platform == "darwin":
         return _sysctl("machdep.cpu.brand_string") or platform.processor()
-    for line in _cpuinfo():
+    for line in cpuinfo():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model"):
             return value.strip()
@@ -41,42 +38,18 @@ def cpu_features() -> tuple[str, ...]:
     return tuple(name for name in CPU_FEATURES if name in flags)
 
 
-def cpu_clock_hz(frequencies: Path = _FREQUENCIES) -> tuple[float | None, float | None]:
-    """Returns the nominal and the highest clock of a core in hertz; None where the system does not tell.
-
-    ``cpu MHz`` of a virtual machine is its nominal clock; of a real one it is the clock at this moment, so that the
-    governor's files and the clock in the processor's name come first.
-    """
-    base = _kilohertz(frequencies / "base_frequency")
-    named = re.search(r"@\s*([0-9.]+)\s*GHz", cpu_model())
-    nominal = base or (float(named[1]) * 1e9 if named else None) or _cpuinfo_hz()
-    return nominal, _kilohertz(frequencies / "cpuinfo_max_freq")
-
-
 def is_virtual() -> bool:
     """Returns whether a hypervisor runs this system, by the flags of an x86 processor (Linux)."""
     return "hypervisor" in _flags()
 
 
-def _cpuinfo_hz() -> float | None:
-    for line in _cpuinfo():
-        name, _, value = line.partition(":")
-        if name.strip() == "cpu MHz":
-            return float(value) * 1e6
-    return None
-
-
-def _kilohertz(path: Path) -> float | None:
-    text = path.read_text(encoding="ascii").strip() if path.is_file() else ""
-    return int(text) * 1e3 if text.isdigit() else None
-
-
 def _flags() -> set[str]:
-    lines = (line.partition(":") for line in _cpuinfo())
+    lines = (line.partition(":") for line in cpuinfo())
     return next((set(value.split()) for name, _, value in lines if name.strip() in ("flags", "Features")), set())
 
 
-def _cpuinfo() -> list[str]:
+def cpuinfo() -> list[str]:
+    """Returns the lines in which Linux describes the processors; none elsewhere."""
     path = Path("/proc/cpuinfo")
     return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 

@@ -84,3 +84,15 @@ def classifier_flops(model: ConvNetSpec) -> int:
 def _halved(size: int) -> int:
     """Returns the result of a padded convolution or pooling with stride 2."""
     return -(-size // 2)
+
+
+def parameter_counts(model: ConvNetSpec) -> tuple[tuple[str, int], ...]:
+    """Returns the parameters of each component, as ``parameters.parameter_counts`` does of any network."""
+    filters = sum(convolution.parameters for convolution in convolutions(model))
+    return ("convolutions", filters), ("head", classifier_parameters(model))
+
+
+def forward_flops(model: ConvNetSpec, *, images: int) -> tuple[int, int, int]:
+    """Returns the operations of a forward pass: of the stem, of all other convolutions, and of the head."""
+    stem, *rest = (images * convolution.forward_flops for convolution in convolutions(model))
+    return stem, sum(rest), images * classifier_flops(model)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.planner.counts.convolutions import classifier_flops, convolutions
-from trainwright.planner.counts.parameters import BLOCK_PARTS, matrices
+from trainwright.core.registry import load
+from trainwright.planner.counts.parameters import BLOCK_PARTS, CONVOLUTIONS, matrices
 from trainwright.spec.convnet import AnyModel, ConvNetSpec
 
 
@@ -52,8 +52,8 @@ class Flops:
 def count_flops(model: AnyModel, *, sequences: int, sequence_tokens: int) -> Flops:
     """Returns the operations of one forward pass; ``sequences`` of images is their number."""
     if isinstance(model, ConvNetSpec):
-        stem, *rest = (sequences * convolution.forward_flops for convolution in convolutions(model))
-        return Flops(stem=stem, linear=sum(rest), attention=0, head=sequences * classifier_flops(model))
+        stem, linear, head = load(f"{CONVOLUTIONS}:forward_flops", kind="count")(model, images=sequences)
+        return Flops(stem=stem, linear=linear, attention=0, head=head)
     tokens = tokens_of_a_sequence(model, sequence_tokens)
     sums = {"stem": 0, "linear": 0, "head": 0}
     for matrix in matrices(model):

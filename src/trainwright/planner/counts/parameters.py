@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from trainwright.planner.counts.convolutions import classifier_parameters, convolutions
+from trainwright.core.registry import load
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.workload import Workload
@@ -19,6 +19,8 @@ from trainwright.spec.workload import Workload
 Part = Literal["stem", "attention", "feed_forward", "experts", "shared", "router", "further", "head"]
 BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared", "router")
 """Parts that repeat with the layers."""
+CONVOLUTIONS = "trainwright.planner.counts.convolutions"
+"""What counts convolutional networks: by name, because our trainer, which counts its own, has none."""
 MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 """int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
 
@@ -148,8 +150,8 @@ def _heads(model: ModelSpec) -> Iterator[Matrix]:
 @lru_cache(maxsize=4096)
 def _counts(model: AnyModel) -> tuple[tuple[str, int], ...]:
     if isinstance(model, ConvNetSpec):
-        filters = sum(convolution.parameters for convolution in convolutions(model))
-        return ("convolutions", filters), ("head", classifier_parameters(model))
+        counted: tuple[tuple[str, int], ...] = load(f"{CONVOLUTIONS}:parameter_counts", kind="count")(model)
+        return counted
     positions = model.context_tokens + model.extra_positions if model.positions == "learned" else 0
     tables = {
         "embedding": model.vocabulary * model.width if model.kind != "vision" else model.width,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainwright.spec.workload import AttentionKernel, LossChunk
+
 WHOLE_SCORES_TOKENS = 512
 """Longest sequence whose attention scores are made whole when training on a CPU (``model.attention``)."""
 LOGITS_CHUNK_BYTES = 16 << 20
@@ -13,6 +15,18 @@ head of 50,257 x 768, 1,024 tokens took 862 ms in chunks of 64, 320 ms in chunks
 STACK_ELEMENTS = 1 << 24
 """Muon stacks matrices of one shape up to so many elements (``model.muon``), which bounds what an update holds beside
 the gradients."""
+
+
+def makes_scores(kernel: AttentionKernel, *, device_kind: str, sequence_tokens: int) -> bool:
+    """Returns whether attention makes the whole matrix of scores in training."""
+    return kernel == "math" or (kernel == "auto" and device_kind == "cpu" and sequence_tokens <= WHOLE_SCORES_TOKENS)
+
+
+def loss_rows(choice: LossChunk, *, tokens: int, vocabulary: int) -> int:
+    """Returns the tokens of a micro batch whose logits are made at a time, the last ones excepted; at least 1."""
+    if choice == "whole":
+        return max(1, tokens)
+    return max(1, min(tokens, chunk_tokens(vocabulary) if choice == "auto" else choice))
 
 
 def chunk_tokens(vocabulary: int) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS, chunk_tokens
+from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +27,7 @@ class MicroBatch:
     device_kind: str
     document_masking: bool = False
     compiled: bool = False
+    kernels: KernelChoice = DEFAULT_KERNELS
 
     @property
     def tokens(self) -> int:
@@ -40,7 +42,7 @@ class MicroBatch:
     @property
     def makes_scores(self) -> bool:
         """Returns True where attention makes the whole matrix of scores."""
-        return self.device_kind == "cpu" and self.sequence_tokens <= WHOLE_SCORES_TOKENS
+        return makes_scores(self.kernels.attention, device_kind=self.device_kind, sequence_tokens=self.sequence_tokens)
 
 
 def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
@@ -114,7 +116,7 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     of this chunk and two narrow products.
     """
     size = batch.element_bytes
-    rows = min(batch.tokens, chunk_tokens(model.vocabulary))
+    rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=batch.tokens, vocabulary=model.vocabulary)
     head = model.vocabulary * model.width
     reduced = 0 if size == 4 else size
     softmax = rows * model.vocabulary * 8

@@ -36,10 +36,11 @@ from trainwright.planner.counts.ranks import (
     rank_parameters,
     slowest_layers,
 )
+from trainwright.planner.counts.unfused import unfused_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
-from trainwright.spec.workload import Precision, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Precision, Workload
 
 TILE_ROWS, TILE_COLUMNS = 128, 128
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
@@ -148,7 +149,13 @@ def tile_share(rows: Numbers, columns: Values, units: int) -> Numbers:
 
 
 def forward_work(
-    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool = False
+    model: ModelSpec,
+    workload: Workload,
+    layouts: Layouts,
+    device: DeviceSpec,
+    *,
+    eager: bool = False,
+    chosen: KernelChoice = DEFAULT_KERNELS,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
 
@@ -170,8 +177,7 @@ def forward_work(
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
     pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
     # Kernels of GPUs have to fill many processors with few tiles; a processor's cores work on small ones.
-    fills = workload.fused_attention and device.kind != "cpu"
-    short = attention * pairs / workload.sequence_tokens if fills else 0.0 * pairs
+    short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
     size = workload.element_bytes
@@ -199,7 +205,7 @@ def forward_work(
         adapted_s=size * tokens * layers * adapter_elements(model, workload, layouts) / device.bytes_per_s,
         dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
         compiled=layouts.compile,
-        update_s=update_bytes(model, workload, layouts) / device.bytes_per_s,
+        update_s=update_bytes(model, workload, layouts, chosen) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )
 
@@ -334,7 +340,9 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
 
 
-def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+def update_bytes(
+    model: ModelSpec, workload: Workload, layouts: Layouts, chosen: KernelChoice = DEFAULT_KERNELS
+) -> Numbers:
     """Returns the memory traffic of one update: gradient, weight and moments read, weight and moments written.
 
     AdamW with two moments in fp32: 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is
@@ -351,7 +359,7 @@ def update_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numb
         return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
     if workload.optimizer == "muon":
         each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
-    return np.asarray(each * owned_parameters(model, layouts))
+    return np.asarray(each * owned_parameters(model, layouts) + unfused_bytes(model, workload, layouts, chosen))
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

@@ -196,7 +196,9 @@ class Catalogue:
         model, workload, device = run.model, run.workload, run.cluster.device
         if isinstance(model, ConvNetSpec):
             return convnet_work(model, workload, layouts, device)
-        return forward_work(model, workload, layouts, device, eager=run.stack.memory.kernels == "eager")
+        return forward_work(
+            model, workload, layouts, device, eager=run.stack.memory.kernels == "eager", chosen=run.kernels
+        )
 
     def rates(self, run: RunSpec) -> Rates:
         """Returns every rate of the run, by name."""

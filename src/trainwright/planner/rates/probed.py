@@ -17,21 +17,23 @@ from typing import TypeVar
 import numpy as np
 
 from trainwright.core.errors import RecipeError
-from trainwright.hardware.machine.probes import BlockProbe, MatmulPass, Probes
+from trainwright.hardware.machine.probes import AttentionProbe, BlockProbe, MatmulPass, Probes
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, matrices, total_parameters
+from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
+from trainwright.planner.counts.unfused import OPERATIONS, unfused_bytes
 from trainwright.planner.counts.work import block_elements, dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, LossChunk, ParallelPlan, Workload
 
 DIRECTIONS: tuple[MatmulPass, ...] = ("forward", "grad_input", "grad_weight")
 COMPILED_REST = 0.6
@@ -47,6 +49,9 @@ MOST_BUSY = 0.9
 """Of a machine that is busier still nobody knows how fast it is alone: ten times as fast is believed at most."""
 NEAR_TOKENS = 2048
 """Memory probes are matched with the model's blocks at about so many tokens, which is what the doctor probes."""
+SCORE_PASSES = (6, 7)
+"""Over whole scores where they are written, forward and backward: the product's result, the mask's sum (a read and a
+write), softmax (the same), the second product; its gradient, that of softmax (three), three products."""
 EVALUATED_LOSS = 1 / 3
 """Of what the loss does beside its products, what is left without gradients."""
 P = TypeVar("P")
@@ -60,6 +65,7 @@ class LayoutShapes:
     workload: Workload
     layouts: Layouts
     """Of length one."""
+    kernels: KernelChoice = DEFAULT_KERNELS
 
     @property
     def tokens(self) -> float:
@@ -105,10 +111,8 @@ class Probed:
         model = run.transformer
         keys = np.stack([getattr(layouts, each) for each in sorted(_LOOKED_UP)])
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        rows = [
-            self._row(LayoutShapes(model=model, workload=run.workload, layouts=layouts.take(first[[each]])), without)
-            for each in range(len(first))
-        ]
+        shapes = LayoutShapes(model=model, workload=run.workload, layouts=layouts, kernels=run.kernels)
+        rows = [self._row(replace(shapes, layouts=layouts.take(first[[each]])), without) for each in range(len(first))]
         columns = {name: np.asarray([row[name] for row in rows])[places.reshape(-1)] for name in rows[0]}
         lighter, ends = lighter_ends(model, layouts)
         return Kernels(**columns, again=self.catalogue.rates(run).selective, lighter=lighter, lighter_ends=ends)
@@ -183,11 +187,24 @@ class Probed:
         model, work, layouts = shapes.model, shapes.workload, shapes.layouts
         sequences = shapes.layers * float((layouts.micro_batch / layouts.tp / layouts.cp)[0])
         sizes = {"heads": model.heads, "tokens": work.sequence_tokens, "head_size": model.head_size}
-        both = (False, True)
+        known, written = self._attention_probes(shapes)
         forward, backward = (
-            self.attention_s(sequences=sequences, **sizes, dtype=work.precision, backward=backward) for backward in both
+            self.attention_s(known, sequences=sequences, **sizes, backward=backward) for backward in (False, True)
         )
-        return forward, backward
+        scores = sequences * model.heads * work.sequence_tokens**2 * DTYPE_BYTES[work.precision] * written
+        moved = [self.stream_s(passes * scores, pieces=passes * shapes.layers) for passes in SCORE_PASSES]
+        return forward + moved[0], backward + moved[1]
+
+    def _attention_probes(self, shapes: LayoutShapes) -> tuple[Sequence[AttentionProbe], bool]:
+        """Returns the probes of the kernel, and whether scores are written that those do not write."""
+        kernel = shapes.kernels.attention
+        every = [probe for probe in self.probes.attention if probe.dtype == shapes.workload.precision]
+        if kernel == "auto":
+            return every, False
+        kind, tokens = self.probes.device_kind, shapes.workload.sequence_tokens
+        whole = makes_scores(kernel, device_kind=kind, sequence_tokens=tokens)
+        same = [each for each in every if makes_scores("auto", device_kind=kind, sequence_tokens=each.tokens) == whole]
+        return same or every, whole and not same
 
     def _between(self, shapes: LayoutShapes) -> tuple[float, float]:
         """Returns the seconds of the blocks beside products and attention; weights are cast, their gradients back."""
@@ -219,10 +236,31 @@ class Probed:
         elements = sum(outputs * inputs * count for _, outputs, inputs, count in shapes.products(beside=True))
         classes = max(1, model.vocabulary if model.makes_logits else model.classes) / float(shapes.layouts.tp[0])
         rest = self.loss_rest_s(tokens=shapes.tokens, vocabulary=classes, dtype=dtype)
+        rest += self._added_chunks_s(shapes, classes)
         return sum(sums.values()) + rest, self.stream_s(3 * 4.0 * elements), sums["forward"] + EVALUATED_LOSS * rest
+
+    def _added_chunks_s(self, shapes: LayoutShapes, classes: float) -> float:
+        """Returns the seconds that chunks of the loss take beyond as many as are usual: negative where there are fewer.
+
+        Each adds its gradient of the head, in the products' dtype, to the sum in fp32.
+        """
+        tokens, vocabulary = max(1, round(shapes.tokens)), max(1, shapes.model.vocabulary)
+        choices: tuple[LossChunk, ...] = (shapes.kernels.loss_chunk_tokens, "auto")
+        counts = [math.ceil(tokens / loss_rows(each, tokens=tokens, vocabulary=vocabulary)) for each in choices]
+        each = (8.0 + 2 * DTYPE_BYTES[shapes.workload.precision]) * classes * shapes.model.width
+        return (counts[0] - counts[1]) * self.stream_s(each)
 
     def _update(self, shapes: LayoutShapes) -> float:
         """Returns the seconds of an update with clipping: a pass for the norm (a read), one to scale (read, write)."""
+        return self._fused_update(shapes) + self._operations_s(shapes)
+
+    def _operations_s(self, shapes: LayoutShapes) -> float:
+        """Returns the seconds that AdamW takes beyond its fused kernel, where its operations run one by one."""
+        more = float(unfused_bytes(shapes.model, shapes.workload, shapes.layouts, shapes.kernels)[0])
+        calls = OPERATIONS * (_pieces(shapes) + 2)
+        return self.stream_s(more, pieces=calls) + calls * self.probes.launch_s if more else 0.0
+
+    def _fused_update(self, shapes: LayoutShapes) -> float:
         model, layouts = shapes.model, shapes.layouts
         owned = float(owned_parameters(model, layouts)[0])
         if shapes.workload.optimizer == "adamw":
@@ -241,11 +279,11 @@ class Probed:
         ]
         return 2.0 * tokens * inputs * outputs / interpolate((tokens, inputs, outputs), known)
 
+    @staticmethod
     def attention_s(
-        self, *, sequences: float, heads: int, tokens: int, head_size: int, dtype: str, backward: bool
+        probes: Sequence[AttentionProbe], *, sequences: float, heads: int, tokens: int, head_size: int, backward: bool
     ) -> float:
         """Returns the seconds of causal attention, from probes at other lengths and head sizes."""
-        probes = [probe for probe in self.probes.attention if probe.dtype == dtype]
         timings = [probe.backward if backward else probe.forward for probe in probes]
         known = [
             ((probe.tokens, probe.head_size), probe.forward_flops / timing.median_s)

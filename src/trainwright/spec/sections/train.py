@@ -13,7 +13,7 @@ from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
-from trainwright.spec.workload import OptimizerName
+from trainwright.spec.workload import AttentionKernel, KernelChoice, OptimizerName, UpdateKernel
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
@@ -100,6 +100,15 @@ class TrainExec(Section):
         "auto", description="how several processes share the work; auto: the planner's, over the CUDA devices here"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
+    attention: AttentionKernel = Field(
+        "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
+    )
+    update: UpdateKernel = Field(
+        "fused", description="AdamW in one kernel, or op by op: over all tensors (foreach), or tensor by tensor (loop)"
+    )
+    loss_chunk_tokens: Positive | Literal["auto", "whole"] = Field(
+        "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
+    )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
@@ -109,6 +118,11 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+
+    @property
+    def kernels(self) -> KernelChoice:
+        """Returns the implementations that are asked for."""
+        return KernelChoice(attention=self.attention, update=self.update, loss_chunk_tokens=self.loss_chunk_tokens)
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:
         """Returns whether training on a device of this kind uses deterministic algorithms alone."""

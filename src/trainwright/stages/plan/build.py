@@ -36,7 +36,7 @@ from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import DatasetFacts, ParallelPlan, Precision, Workload
+from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
@@ -66,7 +66,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")
-    run = _run(model, workload, here)
+    run = _run(model, workload, here, how.kernels)
     compiled = _compiles(recipe, run, here)
     learnt = references_of(ledger or Ledger(), run.cluster, run.stack, recipe.unmeasured, here=here)
     scenario = Scenario(
@@ -120,8 +120,8 @@ def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = O
     return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
 
 
-def _run(model: ModelSpec, workload: Workload, here: Here) -> RunSpec:
-    return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS))
+def _run(model: ModelSpec, workload: Workload, here: Here, kernels: KernelChoice) -> RunSpec:
+    return RunSpec(model=model, workload=workload, cluster=here.cluster, stack=read_stack(OURS), kernels=kernels)
 
 
 def _layouts(workload: Workload, sizes: Sequence[int], parallel: ParallelPlan = ONE_DEVICE) -> Layouts:
@@ -197,8 +197,8 @@ def _precision(recipe: Recipe, facts: DatasetFacts, here: Here) -> Precision:
         return "fp32"
 
     def seconds(precision: Precision) -> float:
-        workload = resolve(recipe, facts, precision=precision)
-        return float(step_s(_run(model, workload, here), _layouts(workload, [1]), here.source)[0])
+        run = _run(model, resolve(recipe, facts, precision=precision), here, recipe.train.exec.kernels)
+        return float(step_s(run, _layouts(run.workload, [1]), here.source)[0])
 
     return min(known, key=seconds)
 

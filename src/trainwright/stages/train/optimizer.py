@@ -21,6 +21,7 @@ from trainwright.core.registry import load
 from trainwright.model.muon import Muon
 from trainwright.model.network import Network
 from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
+from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
 
@@ -70,12 +71,13 @@ class Optimizers:
     """Torch optimizers that step together and whose state has stable names.
 
     State is exposed as flat tensors, ``<parameter name>.<state name>``, so that a checkpoint is a safetensors file.
+    ``kernel`` is that of torch's own optimizers that have several: their groups say ``fused`` and ``foreach``.
 
     Raises:
         RecipeError: the optimizer cannot be imported, fails, or leaves a parameter out or takes one twice; names it.
     """
 
-    def __init__(self, network: Network, section: OptimizerSection) -> None:
+    def __init__(self, network: Network, section: OptimizerSection, kernel: UpdateKernel = "fused") -> None:
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in network.named_parameters()}
         make: OptimizerFunction = OPTIMIZER.load(section.name)
         with blaming(section.name, where=KEY):
@@ -96,6 +98,8 @@ class Optimizers:
         for group in self._groups():
             group.setdefault("peak_lr", group["lr"])
             group.setdefault("rate", "train/lr")
+            if kernel != "fused" and "fused" in group:
+                group |= {"fused": False, "foreach": kernel == "foreach"}
 
     def _groups(self) -> Iterator[dict[str, Any]]:
         return (group for optimizer in self.members for group in optimizer.param_groups)

@@ -166,7 +166,9 @@ def make_network(
         DataError: they cannot be read, or one of them is not finite.
     """
     spec = settings.model
-    network = build_network(spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full")
+    network = build_network(
+        spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full", kernels=recipe.train.exec.kernels
+    )
     if base is None:
         network.initialise(recipe.seed)
         return network, None

@@ -69,7 +69,7 @@ class Trainer:
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
         self.recipe, self.out, self._from_step = recipe, out, from_step
-        self.optimizers = Optimizers(network, recipe.train.optimizer)
+        self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)

@@ -34,22 +34,8 @@ def test_the_processor_has_a_name():
     assert processor.cpu_model().strip()
 
 
-def test_the_clock_comes_from_the_governor_then_the_name_then_the_moment(monkeypatch, tmp_path):
-    monkeypatch.setattr(processor.sys, "platform", "linux")
-    lines = ["model name\t: Some CPU", "cpu MHz\t\t: 2599.998"]
-    monkeypatch.setattr(processor, "_cpuinfo", lambda: lines)
-    assert processor.cpu_clock_hz(tmp_path) == (pytest.approx(2.599998e9), None)
-    lines[0] = "model name\t: Some CPU @ 2.20GHz"
-    assert processor.cpu_clock_hz(tmp_path) == (2.2e9, None)
-    (tmp_path / "base_frequency").write_text("2000000\n")
-    (tmp_path / "cpuinfo_max_freq").write_text("3800000\n")
-    assert processor.cpu_clock_hz(tmp_path) == (2.0e9, 3.8e9)
-    monkeypatch.setattr(processor, "_cpuinfo", list)
-    assert processor.cpu_clock_hz(tmp_path / "absent") == (None, None)
-
-
 def test_a_hypervisor_shows_in_the_flags(monkeypatch):
-    monkeypatch.setattr(processor, "_cpuinfo", lambda: ["flags\t\t: fpu avx2 hypervisor"])
+    monkeypatch.setattr(processor, "cpuinfo", lambda: ["flags\t\t: fpu avx2 hypervisor"])
     assert processor.is_virtual()
-    monkeypatch.setattr(processor, "_cpuinfo", lambda: ["flags\t\t: fpu avx2"])
+    monkeypatch.setattr(processor, "cpuinfo", lambda: ["flags\t\t: fpu avx2"])
     assert not processor.is_virtual()

@@ -18,6 +18,7 @@ from trainwright.planner.counts.saved_activations import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
+from trainwright.spec.workload import KernelChoice
 
 
 def batch_of(sequences, tokens, dtype, **more):
@@ -26,6 +27,7 @@ def batch_of(sequences, tokens, dtype, **more):
 
 def saved(spec, batch, *, recompute=False):
     model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
+    model.use(batch.kernels)
     model.initialise(0)
     counter = SavedBytes(model.parameters())
     with counter.counting():
@@ -51,6 +53,26 @@ def test_long_sequences_use_the_fused_kernel(spec, dtype):
     small = replace(small, context_tokens=tokens)
     batch = batch_of(1, tokens, dtype)
     assert saved_bytes(small, batch) == saved(small, batch)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize(("kernel", "tokens"), [("sdpa", 64), ("math", WHOLE_SCORES_TOKENS + 64)])
+def test_a_kernel_that_is_asked_for_is_the_one_that_is_counted(kernel, tokens, dtype):
+    spec = replace(GPT2, width=64, heads=2, kv_heads=2, head_size=32, ffn_width=96, layers=2, context_tokens=tokens)
+    usual = batch_of(1, tokens, dtype)
+    asked = replace(usual, kernels=KernelChoice(attention=kernel))
+    assert saved_bytes(spec, asked) == saved(spec, asked) != saved_bytes(spec, usual)
+
+
+@pytest.mark.parametrize("chunk", [1536, "whole"])
+def test_the_loss_holds_the_chunk_that_is_asked_for(chunk):
+    spec = replace(LLAMA, vocabulary=4096)
+    hidden = torch.randn(2048, spec.width, requires_grad=True)
+    weight = torch.randn(4096, spec.width, requires_grad=True)
+    with LiveBytes() as live:
+        linear_cross_entropy(hidden, weight, torch.zeros(2048, dtype=torch.long), chunk=chunk)
+    asked = batch_of(16, 128, "fp32", kernels=KernelChoice(loss_chunk_tokens=chunk))
+    assert loss_bytes(spec, asked) == pytest.approx(live.peak_bytes, rel=0.3)
 
 
 def test_recomputed_blocks_keep_their_input_alone():

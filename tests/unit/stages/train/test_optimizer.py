@@ -41,6 +41,23 @@ def test_adamw_is_the_textbook_update_with_decay_on_matrices_only() -> None:
         torch.testing.assert_close(parameter.detach(), expected, atol=1e-6, rtol=1e-5, msg=name)
 
 
+@pytest.mark.parametrize("section", [AdamWSection(lr=0.01), MuonSection(lr=0.01)], ids=["adamw", "muon"])
+@pytest.mark.parametrize("kernel", ["foreach", "loop"])
+def test_every_kernel_makes_the_same_update(section, kernel) -> None:
+    models = [make_model(), make_model()]
+    for model, each in zip(models, ("fused", kernel), strict=True):
+        optimizers = Optimizers(model, section, each)
+        adamw = [group for member in optimizers.members for group in member.param_groups if "fused" in group]
+        assert {(bool(group["fused"]), bool(group["foreach"])) for group in adamw} == {
+            (each == "fused", each == "foreach")
+        }
+        for step in range(3):
+            fill_gradients(model, step)
+            optimizers.step(1.0)
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
 def test_muon_moves_block_matrices_by_nearly_orthogonal_steps_and_adamw_the_rest() -> None:
     model = make_model()
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -214,6 +214,7 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             device_kind="cpu" if case.device_kind == "cpu" else "cuda",
             document_masking=workload.document_masking,
             compiled=bool(compiled),
+            kernels=case.kernels,
         )
         beside = saved.beside_bytes(model, batch, recompute=bool(recompute))
         rows.append((saved.block_bytes(model, batch), beside, saved.loss_bytes(model, batch)))

@@ -26,7 +26,7 @@ from trainwright.planner.counts.ranks import expert_tp, stages_of_a_rank
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import FAMILIES, ModelSpec
 from trainwright.spec.stack import StackMemory
-from trainwright.spec.workload import Adapter, Workload
+from trainwright.spec.workload import DEFAULT_KERNELS, Adapter, KernelChoice, Workload
 
 FROZEN_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "int4": 0.5 + 3 / 128}
 """Bytes of one frozen element. nf4: four bits, and one fp32 scale for 64 of them (Dettmers et al., 2023, arXiv
@@ -76,6 +76,7 @@ class MemoryCase:
     memory: StackMemory
     stages: Stages
     device_kind: DeviceKind = "cuda"
+    kernels: KernelChoice = DEFAULT_KERNELS
     process: Process | None = None
     """What a process of our trainer holds beside tensors, where that was measured; None: what ``memory`` says."""
 
@@ -113,6 +114,7 @@ def case_of(
     *,
     device_kind: DeviceKind = "cuda",
     process: Process | None = None,
+    kernels: KernelChoice = DEFAULT_KERNELS,
 ) -> MemoryCase:
     """Returns the question with its stages counted.
 
@@ -130,6 +132,7 @@ def case_of(
         memory=memory,
         stages=stages_of(model, layouts),
         device_kind=device_kind,
+        kernels=kernels,
         process=process,
     )
 
@@ -325,7 +328,7 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
         weights=each.weight * shared(case, from_stage=3),
         gradients=each.gradient * shared(case, from_stage=2) * alive,
         optimizer=each.optimizer * states,
-        update=each.update * states * alive + stack_bytes(case),
+        update=each.update * states * alive + stack_bytes(case) + denominator_bytes(case, states),
     )
 
 
@@ -350,6 +353,20 @@ def stack_bytes(case: MemoryCase) -> float:
     counts = Counter(rows * columns for rows, columns in block_matrices(case.model))
     stacks = (max(size, min(STACK_ELEMENTS, case.model.layers * count * size)) for size, count in counts.items())
     return (4.0 + 3 * 2.0) * max(stacks)
+
+
+def denominator_bytes(case: MemoryCase, states: Numbers) -> Numbers:
+    """Returns the bytes [2, L] of AdamW's denominators where it is not fused (torch 2.13.0, torch/optim/adam.py).
+
+    ``foreach`` makes the root of every second moment before it divides by the first of them; a loop makes root and
+    quotient of one tensor, at most of the largest, which is a table.
+    """
+    if case.memory.kernels != "own" or case.kernels.update == "fused":
+        return np.zeros_like(states)
+    if case.kernels.update == "foreach":
+        return 4.0 * states
+    largest = max(case.model.vocabulary * case.model.width, *(matrix.elements for matrix in matrices(case.model)))
+    return np.minimum(2 * 4.0 * largest, 2 * 4.0 * states)
 
 
 def rank_adapters(case: MemoryCase, adapter: Adapter) -> Numbers:

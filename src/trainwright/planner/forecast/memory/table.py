@@ -170,8 +170,9 @@ def predict_memory(
         stage: of a pipeline.
         process: what the doctor measured of a process of our trainer; None: what the stack's file says.
     """
+    kind, kernels = run.cluster.device.kind, run.kernels
     case = case_of(
-        run.transformer, run.workload, layouts, run.stack.memory, device_kind=run.cluster.device.kind, process=process
+        run.transformer, run.workload, layouts, run.stack.memory, device_kind=kind, process=process, kernels=kernels
     )
     memory, states = case.memory, kept(case)
     moments = moments_of(case, states)

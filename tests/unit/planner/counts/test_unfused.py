@@ -1,0 +1,50 @@
+"""Bytes of AdamW's operations against what torch's own optimizer reads and writes, tensor by tensor."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fixtures.planned_models import LLAMA
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
+from trainwright.planner.counts.unfused import FUSED_BYTES, OPERATIONS, UNFUSED_BYTES, unfused_bytes
+from trainwright.spec.workload import KernelChoice, ParallelPlan, Workload
+
+SIZE = 1000
+
+
+class Traffic(TorchDispatchMode):
+    """Bytes of the large tensors that each operation reads and writes, and the operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.moved = self.operations = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        read = {id(each): each for each in tree_leaves((args, kwargs))}
+        result = func(*args, **(kwargs or {}))
+        big = [each for each in (*read.values(), result) if isinstance(each, torch.Tensor) and each.numel() == SIZE]
+        self.moved += 4 * SIZE * len(big)
+        self.operations += bool(big)
+        return result
+
+
+def test_the_loop_moves_what_is_counted():
+    weight = torch.ones(SIZE, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], lr=0.1, weight_decay=0.1, fused=False, foreach=False)
+    weight.grad = torch.ones(SIZE)
+    optimizer.step()  # makes the moments
+    with Traffic() as traffic:
+        optimizer.step()
+    assert traffic.moved == UNFUSED_BYTES * SIZE
+    assert traffic.operations == OPERATIONS
+
+
+@pytest.mark.parametrize(("optimizer", "left"), [("adamw", 0), ("muon", block_matrix_parameters(LLAMA))])
+def test_only_what_adamw_updates_is_moved_more_often(optimizer, left):
+    work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="fp32", optimizer=optimizer)
+    alone = Layouts.of([ParallelPlan()], ["none"], work)
+    (more,) = unfused_bytes(LLAMA, work, alone, KernelChoice(update="loop"))
+    assert more == pytest.approx((UNFUSED_BYTES - FUSED_BYTES) * (total_parameters(LLAMA) - left))
+    assert not unfused_bytes(LLAMA, work, alone, KernelChoice()).any()
