@@ -61,9 +61,17 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False
     tokens, size = batch.tokens, batch.element_bytes
     rows = tokens if batch.document_masking else batch.sequence_tokens
     positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
-    keeps_mask = batch.document_masking and (recompute or not batch.makes_scores)
+    keeps_mask = batch.document_masking and (recompute or not _makes_scores(model, batch))
     mask = tokens * batch.sequence_tokens * size if keeps_mask else 0
-    return 8 * tokens + positions + _norm_bytes(model, batch) + mask
+    # Dropout's own masks are made again; what they follow from is kept where anything outside of blocks needs it.
+    drops = model.dropout if not recompute else model.dropout.embedding
+    keys = 8 * (batch.sequences + batch.sequence_tokens) if drops else 0
+    return 8 * tokens + positions + _norm_bytes(model, batch) + mask + keys
+
+
+def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
+    """Returns whether attention's weights are made whole: fused kernels know no dropout of ours."""
+    return batch.makes_scores or model.dropout.attention > 0
 
 
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
@@ -97,7 +105,7 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     rows = batch.sequences * model.heads * batch.sequence_tokens
-    if batch.makes_scores:
+    if _makes_scores(model, batch):
         # Grouped keys and values are repeated to one per query head before the products.
         return (4 * batch.tokens * queries + rows * batch.sequence_tokens) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back

@@ -17,7 +17,7 @@ from torch.optim import AdamW, Optimizer
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
-from trainwright.model.muon import Muon
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
 
@@ -39,7 +39,8 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
         return [rest]
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
-    return [rest, Muon([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
+    make = load("trainwright.model.muon:Muon", kind="optimizer")
+    return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 
 def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> AdamW:

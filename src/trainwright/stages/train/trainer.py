@@ -12,6 +12,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
 from trainwright.core.plug_in import blaming
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
@@ -30,6 +31,8 @@ from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.stop import ERRORS, StopRequest
+
+KEYED = "trainwright.model.dropout:KeyedBatches"
 
 
 class Trainer:
@@ -68,6 +71,8 @@ class Trainer:
         self.recipe, self.out, self._from_step = recipe, out, from_step
         self.optimizers = Optimizers(network, recipe.train.optimizer)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
+        if network.spec.dropout:
+            self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self.resumed_from = None if restored is None else restored.step

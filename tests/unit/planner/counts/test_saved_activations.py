@@ -18,6 +18,7 @@ from trainwright.planner.counts.saved_activations import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
+from trainwright.spec.model import NO_DROPOUT, Dropout
 
 
 def batch_of(sequences, tokens, dtype, **more):
@@ -32,7 +33,7 @@ def saved(spec, batch, *, recompute=False):
         tokens = torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long)
         documents = torch.arange(batch.sequence_tokens).div(5, rounding_mode="floor").expand_as(tokens)
         whole = {"documents": documents, "positions": document_positions(documents)} if batch.document_masking else {}
-        hidden = model(tokens, **whole)
+        hidden = model(tokens, samples=torch.arange(batch.sequences), **whole)
     assert hidden.requires_grad  # alive until counted: a freed storage could be counted twice
     return counter.total_bytes
 
@@ -79,6 +80,31 @@ def test_all_blocks_keep_one_mask_of_documents(spec, tokens, dtype, recompute):
     small = replace(spec, width=64, heads=2, kv_heads=2, head_size=32, ffn_width=96, layers=3, context_tokens=tokens)
     batch = batch_of(2, tokens, dtype, document_masking=True)
     assert saved_bytes(small, batch, recompute=recompute) == saved(small, batch, recompute=recompute)
+
+
+RATES = [
+    Dropout(residual=0.1),
+    Dropout(embedding=0.1),
+    Dropout(attention=0.1),
+    Dropout(residual=0.1, embedding=0.2, attention=0.3),
+]
+
+
+@pytest.mark.parametrize("rates", RATES, ids=["residual", "embedding", "attention", "all"])
+@pytest.mark.parametrize(
+    ("spec", "recompute"), [(LLAMA, False), (replace(LLAMA, kv_heads=1), False), (GPT2, False), (GPT2, True)]
+)
+@pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_mask_of_dropout_is_kept(rates, spec, tokens, masked, recompute):
+    small = replace(spec, width=64, heads=2, kv_heads=min(2, spec.kv_heads), head_size=32, ffn_width=96, layers=2)
+    small = replace(small, context_tokens=tokens, dropout=rates)
+    batch = batch_of(2, tokens, "bf16", document_masking=masked)
+    kept = saved_bytes(small, batch, recompute=recompute)
+    assert kept == saved(small, batch, recompute=recompute)
+    without = saved_bytes(replace(small, dropout=NO_DROPOUT), batch, recompute=recompute)
+    if rates.attention == 0 or tokens <= WHOLE_SCORES_TOKENS:
+        assert kept - without <= 8 * (batch.sequences + tokens), "the keys of sequences and their places alone"
 
 
 def test_compiled_code_keeps_less():
