@@ -10,17 +10,18 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import FAMILIES, ModelSpec
+from trainwright.spec.workload import Recompute
 
 
 def build_network(
-    spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False, where: str = "model"
+    spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: Recompute = "none", where: str = "model"
 ) -> Network:
     """Returns the network of a shape; its parameters have memory and no values yet.
 
     Args:
         spec: the shape.
         dtype: of activations and matrix products.
-        recompute: compute activations again in the backward pass.
+        recompute: what of each block is computed again in the backward pass.
         where: the recipe's key or the file that the shape comes from, for the error line.
 
     Raises:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, document_mask
@@ -21,10 +21,12 @@ from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Dropouts
 
+CONTEXTS = "trainwright.model.recompute:contexts_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
@@ -97,13 +99,14 @@ class Decoder(Network):
     Args:
         spec: the shape.
         dtype: of activations and matrix products; parameters stay fp32.
-        recompute: keep a block's input alone in training and compute the block again in the backward pass.
+        recompute: what of a block is computed again in the backward pass: ``full`` keeps its input alone, ``selective``
+            the results of its products too (``model.recompute``).
 
     Raises:
         ValueError: the spec describes no network (its ``problems``), or one that is not built here (``refusals``).
     """
 
-    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False) -> None:
+    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: Recompute = "none") -> None:
         super().__init__()
         problems = spec.problems() or refusals(spec)
         if problems:
@@ -111,6 +114,7 @@ class Decoder(Network):
         self.spec = spec
         self.compute_dtype = dtype
         self.recompute = recompute
+        self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
@@ -159,8 +163,9 @@ class Decoder(Network):
         mask = None if documents is None else document_mask(documents, x.dtype)
         mask = mask if cache is None else cache.mask()
         for block in self.blocks:
-            if self.recompute and self.training:
-                x = checkpoint(block, x, rotary, mask, cache, draw, use_reentrant=False, preserve_rng_state=False)
+            if self.recompute != "none" and self.training:
+                how = {"use_reentrant": False, "preserve_rng_state": False, "context_fn": self._contexts(block)}
+                x = checkpoint(block, x, rotary, mask, cache, draw, **how)
             else:
                 x = block(x, rotary, mask, cache, draw)
         return self.norm(x)

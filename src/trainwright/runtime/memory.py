@@ -84,6 +84,11 @@ class SavedBytes:
             self._storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    def add_live(self, live: LiveBytes, *, result: Tensor) -> None:
+        """Count what else is alive of a pass, but for its result: what recomputation keeps, autograd does not save."""
+        known = {*self._known, result.untyped_storage().data_ptr()}
+        self._storages.update((place, size) for place, size in live.now() if place not in known)
+
     @property
     def total_bytes(self) -> int:
         """Returns bytes counted so far."""
@@ -95,21 +100,25 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._live: dict[int, int] = {}
+        self._live: dict[int, tuple[int, int]] = {}
         self.peak_bytes = 0
+
+    def now(self) -> list[tuple[int, int]]:
+        """Returns place and bytes of each storage that is alive."""
+        return list(self._live.values())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 self._watch(tensor.untyped_storage())
-        self.peak_bytes = max(self.peak_bytes, sum(self._live.values()))
+        self.peak_bytes = max(self.peak_bytes, sum(size for _, size in self._live.values()))
         return result
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
         key = storage._cdata  # noqa: SLF001  # the one name that a storage keeps through all of its Python wrappers
         if key not in self._live:
-            self._live[key] = storage.nbytes()
+            self._live[key] = storage.data_ptr(), storage.nbytes()
             weakref.finalize(storage, self._live.pop, key, None)
 
 

@@ -12,7 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
-from trainwright.spec.workload import OptimizerName
+from trainwright.spec.workload import OptimizerName, Recompute
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
@@ -129,7 +129,9 @@ class TrainSection(Section):
     )
     clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
     document_masking: bool = Field(False, description="no token attends across a document boundary")
-    recompute: Literal["none", "full"] = Field("none", description="recompute activations in the backward pass")
+    recompute: Recompute = Field(
+        "none", description="what of each block the backward pass computes again; selective: all but products"
+    )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")

@@ -140,7 +140,7 @@ def make_network(
         DataError: they cannot be read, or one of them is not finite.
     """
     spec = settings.model
-    network = build_network(spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full")
+    network = build_network(spec, dtype=settings.dtype, recompute=recipe.train.recompute)
     if base is None:
         network.initialise(recipe.seed)
         return network, None

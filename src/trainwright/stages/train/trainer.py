@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,9 +217,11 @@ class Trainer:
         task, network = self.task, self.step.network
         micro = next(self.step.micro_batches(self.batches.batch(self.progress.step)))
         inputs = task.inputs(network, self.step.on_device(micro))
-        saved = SavedBytes(self.network.parameters())
-        with saved.counting():
+        saved, beside = SavedBytes(self.network.parameters()), LiveBytes()
+        caches = self.recipe.train.recompute != "none" and not self.settings.compiled
+        with saved.counting(), beside if caches else nullcontext():
             hidden = task.hidden(network, inputs)
+        saved.add_live(beside, result=hidden)
         part, weight = task.loss(network, hidden, inputs)
         (part / weight).backward()
         leaf = hidden.detach().requires_grad_()
