@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -164,8 +165,8 @@ class Decoder(Network):
         mask = mask if cache is None else cache.mask()
         for block in self.blocks:
             if self.recompute != "none" and self.training:
-                how = {"use_reentrant": False, "preserve_rng_state": False, "context_fn": self._contexts(block)}
-                x = checkpoint(block, x, rotary, mask, cache, draw, **how)
+                again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+                x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
             else:
                 x = block(x, rotary, mask, cache, draw)
         return self.norm(x)

@@ -65,11 +65,16 @@ def tensor_bytes(tensors: Iterable[Tensor]) -> int:
     return sum(storages.values())
 
 
+def _name(storage: torch.UntypedStorage) -> int:
+    """Returns the one name that a storage keeps through all of its Python wrappers."""
+    return storage._cdata  # noqa: SLF001
+
+
 class SavedBytes:
     """Bytes that autograd keeps for the backward pass, each storage once; parameters do not count."""
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        self._known = {_name(parameter.untyped_storage()) for parameter in parameters}
         self._storages: dict[int, int] = {}
 
     @contextmanager
@@ -80,14 +85,14 @@ class SavedBytes:
 
     def _pack(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._known:
-            self._storages[storage.data_ptr()] = storage.nbytes()
+        if _name(storage) not in self._known:
+            self._storages[_name(storage)] = storage.nbytes()
         return tensor
 
     def add_live(self, live: LiveBytes, *, result: Tensor) -> None:
         """Count what else is alive of a pass, but for its result: what recomputation keeps, autograd does not save."""
-        known = {*self._known, result.untyped_storage().data_ptr()}
-        self._storages.update((place, size) for place, size in live.now() if place not in known)
+        known = {*self._known, _name(result.untyped_storage())}
+        self._storages.update((name, size) for name, size in live.now().items() if name not in known)
 
     @property
     def total_bytes(self) -> int:
@@ -100,25 +105,25 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._live: dict[int, tuple[int, int]] = {}
+        self._live: dict[int, int] = {}
         self.peak_bytes = 0
 
-    def now(self) -> list[tuple[int, int]]:
-        """Returns place and bytes of each storage that is alive."""
-        return list(self._live.values())
+    def now(self) -> dict[int, int]:
+        """Returns the bytes of each storage that is alive, by what tells it from others."""
+        return dict(self._live)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 self._watch(tensor.untyped_storage())
-        self.peak_bytes = max(self.peak_bytes, sum(size for _, size in self._live.values()))
+        self.peak_bytes = max(self.peak_bytes, sum(self._live.values()))
         return result
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata  # noqa: SLF001  # the one name that a storage keeps through all of its Python wrappers
+        key = _name(storage)
         if key not in self._live:
-            self._live[key] = storage.data_ptr(), storage.nbytes()
+            self._live[key] = storage.nbytes()
             weakref.finalize(storage, self._live.pop, key, None)
 
 

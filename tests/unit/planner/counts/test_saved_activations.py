@@ -33,12 +33,13 @@ def saved(spec, batch, *, recompute="none"):
         tokens = torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long)
         documents = torch.arange(batch.sequence_tokens).div(5, rounding_mode="floor").expand_as(tokens)
         whole = {"documents": documents, "positions": document_positions(documents)} if batch.document_masking else {}
-        before = {place for place, _ in live.now()}
+        before = live.now()
         whole |= {"samples": torch.arange(batch.sequences)} if spec.dropout else {}
         hidden = model(tokens, **whole)
     assert hidden.requires_grad  # alive until counted: a freed storage could be counted twice
     if recompute != "none":  # of what is computed again, inputs and kept results are no tensors that autograd saves
-        live.now = lambda made=live.now(): [each for each in made if each[0] not in before]
+        made = live.now().keys() - before.keys()
+        live.now = lambda known=live.now: {place: size for place, size in known().items() if place in made}
         counter.add_live(live, result=hidden)
     return counter.total_bytes
 
