@@ -5,6 +5,8 @@ Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -15,6 +17,9 @@ from trainwright.model.layers import Linear
 from trainwright.planner.counts.pieces import makes_scores
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import AttentionKernel
+
+if TYPE_CHECKING:
+    from trainwright.model.dropout import Draw, Mix
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
@@ -71,8 +76,9 @@ class Attention(nn.Module):
         rotary: Rotary | None,
         mask: Mask | None,
         cache: KVCache | None,
+        draw: Draw | None = None,
     ) -> Float[Tensor, "batch seq width"]:
-        """Mix each token with those it may see; ``cache`` adds earlier ones."""
+        """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
         # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
         heads = (-1, self.head_size)
         query = self.query(x).unflatten(-1, heads).transpose(1, 2)
@@ -82,12 +88,23 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
-        mixed = attend(query, key, value, mask, self.kernel)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
+        result = self.out(mixed.transpose(1, 2).flatten(2))
+        return result if draw is None else draw.attention_output(result, self.layer)
 
 
-def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None, kernel: AttentionKernel = "auto") -> Queries:
+def attend(
+    query: Queries,
+    key: Keys,
+    value: Keys,
+    mask: Mask | None,
+    kernel: AttentionKernel = "auto",
+    *,
+    mix: Mix | None = None,
+) -> Queries:
     """Softmax attention; without a mask, queries are the newest tokens and stand in causal order.
+
+    ``mix`` takes the place of the product of weights and values; the weights are made whole for it.
 
     Left to itself, training on a CPU with short sequences makes the whole score matrix: there batched products are 1.2
     to 1.3 times as fast as torch's fused kernel in bf16 (``benchmarks/kernels.py``). Elsewhere it is torch's own
@@ -96,7 +113,7 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None, kernel: At
     seq, keys = query.shape[-2], key.shape[-2]
     grouped = key.shape[1] != query.shape[1]
     whole = makes_scores(kernel, device_kind=query.device.type, sequence_tokens=keys)
-    if not (whole and torch.is_grad_enabled()):
+    if mix is None and not (whole and torch.is_grad_enabled()):
         # A lone query is the newest token and sees every key.
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=mask is None and seq > 1, enable_gqa=grouped
@@ -106,7 +123,7 @@ def attend(query: Queries, key: Keys, value: Keys, mask: Mask | None, kernel: At
     if mask is None:
         mask = torch.full((seq, keys), float("-inf"), dtype=query.dtype, device=query.device).triu(keys - seq + 1)
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-2, -1)) + mask
-    return torch.matmul(torch.softmax(scores, dim=-1), value)
+    return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
 
 
 def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Mask:

@@ -10,14 +10,14 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import FAMILIES, ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Recompute
 
 
 def build_network(
     spec: ModelSpec,
     *,
     dtype: torch.dtype = torch.float32,
-    recompute: bool = False,
+    recompute: Recompute = "none",
     kernels: KernelChoice = DEFAULT_KERNELS,
     where: str = "model",
 ) -> Network:
@@ -26,7 +26,7 @@ def build_network(
     Args:
         spec: the shape.
         dtype: of activations and matrix products.
-        recompute: compute activations again in the backward pass.
+        recompute: what of each block is computed again in the backward pass.
         kernels: implementations of attention and loss.
         where: the recipe's key or the file that the shape comes from, for the error line.
 

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
+from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, document_mask
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import KernelChoice
+from trainwright.spec.workload import KernelChoice, Recompute
 
+if TYPE_CHECKING:
+    from trainwright.model.dropout import Draw, Dropouts
+
+CONTEXTS = "trainwright.model.recompute:contexts_of"
+DROPOUTS = "trainwright.model.dropout:Dropouts"
 INIT_STD = 0.02
 """Standard deviation of initial weights (Radford et al., 2019)."""
 
@@ -73,11 +81,17 @@ class Block(nn.Module):
         self.ffn = make_feed_forward(spec)
 
     def forward(
-        self, x: Float[Tensor, "batch seq width"], rotary: Rotary | None, mask: Mask | None, cache: KVCache | None
+        self,
+        x: Float[Tensor, "batch seq width"],
+        rotary: Rotary | None,
+        mask: Mask | None,
+        cache: KVCache | None,
+        draw: Draw | None,
     ) -> Float[Tensor, "batch seq width"]:
         """Both sub-layers in turn."""
-        x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache)
-        return x + self.ffn(self.ffn_norm(x))
+        x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
+        result = self.ffn(self.ffn_norm(x))
+        return x + (result if draw is None else draw.ffn_output(result, self.attention.layer))
 
 
 class Decoder(Network):
@@ -86,13 +100,14 @@ class Decoder(Network):
     Args:
         spec: the shape.
         dtype: of activations and matrix products; parameters stay fp32.
-        recompute: keep a block's input alone in training and compute the block again in the backward pass.
+        recompute: what of a block is computed again in the backward pass: ``full`` keeps its input alone, ``selective``
+            the results of its products too (``model.recompute``).
 
     Raises:
         ValueError: the spec describes no network (its ``problems``), or one that is not built here (``refusals``).
     """
 
-    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: bool = False) -> None:
+    def __init__(self, spec: ModelSpec, *, dtype: torch.dtype = torch.float32, recompute: Recompute = "none") -> None:
         super().__init__()
         problems = spec.problems() or refusals(spec)
         if problems:
@@ -100,6 +115,8 @@ class Decoder(Network):
         self.spec = spec
         self.compute_dtype = dtype
         self.recompute = recompute
+        self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
+        self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
@@ -137,22 +154,28 @@ class Decoder(Network):
         positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
+        samples: Int[Tensor, " batch"] | None = None,
+        places: Int[Tensor, " seq"] | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Returns normalised hidden states; see ``Network.forward``."""
+        dropouts = self.dropouts if self.training else None
+        draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
         x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
         if self.positions is not None:
             x = x + F.embedding(positions, self.positions).to(x.dtype)
+        x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
         mask = None if documents is None else document_mask(documents, x.dtype)
         mask = mask if cache is None else cache.mask()
         for block in self.blocks:
-            if self.recompute and self.training:
-                x = checkpoint(block, x, rotary, mask, cache, use_reentrant=False, preserve_rng_state=False)
+            if self.recompute != "none" and self.training:
+                again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+                x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
             else:
-                x = block(x, rotary, mask, cache)
+                x = block(x, rotary, mask, cache, draw)
         return self.norm(x)
 
     @torch.no_grad()

@@ -40,6 +40,8 @@ class Network(nn.Module, ABC):
         positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
+        samples: Int[Tensor, " batch"] | None = None,
+        places: Int[Tensor, " seq"] | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Returns normalised hidden states.
 
@@ -48,6 +50,8 @@ class Network(nn.Module, ABC):
             positions: where each token stands in its document; 0, 1, 2... when None.
             documents: an id per token; no token attends to a token with another id.
             cache: keys and values of earlier tokens; the caller has selected slots and ``positions`` in it.
+            samples: 64 bits of each sequence's own, which decide what training drops (``model.dropout``).
+            places: where each token stands in its whole sequence, for the same; 0, 1, 2... when None.
         """
 
     @property

@@ -65,11 +65,16 @@ def tensor_bytes(tensors: Iterable[Tensor]) -> int:
     return sum(storages.values())
 
 
+def _name(storage: torch.UntypedStorage) -> int:
+    """Returns the one name that a storage keeps through all of its Python wrappers."""
+    return storage._cdata  # noqa: SLF001
+
+
 class SavedBytes:
     """Bytes that autograd keeps for the backward pass, each storage once; parameters do not count."""
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._known = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        self._known = {_name(parameter.untyped_storage()) for parameter in parameters}
         self._storages: dict[int, int] = {}
 
     @contextmanager
@@ -80,9 +85,14 @@ class SavedBytes:
 
     def _pack(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._known:
-            self._storages[storage.data_ptr()] = storage.nbytes()
+        if _name(storage) not in self._known:
+            self._storages[_name(storage)] = storage.nbytes()
         return tensor
+
+    def add_live(self, live: LiveBytes, *, result: Tensor) -> None:
+        """Count what else is alive of a pass, but for its result: what recomputation keeps, autograd does not save."""
+        known = {*self._known, _name(result.untyped_storage())}
+        self._storages.update((name, size) for name, size in live.now().items() if name not in known)
 
     @property
     def total_bytes(self) -> int:
@@ -98,6 +108,10 @@ class LiveBytes(TorchDispatchMode):
         self._live: dict[int, int] = {}
         self.peak_bytes = 0
 
+    def now(self) -> dict[int, int]:
+        """Returns the bytes of each storage that is alive, by what tells it from others."""
+        return dict(self._live)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
@@ -107,7 +121,7 @@ class LiveBytes(TorchDispatchMode):
         return result
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata  # noqa: SLF001  # the one name that a storage keeps through all of its Python wrappers
+        key = _name(storage)
         if key not in self._live:
             self._live[key] = storage.nbytes()
             weakref.finalize(storage, self._live.pop, key, None)

@@ -100,6 +100,22 @@ class LatentAttention:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Dropout:
+    """Rates of what training drops, where GPT-2 does: of sub-layers' outputs, embeddings and attention's weights."""
+
+    residual: float = 0.0
+    embedding: float = 0.0
+    attention: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether anything is dropped."""
+        return self != NO_DROPOUT
+
+
+NO_DROPOUT = Dropout()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
     """A transformer: decoder, encoder, or vision encoder.
 
@@ -167,6 +183,7 @@ class ModelSpec:
     """Whether logits over the vocabulary are made; None: where there are no classes."""
     image_size: int = 0
     patch_size: int = 0
+    dropout: Dropout = NO_DROPOUT
 
     @property
     def makes_logits(self) -> bool:
@@ -222,9 +239,9 @@ class ModelSpec:
     def body_differences(self, base: ModelSpec) -> tuple[str, ...]:
         """Returns the names of the fields that keep the embedding and blocks of ``base`` from fitting this shape.
 
-        The head is left out: a task may put another one on the same blocks.
+        The head is left out: a task may put another one on the same blocks. So are rates of dropout: they fit any.
         """
-        names = (name for name in self.__dataclass_fields__ if name not in HEAD_FIELDS)
+        names = (name for name in self.__dataclass_fields__ if name not in (*HEAD_FIELDS, "dropout"))
         return tuple(name for name in names if getattr(self, name) != getattr(base, name))
 
     def problems(self) -> tuple[str, ...]:

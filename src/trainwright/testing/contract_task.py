@@ -128,6 +128,16 @@ class TaskContract(ABC):
                 values.append(float(loss()))
         assert (values[0] - values[1]) / (2 * length) == pytest.approx(square, rel=1e-4)
 
+    def test_it_hands_the_keys_of_sequences_on(self, task: Task, batch: Batch) -> None:
+        """The network drops elements by them where the recipe asks for dropout."""
+        network, seen = self.make_network(), list[Tensor | None]()
+        network.register_forward_pre_hook(lambda _, __, known: seen.append(known.get("samples")), with_kwargs=True)
+        for micro in _micro_batches({**batch, "samples": torch.arange(BATCH_SEQUENCES)}, 3):
+            _loss(task, network, micro)
+            given = seen[-1]
+            assert given is not None, "its network is called without samples"
+            assert torch.equal(given, micro["samples"])
+
     def test_an_evaluation_is_the_same_for_any_batch_size_and_says_its_loss_first(
         self, task: Task, split: TokenSplit
     ) -> None:

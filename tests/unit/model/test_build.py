@@ -33,6 +33,7 @@ BUILT = frozenset(
         "bias",
         "classes",
         "labels",
+        "dropout",
     }
 )
 """Fields that the decoder computes whatever their value is; labels are names of the classes that it computes."""

@@ -30,6 +30,13 @@ class WrongWeight(NextToken):
         return torch.tensor(batch["tokens"].numel())
 
 
+class Silent(NextToken):
+    """Does not say which sequences its network sees."""
+
+    def inputs(self, network, batch):
+        return {name: tensor for name, tensor in NextToken.inputs(self, network, batch).items() if name != "samples"}
+
+
 class LossAlone(NextToken):
     """Measures no more than every task has to: no documents, no bytes, no tables."""
 
@@ -85,6 +92,13 @@ def test_a_weight_that_the_losses_do_not_have_is_noticed(tiny, batch) -> None:
     good.test_the_weight_is_what_the_losses_weigh_together(good.task, batch)
     with pytest.raises(AssertionError):
         bad.test_the_weight_is_what_the_losses_weigh_together(bad.task, batch)
+
+
+def test_keys_that_do_not_reach_the_network_are_noticed(tiny, batch) -> None:
+    good, bad = (Contract(tiny, task(sequence_tokens=8)) for task in (NextToken, Silent))
+    good.test_it_hands_the_keys_of_sequences_on(good.task, batch)
+    with pytest.raises(AssertionError, match="called without samples"):
+        bad.test_it_hands_the_keys_of_sequences_on(bad.task, batch)
 
 
 def test_an_evaluation_that_cannot_be_shown_is_noticed(tiny) -> None:

@@ -46,11 +46,13 @@ def from_config(config: Mapping[str, Any], *, where: str) -> ModelSpec:
 
 def to_config(spec: ModelSpec) -> dict[str, Any]:
     """Returns the Hugging Face configuration of a shape, readable by transformers 4 and 5."""
-    return {
+    # No Llama of transformers has these two: it keeps them under GPT-2's names, and does not apply them.
+    others = {"embd_pdrop": spec.dropout.embedding, "resid_pdrop": spec.dropout.residual}
+    return {name: rate for name, rate in others.items() if rate} | {
         "architectures": ["LlamaForSequenceClassification" if spec.classes else "LlamaForCausalLM"],
         "model_type": "llama",
         "attention_bias": False,
-        "attention_dropout": 0.0,
+        "attention_dropout": spec.dropout.attention,
         "head_dim": spec.head_size,
         "hidden_act": "silu",
         "hidden_size": spec.width,

@@ -154,7 +154,8 @@ class Classify:
 
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch width"]:
         """Returns the hidden state of each document's last token."""
-        hidden: Tensor = network(inputs["tokens"])
+        known = {name: inputs[name] for name in ("samples",) if name in inputs}
+        hidden: Tensor = network(inputs["tokens"], **known)
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), inputs["last"]]
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch width"], inputs: Batch) -> Loss:

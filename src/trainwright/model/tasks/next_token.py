@@ -70,7 +70,7 @@ class NextToken:
     def inputs(self, network: Network, batch: Batch) -> dict[str, Tensor]:
         """Returns ``tokens``, ``targets``, and with masking ``documents`` and ``positions``: each ``[batch, seq]``."""
         tokens, targets = batch["tokens"][:, :-1], batch["tokens"][:, 1:]
-        inputs = {"tokens": tokens.clamp_min(0), "targets": targets}
+        inputs = {**batch, "tokens": tokens.clamp_min(0), "targets": targets}
         if self.end_of_text is not None:
             inputs["documents"] = document_ids(tokens, self.end_of_text)
             if network.has_position_table:
@@ -79,7 +79,8 @@ class NextToken:
 
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch seq width"]:
         """Returns the hidden state of every token."""
-        hidden: Tensor = network(inputs["tokens"], positions=inputs.get("positions"), documents=inputs.get("documents"))
+        known = {name: inputs[name] for name in ("positions", "documents", "samples") if name in inputs}
+        hidden: Tensor = network(inputs["tokens"], **known)
         return hidden
 
     def loss(self, network: Network, hidden: Float[Tensor, "batch seq width"], inputs: Batch) -> Loss:

@@ -14,7 +14,7 @@ from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
+from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,16 +45,36 @@ class MicroBatch:
         return makes_scores(self.kernels.attention, device_kind=self.device_kind, sequence_tokens=self.sequence_tokens)
 
 
-def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
+def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
     """Returns the bytes kept from tokens to hidden states.
 
-    With ``recompute`` each block keeps its input alone; ``block_bytes`` of one block come back while it is recomputed.
+    With recomputation each block keeps its input, with ``selective`` what ``products_bytes`` says too; ``block_bytes``
+    of one block come back while it is recomputed.
     """
-    block = batch.tokens * model.width * batch.element_bytes if recompute else block_bytes(model, batch)
-    return model.layers * block + beside_bytes(model, batch, recompute=recompute)
+    return model.layers * kept_bytes(model, batch, recompute) + beside_bytes(model, batch, recompute=recompute)
 
 
-def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False) -> int:
+def kept_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute) -> int:
+    """Returns the bytes that one block keeps from its forward to its backward pass."""
+    if recompute == "none":
+        return block_bytes(model, batch)
+    inputs = batch.tokens * model.width * batch.element_bytes
+    return inputs if recompute == "full" else inputs + products_bytes(model, batch)
+
+
+def products_bytes(model: ModelSpec, batch: MicroBatch) -> int:
+    """Returns the bytes of the results of a block's products but the last, and of fused attention with its statistic.
+
+    Whole scores are made again.
+    """
+    queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
+    results = queries + 2 * keys + model.width + (2 if model.gated else 1) * model.ffn_width
+    if _makes_scores(model, batch):
+        return batch.tokens * results * batch.element_bytes
+    return batch.tokens * (results + queries) * batch.element_bytes + 4 * batch.tokens * model.heads
+
+
+def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
     """Returns the bytes kept beside the blocks: indices, positions, the last norm, and a mask of documents.
 
     Documents have positions of their own in each sequence. All blocks add one mask to their scores: the fused kernel
@@ -63,9 +83,16 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: bool = False
     tokens, size = batch.tokens, batch.element_bytes
     rows = tokens if batch.document_masking else batch.sequence_tokens
     positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
-    keeps_mask = batch.document_masking and (recompute or not batch.makes_scores)
+    keeps_mask = batch.document_masking and (recompute != "none" or not _makes_scores(model, batch))
     mask = tokens * batch.sequence_tokens * size if keeps_mask else 0
-    return 8 * tokens + positions + _norm_bytes(model, batch) + mask
+    # Dropout's masks are made again, from keys of the sequences and their tokens' places.
+    keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
+    return 8 * tokens + positions + _norm_bytes(model, batch) + mask + keys
+
+
+def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
+    """Returns whether attention's weights are made whole: fused kernels know no dropout of ours."""
+    return batch.makes_scores or model.dropout.attention > 0
 
 
 def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
@@ -99,7 +126,7 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     rows = batch.sequences * model.heads * batch.sequence_tokens
-    if batch.makes_scores:
+    if _makes_scores(model, batch):
         # Grouped keys and values are repeated to one per query head before the products.
         return (4 * batch.tokens * queries + rows * batch.sequence_tokens) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back

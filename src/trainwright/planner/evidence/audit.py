@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trainwright.planner.evidence.ledger import FORMAT
@@ -87,7 +87,7 @@ def ledger_line(
         "cores": plan.cluster.node.cpu_cores,
         "host_memory_bytes": plan.cluster.node.host_memory_bytes,
         "parallel": {name: getattr(plan.parallel, name) for name in plan.parallel.__dataclass_fields__},
-        "model": {name: getattr(model, name) for name in model.__dataclass_fields__},
+        "model": asdict(model),
         "unmeasured": dict(plan.unmeasured),
         "workload": {name: getattr(workload, name) for name in workload.__dataclass_fields__},
         "rows": {f"{row.group}/{row.quantity}": [row.predicted, row.measured] for row in comparison.rows},

@@ -154,7 +154,7 @@ def _singles(run: RunSpec) -> Iterator[_Variant]:
     yield from _smaller_steps(run)
     if not workload.fused_loss and model.makes_logits:
         yield _Variant(name="fused loss", changed={"fused_loss": True}, fields={"fused_loss": True})
-    if not workload.fused_attention:
+    if not workload.fused_attention and not (model.is_divisible and run.transformer.dropout.attention):
         yield _Variant(name="fused attention", changed={"fused_attention": True})
     tokens = workload.sequence_tokens // 2
     while tokens >= LEAST_SEQUENCE_TOKENS and model.kind != "vision":

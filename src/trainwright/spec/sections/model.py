@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming
 from trainwright.spec.families.family import FAMILY, Family
-from trainwright.spec.model import ModelSpec
+from trainwright.spec.model import Dropout, ModelSpec
 from trainwright.spec.sections.base import Count, Section
 
 
@@ -19,6 +19,14 @@ def _nearest_divisor(width: int, heads: int) -> int:
     start = min(heads, width)
     near = (number for distance in range(start) for number in (start - distance, start + distance))
     return next(number for number in near if width % number == 0)
+
+
+class DropoutSection(Section):
+    """Rates of dropout in training, each element's own function of the seed, the step and its place."""
+
+    residual: float = Field(0.0, ge=0, lt=1, description="of each sub-layer's output, before it is added")
+    embedding: float = Field(0.0, ge=0, lt=1, description="of what enters the first block")
+    attention: float = Field(0.0, ge=0, lt=1, description="of attention's weights, which then are made whole")
 
 
 class ModelSection(Section):
@@ -37,6 +45,7 @@ class ModelSection(Section):
     tied: bool | None = Field(None, description="share the embedding with the output head; default: the family's")
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
     norm_epsilon: float = Field(1e-5, gt=0, description="epsilon of the normalisation layers")
+    dropout: DropoutSection = Field(default_factory=DropoutSection, description="dropout in training")
     init_from: str | None = Field(None, description="start from the weights of this Hugging Face directory")
 
     @model_validator(mode="after")
@@ -75,6 +84,7 @@ class ModelSection(Section):
             rope_theta=self.rope_theta,
             bias=family.bias,
             activation=family.activation,
+            dropout=Dropout(**self.dropout.model_dump()),
         )
 
     def differences(self, asked: ModelSpec, base: ModelSpec) -> Iterator[RecipeError]:

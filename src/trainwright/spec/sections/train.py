@@ -13,7 +13,7 @@ from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
-from trainwright.spec.workload import AttentionKernel, KernelChoice, OptimizerName, UpdateKernel
+from trainwright.spec.workload import AttentionKernel, KernelChoice, OptimizerName, Recompute, UpdateKernel
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
@@ -147,7 +147,9 @@ class TrainSection(Section):
     )
     clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
     document_masking: bool = Field(False, description="no token attends across a document boundary")
-    recompute: Literal["none", "full"] = Field("none", description="recompute activations in the backward pass")
+    recompute: Recompute = Field(
+        "none", description="what of each block the backward pass computes again; selective: all but products"
+    )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")

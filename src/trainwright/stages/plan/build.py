@@ -210,6 +210,7 @@ def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
     full = replace(workload, recompute="full")
     changes: list[tuple[str, ModelSpec, Workload]] = [
         ("train.exec.micro_batch=1", model, workload),
+        ("train.recompute=selective", model, replace(workload, recompute="selective")),
         ("train.recompute=full", model, full),
         ("train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")),
     ]

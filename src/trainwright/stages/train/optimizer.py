@@ -18,7 +18,6 @@ from torch.optim import AdamW, Optimizer
 from trainwright.core.errors import RecipeError
 from trainwright.core.plug_in import blaming, instance
 from trainwright.core.registry import load
-from trainwright.model.muon import Muon
 from trainwright.model.network import Network
 from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection, OptimizerSection
 from trainwright.spec.workload import UpdateKernel
@@ -42,8 +41,10 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
     shared = any(hasattr(matrix, "device_mesh") for matrix in matrices.values())
-    kind = load("trainwright.model.sharded_muon:ShardedMuon", kind="optimizer") if shared else Muon
-    return [rest, kind([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
+    make = load(
+        "trainwright.model.sharded_muon:ShardedMuon" if shared else "trainwright.model.muon:Muon", kind="optimizer"
+    )
+    return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 
 def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> AdamW:

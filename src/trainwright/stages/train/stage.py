@@ -167,7 +167,7 @@ def make_network(
     """
     spec = settings.model
     network = build_network(
-        spec, dtype=settings.dtype, recompute=recipe.train.recompute == "full", kernels=recipe.train.exec.kernels
+        spec, dtype=settings.dtype, recompute=recipe.train.recompute, kernels=recipe.train.exec.kernels
     )
     if base is None:
         network.initialise(recipe.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
 from trainwright.core.plug_in import blaming
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
@@ -30,6 +32,8 @@ from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.stop import ERRORS, StopRequest
 from trainwright.stages.train.world import ALONE, World
+
+KEYED = "trainwright.model.dropout:KeyedBatches"
 
 
 class Trainer:
@@ -71,6 +75,8 @@ class Trainer:
         self.recipe, self.out, self._from_step = recipe, out, from_step
         self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
+        if network.spec.dropout:
+            self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self.resumed_from = None if restored is None else restored.step
@@ -216,9 +222,11 @@ class Trainer:
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
         inputs = task.inputs(network, self.step.on_device(micro))
-        saved = SavedBytes(self.world.local(self.network.parameters()))
-        with saved.counting():
+        saved, beside = SavedBytes(self.world.local(self.network.parameters())), LiveBytes()
+        caches = self.recipe.train.recompute != "none" and not self.settings.compiled
+        with saved.counting(), beside if caches else nullcontext():
             hidden = task.hidden(network, inputs)
+        saved.add_live(beside, result=hidden)
         leaf = hidden.detach().requires_grad_()
         with LiveBytes() as live:
             part, _ = task.loss(network, leaf, inputs)

@@ -7,6 +7,7 @@ import transformers
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.families import llama
+from trainwright.spec.model import Dropout
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 99}
 
@@ -81,3 +82,12 @@ def test_names_cover_every_parameter(tiny):
         model = tiny.decoder(tied=tied)
         ours = dict(model.named_parameters())
         assert llama.from_hf(llama.to_hf(ours, model.spec), model.spec).keys() == ours.keys()
+
+
+def test_rates_of_dropout_are_in_the_configuration(tiny):
+    spec = tiny.spec("llama", dropout=Dropout(residual=0.1, embedding=0.2, attention=0.3))
+    config = llama.to_config(spec)
+    theirs = transformers.LlamaConfig(**config)
+    assert theirs.attention_dropout == 0.3
+    assert (config["resid_pdrop"], config["embd_pdrop"]) == (0.1, 0.2)
+    assert not {"resid_pdrop", "embd_pdrop"} & llama.to_config(tiny.spec("llama")).keys()

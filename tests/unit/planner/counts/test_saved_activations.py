@@ -18,6 +18,7 @@ from trainwright.planner.counts.saved_activations import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
+from trainwright.spec.model import NO_DROPOUT, Dropout
 from trainwright.spec.workload import KernelChoice
 
 
@@ -25,17 +26,23 @@ def batch_of(sequences, tokens, dtype, **more):
     return MicroBatch(sequences=sequences, sequence_tokens=tokens, dtype=dtype, device_kind="cpu", **more)
 
 
-def saved(spec, batch, *, recompute=False):
+def saved(spec, batch, *, recompute="none"):
     model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
     model.use(batch.kernels)
     model.initialise(0)
-    counter = SavedBytes(model.parameters())
-    with counter.counting():
+    counter, live = SavedBytes(model.parameters()), LiveBytes()
+    with counter.counting(), live:
         tokens = torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long)
         documents = torch.arange(batch.sequence_tokens).div(5, rounding_mode="floor").expand_as(tokens)
         whole = {"documents": documents, "positions": document_positions(documents)} if batch.document_masking else {}
+        before = live.now()
+        whole |= {"samples": torch.arange(batch.sequences)} if spec.dropout else {}
         hidden = model(tokens, **whole)
     assert hidden.requires_grad  # alive until counted: a freed storage could be counted twice
+    if recompute != "none":  # of what is computed again, inputs and kept results are no tensors that autograd saves
+        made = live.now().keys() - before.keys()
+        live.now = lambda known=live.now: {place: size for place, size in known().items() if place in made}
+        counter.add_live(live, result=hidden)
     return counter.total_bytes
 
 
@@ -75,9 +82,21 @@ def test_the_loss_holds_the_chunk_that_is_asked_for(chunk):
     assert loss_bytes(spec, asked) == pytest.approx(live.peak_bytes, rel=0.3)
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
+@pytest.mark.parametrize("rates", [NO_DROPOUT, Dropout(residual=0.1, embedding=0.1), Dropout(attention=0.1)])
+@pytest.mark.parametrize("spec", [LLAMA, replace(LLAMA, kv_heads=1), GPT2], ids=["llama", "grouped", "gpt2"])
+def test_selective_recomputation_keeps_the_results_of_products(spec, rates, tokens, masked, dtype):
+    small = replace(spec, width=64, heads=2, kv_heads=min(2, spec.kv_heads), head_size=32, ffn_width=96, layers=3)
+    small = replace(small, context_tokens=tokens, dropout=rates)
+    batch = batch_of(2, tokens, dtype, document_masking=masked)
+    assert saved_bytes(small, batch, recompute="selective") == saved(small, batch, recompute="selective")
+
+
 def test_recomputed_blocks_keep_their_input_alone():
     batch = batch_of(2, 64, "bf16")
-    kept = saved_bytes(LLAMA, batch, recompute=True)
+    kept = saved_bytes(LLAMA, batch, recompute="full")
     assert kept < saved_bytes(LLAMA, batch) / 3
     assert saved_bytes(LLAMA, batch) - kept == LLAMA.layers * (block_bytes(LLAMA, batch) - 128 * LLAMA.width * 2)
 
@@ -93,14 +112,38 @@ def test_the_loss_holds_about_what_is_counted(dtype, vocabulary):
     assert loss_bytes(spec, batch_of(8, 128, dtype)) == pytest.approx(live.peak_bytes, rel=0.3)
 
 
-# Where blocks are computed again, rotary positions live in a tuple, which the hooks do not see.
-@pytest.mark.parametrize(("spec", "recompute"), [(LLAMA, False), (GPT2, False), (GPT2, True)])
+@pytest.mark.parametrize("spec", [LLAMA, GPT2], ids=["llama", "gpt2"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
 def test_all_blocks_keep_one_mask_of_documents(spec, tokens, dtype, recompute):
     small = replace(spec, width=64, heads=2, kv_heads=2, head_size=32, ffn_width=96, layers=3, context_tokens=tokens)
     batch = batch_of(2, tokens, dtype, document_masking=True)
     assert saved_bytes(small, batch, recompute=recompute) == saved(small, batch, recompute=recompute)
+
+
+RATES = [
+    Dropout(residual=0.1),
+    Dropout(embedding=0.1),
+    Dropout(attention=0.1),
+    Dropout(residual=0.1, embedding=0.2, attention=0.3),
+]
+
+
+@pytest.mark.parametrize("rates", RATES, ids=["residual", "embedding", "attention", "all"])
+@pytest.mark.parametrize("spec", [LLAMA, replace(LLAMA, kv_heads=1), GPT2], ids=["llama", "grouped", "gpt2"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_mask_of_dropout_is_kept(rates, spec, tokens, masked, recompute):
+    small = replace(spec, width=64, heads=2, kv_heads=min(2, spec.kv_heads), head_size=32, ffn_width=96, layers=2)
+    small = replace(small, context_tokens=tokens, dropout=rates)
+    batch = batch_of(2, tokens, "bf16", document_masking=masked)
+    kept = saved_bytes(small, batch, recompute=recompute)
+    assert kept == saved(small, batch, recompute=recompute)
+    without = saved_bytes(replace(small, dropout=NO_DROPOUT), batch, recompute=recompute)
+    if rates.attention == 0 or tokens <= WHOLE_SCORES_TOKENS:
+        assert kept - without <= 8 * (batch.sequences + tokens), "the keys of sequences and their places alone"
 
 
 def test_compiled_code_keeps_less():

@@ -87,3 +87,9 @@ def test_a_run_shorter_than_an_update_is_refused(tmp_path) -> None:
     recipe = planned_recipe(tmp_path, "train.duration=0.01 epochs")
     with pytest.raises(RecipeError, match="shorter than one update"):
         resolve(recipe, COUNTED, precision="fp32")
+
+
+def test_attention_that_drops_weights_makes_its_scores_whole(tmp_path) -> None:
+    for rate in (0.0, 0.1):
+        recipe = planned_recipe(tmp_path, f"model.dropout.attention={rate}")
+        assert resolve(recipe, COUNTED, precision="fp32").fused_attention == (rate == 0)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from trainwright.spec.model import Dropout
 from trainwright.spec.sections.model import ModelSection
 
 
@@ -20,6 +21,18 @@ def test_gpt2_defaults_are_those_of_gpt2() -> None:
     ours = section.spec(vocabulary=theirs.vocab_size)
     assert (ours.ffn_width, ours.tied, ours.bias, ours.norm) == (4 * theirs.n_embd, True, True, "layernorm")
     assert ours.norm_epsilon == theirs.layer_norm_epsilon
+
+
+def test_rates_of_dropout_are_those_of_gpt2_and_none_by_default() -> None:
+    section = {"family": "gpt2", "layers": 2, "width": 64, "heads": 4}
+    assert not ModelSection(**section).spec(vocabulary=5).dropout
+    rates = {"residual": 0.1, "attention": 0.3}
+    spec = ModelSection(**section, dropout=rates).spec(vocabulary=5)
+    assert spec.dropout == Dropout(residual=0.1, embedding=0.0, attention=0.3)
+    assert not spec.body_differences(ModelSection(**section).spec(vocabulary=5)), "weights fit whatever is dropped"
+    for rate in (-0.1, 1.0):
+        with pytest.raises(ValidationError, match=r"dropout\.residual"):
+            ModelSection(**section, dropout={"residual": rate})
 
 
 def test_llama_defaults() -> None:

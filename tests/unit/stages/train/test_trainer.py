@@ -8,6 +8,7 @@ import pytest
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
+from trainwright.planner.counts.saved_activations import MicroBatch, saved_bytes
 from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.stages.train import run
 
@@ -25,6 +26,15 @@ def test_memory_by_class_is_what_the_tensors_take(make_recipe, inputs_for, tmp_p
     assert memory["activations"] > 0
     assert memory["workspace"] > 50e6, "the process itself, Python and torch"
     assert summary["process_bytes"] > 50e6
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_activations_are_what_the_planner_counts(recompute, make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(family="gpt2", recompute=recompute, precision="bf16", exec_micro_batch=2, duration="2 steps")
+    train(recipe, inputs_for(recipe, precision="bf16"), tmp_path / "out")
+    measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
+    batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="bf16", device_kind="cpu")
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute)
 
 
 def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.planner.counts import saved_activations as saved
-from trainwright.planner.counts.layouts import Numbers
+from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.planner.forecast.memory.states import MemoryCase
@@ -193,9 +193,13 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OurBytes:
-    """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss."""
+    """Bytes [L] as this project's trainer keeps them: a block, what is saved beside all blocks, and the loss.
+
+    ``kept`` is what of a block waits for the backward pass where it is recomputed selectively.
+    """
 
     block: Numbers
+    kept: Numbers
     beside: Numbers
     loss: Numbers
 
@@ -203,7 +207,7 @@ class OurBytes:
 def our_bytes(case: MemoryCase) -> OurBytes:
     """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.has("recompute", "full")])
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
     for sequences, compiled, recompute in distinct.T:
@@ -216,10 +220,11 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             compiled=bool(compiled),
             kernels=case.kernels,
         )
-        beside = saved.beside_bytes(model, batch, recompute=bool(recompute))
-        rows.append((saved.block_bytes(model, batch), beside, saved.loss_bytes(model, batch)))
-    block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
-    return OurBytes(block=block_, beside=beside_, loss=loss_)
+        beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
+        kept = saved.kept_bytes(model, batch, "selective")
+        rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
+    each = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 
 def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:

@@ -87,7 +87,11 @@ def pass_bytes(case: MemoryCase) -> Pass:
     # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
     beside = our_bytes(case).beside if case.memory.kernels == "own" else mask
-    layers = np.where(full, inputs, stages.dense_layers * dense + stages.moe_layers * mixed)
+    waiting, selective = dense, np.zeros(len(case.layouts), bool)
+    if case.memory.kernels == "own":  # of dense layers alone
+        selective = case.layouts.has("recompute", "selective")
+        waiting = np.where(selective, our_bytes(case).kept, dense)
+    layers = np.where(full, inputs, stages.dense_layers * waiting + stages.moe_layers * mixed)
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
     beside = beside + sent
     whole = stages.passes * (beside + layers)
@@ -102,7 +106,7 @@ def pass_bytes(case: MemoryCase) -> Pass:
         saved=saved,
         beside=np.asarray(beside),
         kept_again=np.where(full, wrapped * (case.memory.adapter_residuals - 1.0), 0.0) * saved,
-        block=np.where(full, block, 0.0),
+        block=np.where(full | selective, block, 0.0),
         transient=transient,
         logits=logits_bytes(case),
         kept_logits=buffered_logit_bytes(case, micro_batches=2),
