@@ -54,7 +54,7 @@ class ReducedAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update every parameter that has a gradient; ``closure`` computes gradients first, and its loss is returned."""
+        """Update what has a gradient; ``closure`` computes gradients first, and its loss is returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ SETTINGS = {"lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.1}
 
 class TestContract(OptimizerContract):
     optimizer = "adamw"
-    keys = {"lr": 0.01, "moments": "bf16"}
+    keys: ClassVar[dict[str, Any]] = {"lr": 0.01, "moments": "bf16"}
 
 
 def parameters(size=300, seed=0):
