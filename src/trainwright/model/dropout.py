@@ -79,23 +79,23 @@ def kept(
         low, high = _turn(low.unsqueeze(-1) ^ place, high.unsqueeze(-1))
     dropped, last = round(rate * (_WORD + 1)), places[-1]
     if low.device.type != "cpu" or torch.compiler.is_compiling():
-        return _mix(low.unsqueeze(-1) ^ last, high.unsqueeze(-1)) >= dropped
+        return mixed_bits(low.unsqueeze(-1) ^ last, high.unsqueeze(-1)) >= dropped
     mask = torch.empty(low.numel(), len(last), dtype=torch.bool)
     rows = max(1, _CHUNK_ELEMENTS // max(1, len(last)))
     parts = zip(mask.split(rows), low.view(-1, 1).split(rows), high.view(-1, 1).split(rows), strict=True)
     for part, part_low, part_high in parts:
-        torch.ge(_mix(part_low ^ last, part_high), dropped, out=part)
+        torch.ge(mixed_bits(part_low ^ last, part_high), dropped, out=part)
     return mask.view(*low.shape, -1)
 
 
 def _turn(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Mixes two words, one to one, so that two that differ never meet, and both decide all that is derived of them."""
-    low = _mix(low, 0)
-    return low, _mix(high + low & _WORD, 0)
+    low = mixed_bits(low, 0)
+    return low, mixed_bits(high + low & _WORD, 0)
 
 
-def _mix(bits: Tensor, other: Tensor | int) -> Tensor:
-    """Returns 32 bits of 32; 32 others enter half-way, so that rows with one of two words in common differ."""
+def mixed_bits(bits: Tensor, other: Tensor | int) -> Tensor:
+    """Returns 32 bits of 32, all in 64-bit integers; 32 others enter half-way, so that both words decide the result."""
     bits = (bits ^ bits >> 16) * _FIRST & _WORD ^ other
     bits = (bits ^ bits >> 15) * _SECOND & _WORD
     return bits ^ bits >> 15

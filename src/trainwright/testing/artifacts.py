@@ -113,6 +113,7 @@ def make_plan(
             optimizer=train.optimizer.counted_as,
             recompute=train.recompute,
             document_masking=train.document_masking,
+            moments=train.optimizer.reduced_moments,
             fused_attention=not recipe.model.dropout.attention,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),

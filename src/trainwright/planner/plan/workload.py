@@ -35,6 +35,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         optimizer=section.optimizer.counted_as,
         recompute=section.recompute,
         document_masking=section.document_masking,
+        moments=section.optimizer.reduced_moments,
         fused_attention=not recipe.model.dropout.attention,
         validation_tokens=validation_tokens(recipe, facts),
         validations=-(-steps // section.validation.every_steps) if recipe.data.split.validation > 0 else 0,

@@ -13,7 +13,14 @@ from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
-from trainwright.spec.workload import AttentionKernel, KernelChoice, OptimizerName, Recompute, UpdateKernel
+from trainwright.spec.workload import (
+    AttentionKernel,
+    KernelChoice,
+    MomentDtype,
+    OptimizerName,
+    Recompute,
+    UpdateKernel,
+)
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
 OPTIMIZER = Extension("optimizer", OPTIMIZERS, Called(arguments=("network", "section")))
@@ -38,14 +45,30 @@ class OptimizerSection(Section):
     name: _Optimizer = "adamw"
     lr: float = Field(3e-4, gt=0, description="peak learning rate; with muon, that of AdamW")
 
+    @property
+    def reduced_moments(self) -> MomentDtype | None:
+        """Returns how moments are kept where that is not fp32."""
+        return None
+
 
 class AdamWSection(OptimizerSection):
-    """AdamW on everything."""
+    """The keys of AdamW, whatever it is used on."""
 
     embedding_lr: float | None = Field(None, gt=0, description="peak learning rate of the embeddings; default: lr")
     betas: tuple[Average, Average] = Field((0.9, 0.95), description="AdamW's averaging of gradient and its square")
     epsilon: float = Field(1e-8, gt=0, description="AdamW's epsilon")
     weight_decay: float = Field(0.1, ge=0, description="decoupled weight decay of AdamW's matrices")
+
+
+class AdamWAloneSection(AdamWSection):
+    """AdamW on everything."""
+
+    moments: Literal["fp32", "bf16"] = Field("fp32", description="dtype of AdamW's moments between updates")
+
+    @property
+    def reduced_moments(self) -> MomentDtype | None:
+        """Returns bf16 where the recipe says so."""
+        return None if self.moments == "fp32" else self.moments
 
 
 class MuonSection(AdamWSection):
@@ -79,7 +102,7 @@ class WsdSection(DecaySection):
     decay_fraction: float = Field(0.2, gt=0, le=1, description="share of the run that wsd decays over")
 
 
-_OPTIMIZER_KEYS = {"adamw": AdamWSection, "muon": MuonSection}
+_OPTIMIZER_KEYS = {"adamw": AdamWAloneSection, "muon": MuonSection}
 _SCHEDULE_KEYS = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
 
 
@@ -136,7 +159,7 @@ class TrainSection(Section):
     batch_tokens: Count = Field(65536, description="tokens of one optimizer update, over all devices")
     duration: DurationText = Field("20 tok/param", description="'300B tok', '20 tok/param', '2000 steps', '3 epochs'")
     optimizer: Annotated[OptimizerSection, ByName(OPTIMIZER, OptimizerSection, _OPTIMIZER_KEYS)] = Field(
-        default_factory=AdamWSection, description="the update rule"
+        default_factory=AdamWAloneSection, description="the update rule"
     )
     schedule: Annotated[ScheduleSection, ByName(SCHEDULE, ScheduleSection, _SCHEDULE_KEYS)] = Field(
         default_factory=DecaySection, description="learning rate over time"

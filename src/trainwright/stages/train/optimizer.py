@@ -23,6 +23,7 @@ from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
+MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.sharded_muon:ShardedMuon"
 
 OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
 
@@ -47,7 +48,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 
-def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> AdamW:
+def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Optimizer:
     parameters = dict(network.named_parameters())
     # Most rows of a table get no gradient in a step, so that it may have a higher rate of its own.
     tables = network.tables() if section.embedding_lr is not None else {}
@@ -61,7 +62,11 @@ def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Ada
         {"params": params, "peak_lr": peaks[rate], "rate": rate, "weight_decay": decay}
         for (rate, decay), params in groups.items()
     ]
-    return AdamW(members, lr=section.lr, betas=section.betas, eps=section.epsilon, fused=True)
+    settings: dict[str, Any] = {"lr": section.lr, "betas": section.betas, "eps": section.epsilon}
+    if section.reduced_moments is None:
+        return AdamW(members, **settings, fused=True)
+    reduced: Optimizer = load("trainwright.model.optimizers.adamw:ReducedAdamW", kind="optimizer")(members, **settings)
+    return reduced
 
 
 def _moved(parameter: Tensor, value: Tensor) -> Tensor:
