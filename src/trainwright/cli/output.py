@@ -100,13 +100,15 @@ class Output:
         """
         cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
+        if any(" " in row[0] for row in cells if row):  # the first column names the rows: "4 devices" is a name
+            right[0] = False
         width = streams.width_of(self.stdout)
         if self.colored(self.stdout) and (width is None or tables.narrowest(columns, cells) <= width):
             self._rich_table(columns, cells, right, title)
             return
         lines = list(tables.aligned(columns, cells, right))
         if width is not None and max(map(len, lines)) > width:
-            lines = list(tables.blocks(columns, cells, width=width))
+            lines = tables.hanging(columns, cells, right, width) or list(tables.blocks(columns, cells, width=width))
         for line in [*([title] if title else []), *lines]:
             self.line(line)
 

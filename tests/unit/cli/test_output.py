@@ -102,6 +102,20 @@ def test_a_narrow_terminal_gets_a_block_for_each_row(output_to, terminal, monkey
     )
 
 
+def test_first_cells_with_a_word_behind_their_number_are_names(output_to):
+    output = output_to()
+    output.table(("would make it fit", "at"), [("4 devices", "3.5x"), ("64 devices", "651x")])
+    output.table(("rows", "because"), [(9, "a"), (10, "b")])
+    assert output.stdout.getvalue().splitlines() == [
+        "would make it fit    at",
+        "4 devices          3.5x",
+        "64 devices         651x",
+        "rows  because",
+        "   9  a",
+        "  10  b",
+    ]
+
+
 def test_a_pipe_has_no_width(output_to, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     output = output_to()

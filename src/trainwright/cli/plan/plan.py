@@ -9,10 +9,15 @@ fit.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from trainwright.spec.plan import Rental
 
 
 def configure(parser: CommandParser) -> None:
@@ -95,6 +100,22 @@ def _run_recipe(args: argparse.Namespace) -> int:
         plan = plan_here(training, root=root, ledger=ledger or Ledger())
     following = f"trainwright run {' '.join(args.inputs)}" if plan.estimate.fits and args.inputs else ""
     output.result({"plan": plan}, lambda: show(plan, output, following=following))
+    _note_ages(plan.rentals, output)
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
+
+
+def _note_ages(rentals: Sequence[Rental], output: Output) -> None:
+    """Notes how many of the prices of rented devices are old, or of an unknown day."""
+    from trainwright.hardware.prices.price_list import price_list
+    from trainwright.render.catalog.prices import old_prices
+
+    paid = {(each.device, each.provider, each.price_kind, each.usd_per_device_hour, each.as_of) for each in rentals}
+    listed = {
+        (device, price.provider, price.kind, price.usd_per_device_hour, price.as_of): price
+        for device, offers in price_list().prices.items()
+        for price in offers
+    }
+    if (text := old_prices([listed[each] for each in paid if each in listed])) is not None:
+        output.note(text)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trainwright.core.money import format_usd
 from trainwright.core.units import format_seconds
+from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.search.offers import OWN
 from trainwright.spec.device import Price, PriceKind
 from trainwright.spec.workload import ParallelPlan, Precision, Recompute
@@ -67,7 +68,7 @@ class Option:
     @property
     def cluster(self) -> str:
         """Returns the cluster in one word: ``64x8xh100-sxm``."""
-        return f"{self.nodes}x{self.devices // self.nodes}x{self.device}"
+        return written(self.nodes, self.devices // self.nodes, self.device)
 
     @property
     def source(self) -> str:

@@ -59,8 +59,10 @@ def test_people_read_shares_in_percent_and_only_what_was_measured():
         ({"uncertain": 90, "ran_out": 0}, "fits or not: 90 of 90 uncertain; 2.0% false alarms"),
         (
             {"ran": 0, "uncertain": 0},
-            "fits or not: 98.0% right of those it is sure of; 0 of 10 uncertain; of 10 that ran out of memory 70% "
-            "refused, 90% refused or uncertain",
+            (
+                "fits or not: 98.0% right of those it is sure of; 0 of 10 uncertain; of 10 that ran out of memory 70% "
+                "refused, 90% refused or uncertain"
+            ),
         ),
     ],
 )
