@@ -84,14 +84,15 @@ def _as_it_stands(args: argparse.Namespace) -> bool:
 def _run_recipe(args: argparse.Namespace) -> int:
     """Returns the recipe on this machine; what only this machine lacks for running it is noted, not refused."""
     # The planner brings pydantic, which --help must not wait for.
-    from trainwright.cli.plan.question import ledger_of, note_broken
+    from trainwright.cli.plan.question import note_broken
+    from trainwright.pipeline.calibration import ledger_of
     from trainwright.pipeline.planning import plan_here, training_of
     from trainwright.planner.evidence.finished import Ledger
     from trainwright.render.plans.local import show
 
     output, loaded = Output.of(args), load_recipe(args)
     root = workspace_of(args, name=loaded.value.name)
-    ledger = ledger_of(args, workspace=root)
+    ledger = ledger_of(args.calibrate, workspace=root)
     with located(loaded):
         training, lacking = training_of(loaded.value, root=root, step=args.step)
         for problem in lacking:

@@ -152,16 +152,17 @@ def show_prices(listed: Sequence[tuple[str, Price]], page: Page) -> None:
 def old_prices(prices: Sequence[Price]) -> str | None:
     """Returns a warning about prices that are old or of an unknown day; None where there is none."""
     ages = [days_old(price, datetime.now(UTC).date()) for price in prices]
-    counts = {
-        f"older than {OLD_DAYS} days": sum(each is not None and each > OLD_DAYS for each in ages),
-        "of an unknown day": sum(each is None for each in ages),
-    }
-    said = " and ".join(f"{_share(count, len(ages))} {what}" for what, count in counts.items() if count)
-    return f"prices: {said}; newer ones: trainwright catalog update" if said else None
-
-
-def _share(count: int, every: int) -> str:
-    return f"{count:,} of {every:,}" if count < every else "the only one" if every == 1 else f"all {every:,}"
+    every, old, unknown = len(ages), sum(each is not None and each > OLD_DAYS for each in ages), ages.count(None)
+    if not old and not unknown:
+        return None
+    counts = {f"older than {OLD_DAYS} days": old, "of an unknown day": unknown}
+    whole = next((what for what, count in counts.items() if count == every), None)
+    if whole is not None:
+        said = f"all {every:,} prices are {whole}" if every > 1 else f"the only price is {whole}"
+    else:
+        named = " and ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        said = f"of {every:,} prices {named}"
+    return f"{said}; newer ones: trainwright catalog update"
 
 
 def update_document(each: Updated) -> dict[str, Any]:

@@ -148,7 +148,8 @@ class _Looks:
 
     @classmethod
     def of(cls, every: Sequence[Option], workload: Workload) -> _Looks:
-        precisions = tuple(dict.fromkeys(option.precision for option in every)) or (workload.precision,)
+        counted = Counter(option.precision for option in every).most_common()
+        precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
         return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
 
 

@@ -67,18 +67,22 @@ def test_ages_of_prices_are_said_once_and_their_sources_by_number():
     show_prices(listed((today - timedelta(days=100)).isoformat(), "", ""), page)
     assert [row[5:] for row in page.tables["device"]] == [("100 days", "[1]"), ("", "[1]"), ("", "[1]")]
     assert page.lines[-2:] == ["sources", "  [1] s@2c3"]
-    expected = "prices: 1 of 3 older than 90 days and 2 of 3 of an unknown day; newer ones: trainwright catalog update"
+    expected = "of 3 prices 1 older than 90 days and 2 of an unknown day; newer ones: trainwright catalog update"
     assert page.notes == [expected]
 
 
 @pytest.mark.parametrize(
     ("dates", "said"),
-    [(["", ""], "all 2 of an unknown day"), ([""], "the only one of an unknown day"), (["2025-01-01", None], None)],
+    [
+        (["", ""], "all 2 prices are of an unknown day"),
+        ([""], "the only price is of an unknown day"),
+        (["2025-01-01", None], "of 2 prices 1 older than 90 days"),
+    ],
 )
 def test_ages_are_noted_by_share(dates, said):
     today = datetime.now(UTC).date().isoformat()
     text = old_prices([price for _, price in listed(*(today if date is None else date for date in dates))])
-    assert text is not None and text.startswith(f"prices: {said or '1 of 2 older than 90 days'}; ")
+    assert text == f"{said}; newer ones: trainwright catalog update"
     assert old_prices([price for _, price in listed(today)]) is None
 
 

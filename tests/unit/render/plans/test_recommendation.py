@@ -133,8 +133,8 @@ def test_a_price_of_an_unknown_day_says_so(capsys):
     assert main([*SMALL, *asked]) == 0
     shown = capsys.readouterr()
     assert "eu-north1" in shown.out and "unknown day" not in shown.out
-    (note,) = [line for line in shown.err.splitlines() if "prices: " in line]
-    assert re.search(r"prices: all \d+ of an unknown day; newer ones: ", note)
+    (note,) = [line for line in shown.err.splitlines() if "unknown day" in line]
+    assert re.search(r"all \d+ prices are of an unknown day; newer ones: ", note)
 
 
 def test_what_is_kept_is_shown_where_it_has_a_price_and_marks_are_explained_where_they_stand(capsys):
