@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from trainwright.cli.progress import Progress
 
+WORDS = 5
+"""Of a quantity at most: ``52.2 GiB of 78.8 GiB``."""
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 
 
@@ -103,7 +105,8 @@ class Output:
         if any(" " in row[0] for row in cells if row):  # the first column names the rows: "4 devices" is a name
             right[0] = False
         width = streams.width_of(self.stdout)
-        if self.colored(self.stdout) and (width is None or tables.narrowest(columns, cells) <= width):
+        ruled = tables.narrowest(columns, cells) + len(columns) + 3  # three spaces between columns, two on each side
+        if self.colored(self.stdout) and (width is None or ruled <= width):
             self._rich_table(columns, cells, right, title)
             return
         lines = list(tables.aligned(columns, cells, right))
@@ -122,8 +125,9 @@ class Output:
         from rich.text import Text
 
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        for name, to_right in zip(columns, right, strict=True):
-            table.add_column(Text(name), justify="right" if to_right else "left")
+        words = tables.longest_words(columns, cells)
+        for name, to_right, least in zip(columns, right, words, strict=True):
+            table.add_column(Text(name), justify="right" if to_right else "left", min_width=least)
         for row in cells:
             table.add_row(*map(Text, row))
         Console(file=self.stdout, highlight=False).print(table)
@@ -185,5 +189,7 @@ def _code(error: TrainwrightError) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name."""
+    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name, and what goes on for long is a sentence."""
+    if len(text.split()) > WORDS:
+        return False
     return not text or text[:1] in "-+$~<>≈" or (text[:1].isdigit() and not re.match(r"\d+x\w", text))

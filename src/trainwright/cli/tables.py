@@ -11,12 +11,16 @@ NARROW = 24
 """Characters below which a column of text reads worse than a line of its own."""
 
 
-def narrowest(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Returns the least width at which no word of a table is broken."""
-    widest = [
+def longest_words(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the length of the longest word of each column."""
+    return [
         max((len(word) for text in column for word in text.split()), default=0) for column in _columns(columns, cells)
     ]
-    return sum(widest) + BETWEEN * (len(columns) - 1)
+
+
+def narrowest(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """Returns the least width at which no word of a table is broken."""
+    return sum(longest_words(columns, cells)) + BETWEEN * (len(columns) - 1)
 
 
 def aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 
 import pytest
 
@@ -114,6 +115,22 @@ def test_first_cells_with_a_word_behind_their_number_are_names(output_to):
         "   9  a",
         "  10  b",
     ]
+
+
+def test_a_sentence_that_begins_with_a_number_stands_left(output_to):
+    output = output_to()
+    output.table(("because", "cost"), [("17% of on-demand, near the floor", "$1"), ("2% of it", "$10")])
+    assert output.stdout.getvalue().splitlines()[2] == "2% of it                           $10"
+
+
+@pytest.mark.parametrize("width", range(12, 60))
+def test_no_width_breaks_a_word_of_a_table(output_to, terminal, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [("64x8xh100", "AWS on-demand", "3 days", "cheapest of all"), ("8xa100", "own", "90 days", "")]
+    output_to(stdout=terminal).table(("run on", "from", "time", "note"), rows)
+    shown = re.sub("\033\\[[0-9;]*m", "", terminal.getvalue())
+    assert all(word in shown for row in rows for text in row for word in text.split())
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_a_pipe_has_no_width(output_to, monkeypatch):
