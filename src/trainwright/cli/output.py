@@ -105,9 +105,10 @@ class Output:
         if any(" " in row[0] for row in cells if row):  # the first column names the rows: "4 devices" is a name
             right[0] = False
         width = streams.width_of(self.stdout)
-        ruled = tables.narrowest(columns, cells) + len(columns) + 3  # three spaces between columns, two on each side
-        if self.colored(self.stdout) and (width is None or ruled <= width):
-            self._rich_table(columns, cells, right, title)
+        rules = 3 * len(columns) + 1  # spaces between columns and beside them
+        room = None if width is None else width - rules
+        if self.colored(self.stdout) and (room is None or sum(tables.longest_words(columns, cells)) <= room):
+            self._rich_table(columns, cells, right, title, room)
             return
         lines = list(tables.aligned(columns, cells, right))
         if width is not None and max(map(len, lines)) > width:
@@ -116,7 +117,12 @@ class Output:
             self.line(line)
 
     def _rich_table(
-        self, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], title: str | None
+        self,
+        columns: Sequence[str],
+        cells: Sequence[Sequence[str]],
+        right: Sequence[bool],
+        title: str | None,
+        room: int | None,
     ) -> None:
         # Only a terminal pays for importing rich.
         from rich.box import SIMPLE_HEAD
@@ -125,9 +131,10 @@ class Output:
         from rich.text import Text
 
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        words = tables.longest_words(columns, cells)
-        for name, to_right, least in zip(columns, right, words, strict=True):
-            table.add_column(Text(name), justify="right" if to_right else "left", min_width=least)
+        # Rich shares a narrow terminal out by ratios, which break words.
+        widths = [None] * len(columns) if room is None else tables.shared(columns, cells, room)
+        for name, to_right, wide in zip(columns, right, widths, strict=True):
+            table.add_column(Text(name), justify="right" if to_right else "left", width=wide)
         for row in cells:
             table.add_row(*map(Text, row))
         Console(file=self.stdout, highlight=False).print(table)

@@ -18,9 +18,19 @@ def longest_words(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> lis
     ]
 
 
-def narrowest(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Returns the least width at which no word of a table is broken."""
-    return sum(longest_words(columns, cells)) + BETWEEN * (len(columns) - 1)
+def shared(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Returns a width for each column, together ``room`` at most where words allow that: none breaks a word of its own.
+
+    What the longest words leave goes to columns that want more, each as much as the others until it has its whole text.
+    """
+    widths = longest_words(columns, cells)
+    whole = [max(map(len, column)) for column in _columns(columns, cells)]
+    left = room - sum(widths)
+    while left > 0 and (wanting := [place for place, width in enumerate(widths) if width < whole[place]]):
+        for place in wanting[:left]:
+            widths[place] += 1
+        left -= len(wanting[:left])
+    return widths
 
 
 def aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:

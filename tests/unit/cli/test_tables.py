@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.cli.tables import aligned, blocks, hanging, narrowest, paragraphs, wrapped
+from trainwright.cli.tables import aligned, blocks, hanging, paragraphs, shared, wrapped
 
 COLUMNS = ("run on", "time", "note")
 ROWS = [["64x8xh100-sxm", "3 days", "cheapest of all"], ["8xa100-80gb", "90 days", ""]]
@@ -17,8 +17,11 @@ def test_columns_are_aligned_and_numbers_stand_right():
     ]
 
 
-def test_the_narrowest_table_breaks_no_word():
-    assert narrowest(COLUMNS, ROWS) == len("64x8xh100-sxm") + len("time") + len("cheapest") + 4
+def test_columns_share_the_room_and_break_no_word():
+    assert shared(COLUMNS, ROWS, 100) == [len("64x8xh100-sxm"), len("90 days"), len("cheapest of all")]
+    assert shared(COLUMNS, ROWS, 0) == [len("64x8xh100-sxm"), len("time"), len("cheapest")]
+    assert shared(COLUMNS, ROWS, 30) == [13, 4 + 3, 8 + 2]
+    assert sum(shared(COLUMNS, ROWS, 28)) == 28
 
 
 def test_a_block_for_each_row_without_empty_cells():
