@@ -9,16 +9,20 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "explain": "trainwright.api",
     "load_recipe": "trainwright.api",
     "open_artifact": "trainwright.api",
     "plan": "trainwright.api",
     "recommend": "trainwright.api",
     "run": "trainwright.api",
+    "sweep": "trainwright.api",
     "Artifact": "trainwright.artifact.store",
+    "Explanation": "trainwright.planner.explain.formula",
     "ModelSpec": "trainwright.spec.model",
     "Plan": "trainwright.spec.plan",
     "Recipe": "trainwright.spec.recipe",
     "Recommendation": "trainwright.planner.search.ranking",
+    "Sweep": "trainwright.planner.plan.sweep",
     "TrainwrightError": "trainwright.core.errors",
     "DataError": "trainwright.core.errors",
     "DoesNotFit": "trainwright.core.errors",

@@ -1,4 +1,4 @@
-"""What ``import trainwright`` offers: load a recipe, plan, recommend, run.
+"""What ``import trainwright`` offers: load a recipe, plan, sweep, explain, recommend, run.
 
 Each function does what the command of its name does and returns the nouns that the command prints.
 """
@@ -19,16 +19,21 @@ from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
 from trainwright.pipeline import runner
+from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 from trainwright.pipeline.planning import plan_here, question_about, training_of
+from trainwright.pipeline.presets import preset_file
 from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
-from trainwright.planner.evidence.finished import read_ledgers
-from trainwright.planner.evidence.ledger import ledgers_of
+from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import experienced
-from trainwright.planner.plan.cluster import planned, with_ways
+from trainwright.planner.explain.formula import Explanation
+from trainwright.planner.explain.registry import explain as explained
+from trainwright.planner.plan.cluster import Planned, planned, with_ways
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.rankable import defaults_on, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.planner.plan.sweep import Sweep, parse_sweep
+from trainwright.planner.plan.sweep import sweep as sweep_of
 from trainwright.planner.search.ranking import Goals, Recommendation
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.model import ModelSpec
@@ -37,24 +42,32 @@ from trainwright.spec.recipe import Recipe
 
 
 def load_recipe(
-    *files: str | Path, overrides: str | Sequence[str] = (), environ: Mapping[str, str] | None = None
+    *files: str | Path,
+    preset: str | None = None,
+    overrides: str | Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
 ) -> Recipe:
     """Returns the recipe of YAML or JSON files, later ones over earlier ones.
 
     Args:
         files: paths; ``~`` is the home directory.
+        preset: ready-made settings below the files, by name; None: none.
         overrides: ``train.optimizer.lr=1e-3``, one or several, over the files.
         environ: variables ``TRAINWRIGHT_TRAIN__DURATION``, between files and overrides; none are read by default.
 
     Raises:
+        RecipeError: an unknown preset, or an argument of another kind.
         RecipeErrors: everything that is wrong, one line each.
     """
+    if preset is not None:
+        _refuse_others(preset, str, field="preset", expected="a name")
+    below = None if preset is None else preset_file(preset)
     paths = [local_path(str(path)) for path in files]
     several = [overrides] if isinstance(overrides, str) else overrides
     _refuse_others(several, (list, tuple), field="overrides", expected="key=value")
     for each in several:
         _refuse_others(each, str, field="overrides", expected="key=value")
-    return load(Recipe, files=paths, overrides=several, environ=environ or {}).value
+    return load(Recipe, files=paths, preset=below, overrides=several, environ=environ or {}).value
 
 
 def plan(
@@ -64,6 +77,7 @@ def plan(
     tokens: int | str | None = None,
     step: str | None = None,
     workspace: str | Path | None = None,
+    calibrate: str | Path | None = None,
     **options: Any,
 ) -> Plan:
     """Returns whether a run fits, how long it takes and what it costs.
@@ -74,6 +88,8 @@ def plan(
         tokens: how many to train on (``"15T"``); None: the recipe's, or 20 for each parameter.
         step: which training of a recipe with a list of steps; None: the only one.
         workspace: whose machine record, dataset and finished runs are looked at; None: ``runs/<name of the recipe>``.
+        calibrate: a file of measured runs to learn from, of this machine a ledger; ``"none"``: not even from finished
+            runs; None: from the workspace's.
         options: further fields of a question (``pipeline/question_fields.py``), as numbers or as the command takes
             them: ``sequence_tokens="8k"``, ``layout={"tp": 8}``, ...
 
@@ -82,31 +98,135 @@ def plan(
         RecipeErrors: everything that is wrong with a recipe on any machine.
         DataError: a model's file cannot be read, or a corpus whose epochs are asked for.
     """
-    fields = read_fields(options | {"tokens": tokens})
-    read_fields({"on": on, "step": step}, {"on": text, "step": text})
-    if isinstance(what, Recipe):
-        return _plan_recipe(what, root=_root(workspace, what.name), on=on, step=step, fields=fields)
+    fields = _fields(options | {"tokens": tokens}, on=on, step=step, calibrate=calibrate)
+    if isinstance(what, Recipe) and (on is None or (is_this_machine(on) and not fields)):
+        return _plan_here(what, on=on, step=step, workspace=workspace, calibrate=calibrate, fields=fields)
     if on is None:
         raise TypeError("plan() needs on=..., a cluster, for a model")
-    root = None if "references" in fields else _root(workspace, "any")
-    return _plan_on_cluster(_asked(what, on=on, step=step, workspace=workspace, fields=fields), root)
+    return with_ways(_on_cluster(what, on=on, step=step, workspace=workspace, calibrate=calibrate, fields=fields)).plan
 
 
-def _plan_recipe(recipe: Recipe, *, root: Path, on: str | None, step: str | None, fields: Mapping[str, Any]) -> Plan:
-    if on is None and fields:
+def sweep(
+    what: Recipe | ModelSpec | ConvNetSpec | str,
+    values: str,
+    *,
+    on: str,
+    tokens: int | str | None = None,
+    step: str | None = None,
+    workspace: str | Path | None = None,
+    calibrate: str | Path | None = None,
+    **options: Any,
+) -> Sweep:
+    """Returns a plan for each value of one thing: how layout, time and cost follow it.
+
+    Args:
+        what: as ``plan`` takes it.
+        values: what is varied, as ``plan --sweep`` takes it: ``"nodes=1,2,4,...,64"``, ``"scale_out=100Gb/s,400Gb/s"``.
+        on: the cluster.
+        tokens: as ``plan`` takes it, as all that follow.
+        step: which training of a recipe.
+        workspace: whose finished runs are learnt from.
+        calibrate: measured runs.
+        options: further fields of a question.
+
+    Raises:
+        RecipeError: as ``plan``; or nothing of that name can be varied.
+        DataError: as ``plan``.
+    """
+    read_fields({"sweep": values}, {"sweep": text})
+    fields = _fields(options | {"tokens": tokens}, on=on, step=step, calibrate=calibrate)
+    question = _question_on(what, on=on, step=step, workspace=workspace, calibrate=calibrate, fields=fields)
+    return sweep_of(question, *parse_sweep(values))
+
+
+def explain(
+    what: Recipe | ModelSpec | ConvNetSpec | str,
+    name: str,
+    *,
+    on: str,
+    tokens: int | str | None = None,
+    step: str | None = None,
+    workspace: str | Path | None = None,
+    calibrate: str | Path | None = None,
+    **options: Any,
+) -> Explanation:
+    """Returns the formula behind a number of a plan, with the numbers that were put in.
+
+    Args:
+        what: as ``plan`` takes it.
+        name: of the number, as ``plan --explain`` takes it: ``"memory.activations"``, ``"time.forward"``.
+        on: the cluster.
+        tokens: as ``plan`` takes it, as all that follow.
+        step: which training of a recipe.
+        workspace: whose finished runs are learnt from.
+        calibrate: measured runs.
+        options: further fields of a question.
+
+    Raises:
+        RecipeError: as ``plan``; or nothing of that name is explained.
+        DataError: as ``plan``.
+    """
+    read_fields({"explain": name}, {"explain": text})
+    fields = _fields(options | {"tokens": tokens}, on=on, step=step, calibrate=calibrate)
+    return explained(_on_cluster(what, on=on, step=step, workspace=workspace, calibrate=calibrate, fields=fields), name)
+
+
+def _fields(
+    options: Mapping[str, Any], *, on: str | None, step: str | None, calibrate: str | Path | None
+) -> dict[str, Any]:
+    """Returns the fields of a question, with the measured runs that a file holds of another machine."""
+    fields = read_fields(options)
+    read_fields({"on": on, "step": step}, {"on": text, "step": text})
+    if calibrate is None:
+        return fields
+    _refuse_others(calibrate, (str, Path), field="calibrate", expected="a file of measured runs, or none")
+    if "references" in fields:
+        raise RecipeError("two answers to one question", field="calibrate", seen="`references` too", expected="one")
+    of_another = on is not None and not names_here(on)
+    return with_runs(fields, local_path(str(calibrate))) if of_another and calibrate != NOTHING else fields
+
+
+def _plan_here(
+    recipe: Recipe,
+    *,
+    on: str | None,
+    step: str | None,
+    workspace: str | Path | None,
+    calibrate: str | Path | None,
+    fields: Mapping[str, Any],
+) -> Plan:
+    if fields:
         raise TypeError("a recipe is planned as it stands, on this machine; name it, on='here', to change the question")
+    root = _root(workspace, recipe.name)
     training, _ = training_of(recipe, root=root, step=step, option="step=")
-    if on is None or (is_this_machine(on) and not fields):
-        return plan_here(training, root=root)
-    question = question_about(training, on=on, root=root, **fields)
-    return _plan_on_cluster(question, None if "references" in fields else root)
+    known = None if calibrate is None else ledger_of(_named(calibrate), workspace=root) or Ledger()
+    return plan_here(training, root=root, ledger=known)
 
 
-def _plan_on_cluster(question: Question, root: Path | None) -> Plan:
-    """Returns the plan, corrected by a workspace's finished runs on such a cluster; by none where ``root`` is None."""
-    if root is not None:
-        question = experienced(question, read_ledgers(ledgers_of(root)))
-    return with_ways(planned(scenario_of(question))).plan
+def _on_cluster(what: Recipe | ModelSpec | ConvNetSpec | str, **asked: Any) -> Planned:
+    return planned(scenario_of(_question_on(what, **asked)))
+
+
+def _question_on(
+    what: Recipe | ModelSpec | ConvNetSpec | str,
+    *,
+    on: str,
+    step: str | None,
+    workspace: str | Path | None,
+    calibrate: str | Path | None,
+    fields: Mapping[str, Any],
+) -> Question:
+    """Returns the question with the finished runs of the workspace, where no others are named."""
+    question = _asked(what, on=on, step=step, workspace=workspace, fields=fields)
+    if "references" in fields or (calibrate is not None and question.here is None):
+        return question
+    root = _root(workspace, what.name if isinstance(what, Recipe) else "any")
+    known = ledger_of(None if calibrate is None else _named(calibrate), workspace=root)
+    return question if known is None else experienced(question, known)
+
+
+def _named(calibrate: str | Path) -> str | Path:
+    return calibrate if calibrate == NOTHING else local_path(str(calibrate))
 
 
 def recommend(

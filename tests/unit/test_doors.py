@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from trainwright import api
 from trainwright.cli import main as cli
 from trainwright.cli.options import OPTIONS
 from trainwright.cli.shell.surface import surfaces
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import DataError, RecipeError
 from trainwright.pipeline.question_fields import OF_RUN, QUESTION, SEARCH
 from trainwright.render.document import document
 
@@ -195,3 +196,70 @@ def test_a_value_is_refused_in_the_same_words(capsys, field, value):
         api.plan("llama3-8b", on="8xh100-sxm", **{field: value})
     line = str(caught.value).replace(f"{field}:", f"{OPTIONS[field]}:", 1)
     assert capsys.readouterr().err == f"error: {line}\n"
+
+
+RUN = {"framework": "torchtitan", "model": "llama3-8b", "seq_len": 8192, "gpu": "h100", "n_gpus": 8}
+
+
+def test_measured_runs_are_learnt_from_at_both_doors(recipe, capsys):
+    recipe()
+    Path("run.json").write_text(json.dumps(RUN | {"tokens_per_s_per_gpu": 6000}), encoding="utf-8")
+    words = ["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--tokens", "1B"]
+    asked = {"on": "8xh100-sxm", "tokens": "1B"}
+    plans = {}
+    for named in (None, "none", "run.json"):
+        answer = printed(capsys, *words, *(() if named is None else ("--calibrate", named)))["plan"]
+        plans[named] = api.plan("llama3-8b", **asked, calibrate=named)
+        assert as_printed({"plan": plans[named]})["plan"] == answer
+    assert plans["run.json"].estimate.seconds != plans["none"].estimate.seconds
+    assert api.plan("llama3-8b", **asked, calibrate=Path("run.json")) == plans["run.json"]
+    with pytest.raises(RecipeError, match="^calibrate: not of the right kind .seen 3, expected a file"):
+        api.plan("llama3-8b", **asked, calibrate=3)
+    with pytest.raises(RecipeError, match="^calibrate: two answers to one question .seen `references` too"):
+        api.plan("llama3-8b", **asked, calibrate="run.json", references=[])
+
+
+def test_a_ledger_without_a_run_is_refused_at_both_doors(recipe, capsys):
+    loaded = recipe()
+    Path("none.jsonl").write_text("", encoding="utf-8")
+    assert cli.main(["plan", "r.yaml", "--calibrate", "none.jsonl"]) == 4
+    said = capsys.readouterr().err
+    with pytest.raises(DataError) as caught:
+        api.plan(loaded, calibrate="none.jsonl")
+    assert said == f"error: {str(caught.value).replace('say the machine: `on`', 'say the machine: --on')}\n"
+    assert all(each.origin != "ledger" for each in api.plan(loaded, calibrate="none").estimate.assumptions)
+
+
+@pytest.mark.parametrize("values", ["nodes=1,2", "micro_batch=1,2,64"])
+def test_a_sweep_is_that_of_the_command(recipe, capsys, values):
+    recipe()
+    words = ["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", "--tokens", "1B", "--sweep", values]
+    swept = api.sweep("llama3-8b", values, on="8xh100-sxm", tokens="1B")
+    assert as_printed({"sweep": swept})["sweep"] == printed(capsys, *words)["sweep"]
+
+
+def test_a_formula_is_that_of_the_command(recipe, capsys):
+    loaded = recipe()
+    words = ["plan", "r.yaml", "--on", "8xh100-sxm", "--explain", "memory.optimizer"]
+    explained = api.explain(loaded, "memory.optimizer", on="8xh100-sxm")
+    assert as_printed({"explanation": explained})["explanation"] == printed(capsys, *words)["explanation"]
+
+
+@pytest.mark.parametrize(("door", "value"), [("explain", "memory.optimiser"), ("sweep", "node=1,2")])
+def test_what_is_neither_explained_nor_varied_is_refused_in_the_same_words(recipe, capsys, door, value):
+    recipe()
+    assert cli.main(["plan", "--model", "llama3-8b", "--on", "8xh100-sxm", f"--{door}", value]) == 2
+    with pytest.raises(RecipeError) as caught:
+        getattr(api, door)("llama3-8b", value, on="8xh100-sxm")
+    assert capsys.readouterr().err == f"error: {str(caught.value).replace(f'{door}:', f'--{door}:', 1)}\n"
+
+
+def test_a_preset_stands_below_a_recipe_at_both_doors(recipe, capsys):
+    recipe()
+    shown = printed(capsys, "config", "show", "r.yaml", "--preset", "gpt2-124m")["recipe"]
+    assert api.load_recipe("r.yaml", preset="gpt2-124m").model_dump(mode="json", by_alias=True) == shown
+    assert api.load_recipe("r.yaml").model_dump(mode="json", by_alias=True) != shown
+    with pytest.raises(RecipeError, match="^preset: unknown preset .seen 'gpt2'"):
+        api.load_recipe(preset="gpt2")
+    with pytest.raises(RecipeError, match="^preset: not of the right kind .seen 3"):
+        api.load_recipe(preset=3)

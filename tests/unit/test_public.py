@@ -18,6 +18,7 @@ PUBLIC = [
     "Artifact",
     "DataError",
     "DoesNotFit",
+    "Explanation",
     "Interrupted",
     "MachineError",
     "ModelSpec",
@@ -26,14 +27,17 @@ PUBLIC = [
     "RecipeError",
     "RecipeErrors",
     "Recommendation",
+    "Sweep",
     "TrainingError",
     "TrainwrightError",
     "__version__",
+    "explain",
     "load_recipe",
     "open_artifact",
     "plan",
     "recommend",
     "run",
+    "sweep",
 ]
 
 

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import trainwright
 from trainwright.cli.parser import CommandParser
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
-from trainwright.core.spelling import did_you_mean
+from trainwright.pipeline.presets import preset_file
 
 if TYPE_CHECKING:
     import argparse
@@ -129,27 +128,3 @@ def split_inputs(inputs: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Files and ``key=value`` overrides; a path with a slash before its ``=`` is a path."""
     overrides = [text for text in inputs if _OVERRIDE.match(text)]
     return [Path(text) for text in inputs if not _OVERRIDE.match(text)], overrides
-
-
-def presets() -> dict[str, Path]:
-    """Returns names of the presets that come with trainwright, and their files."""
-    directory = Path(trainwright.__file__).parent / "catalog" / "presets"
-    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
-
-
-def preset_file(name: str) -> Path:
-    """Returns the file of a preset.
-
-    Raises:
-        RecipeError: no such preset.
-    """
-    known = presets()
-    if name not in known:
-        raise RecipeError(
-            "unknown preset",
-            where="--preset",
-            seen=repr(name),
-            expected=f"one of {', '.join(known)}" if known else None,
-            fix=did_you_mean(name, known) or "leave it out and give a recipe file",
-        )
-    return known[name]

@@ -40,6 +40,8 @@ OPTIONS = {
     "stack": "--stack",
     "layout": "--layout",
     "references": "--calibrate",
+    "calibrate": "--calibrate",
+    "preset": "--preset",
     "scale_up": "--scale-up",
     "scale_out": "--scale-out",
     "rails": "--rails",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from trainwright.cli.progress import Progress
 
+WORDS = 5
+"""Of a quantity at most: ``52.2 GiB of 78.8 GiB``."""
 _RED, _BOLD, _DIM, _RESET = "\033[31m", "\033[1m", "\033[2m", "\033[0m"
 
 
@@ -100,18 +102,27 @@ class Output:
         """
         cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
+        if any(" " in row[0] for row in cells if row):  # the first column names the rows: "4 devices" is a name
+            right[0] = False
         width = streams.width_of(self.stdout)
-        if self.colored(self.stdout) and (width is None or tables.narrowest(columns, cells) <= width):
-            self._rich_table(columns, cells, right, title)
+        rules = 3 * len(columns) + 1  # spaces between columns and beside them
+        room = None if width is None else width - rules
+        if self.colored(self.stdout) and (room is None or sum(tables.longest_words(columns, cells)) <= room):
+            self._rich_table(columns, cells, right, title, room)
             return
         lines = list(tables.aligned(columns, cells, right))
         if width is not None and max(map(len, lines)) > width:
-            lines = list(tables.blocks(columns, cells, width=width))
+            lines = tables.hanging(columns, cells, right, width) or list(tables.blocks(columns, cells, width=width))
         for line in [*([title] if title else []), *lines]:
             self.line(line)
 
     def _rich_table(
-        self, columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], title: str | None
+        self,
+        columns: Sequence[str],
+        cells: Sequence[Sequence[str]],
+        right: Sequence[bool],
+        title: str | None,
+        room: int | None,
     ) -> None:
         # Only a terminal pays for importing rich.
         from rich.box import SIMPLE_HEAD
@@ -120,8 +131,10 @@ class Output:
         from rich.text import Text
 
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        for name, to_right in zip(columns, right, strict=True):
-            table.add_column(Text(name), justify="right" if to_right else "left")
+        # Rich shares a narrow terminal out by ratios, which break words.
+        widths = [None] * len(columns) if room is None else tables.shared(columns, cells, room)
+        for name, to_right, wide in zip(columns, right, widths, strict=True):
+            table.add_column(Text(name), justify="right" if to_right else "left", width=wide)
         for row in cells:
             table.add_row(*map(Text, row))
         Console(file=self.stdout, highlight=False).print(table)
@@ -183,5 +196,7 @@ def _code(error: TrainwrightError) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name."""
+    """Returns whether a cell is a quantity; ``8xh100-sxm`` is a name, and what goes on for long is a sentence."""
+    if len(text.split()) > WORDS:
+        return False
     return not text or text[:1] in "-+$~<>≈" or (text[:1].isdigit() and not re.match(r"\d+x\w", text))

@@ -7,14 +7,30 @@ from collections.abc import Iterator, Sequence
 
 BETWEEN = 2
 """Spaces between two columns."""
+NARROW = 24
+"""Characters below which a column of text reads worse than a line of its own."""
 
 
-def narrowest(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """Returns the least width at which no word of a table is broken."""
-    widest = [
+def longest_words(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the length of the longest word of each column."""
+    return [
         max((len(word) for text in column for word in text.split()), default=0) for column in _columns(columns, cells)
     ]
-    return sum(widest) + BETWEEN * (len(columns) - 1)
+
+
+def shared(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Returns a width for each column, together ``room`` at most where words allow that: none breaks a word of its own.
+
+    What the longest words leave goes to columns that want more, each as much as the others until it has its whole text.
+    """
+    widths = longest_words(columns, cells)
+    whole = [max(map(len, column)) for column in _columns(columns, cells)]
+    left = room - sum(widths)
+    while left > 0 and (wanting := [place for place, width in enumerate(widths) if width < whole[place]]):
+        for place in wanting[:left]:
+            widths[place] += 1
+        left -= len(wanting[:left])
+    return widths
 
 
 def aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
@@ -28,14 +44,42 @@ def aligned(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
         yield (" " * BETWEEN).join(padded).rstrip()
 
 
+def hanging(columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str]:
+    """Returns the lines of ``aligned`` with the last column wrapped so that all are ``width`` wide at most.
+
+    None at all where that column would be narrower than ``NARROW`` or than a word of it, or stands right.
+    """
+    *others, last = _columns(columns, cells)
+    begin = sum(max(map(len, column)) + BETWEEN for column in others)
+    if right[-1] or width - begin < max(NARROW, *(len(word) for text in last for word in ("", *text.split()))):
+        return []
+    parts = [wrapped(text, width=width - begin, indent="") or [""] for text in last]
+    short = [[*row[:-1], lines[0]] for row, lines in zip(cells, parts[1:], strict=True)]
+    above = aligned([*columns[:-1], parts[0][0]], short, right)
+    return [
+        line
+        for first, lines in zip(above, parts, strict=True)
+        for line in (first, *(" " * begin + more for more in lines[1:]))
+    ]
+
+
 def blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], *, width: int) -> Iterator[str]:
-    """Yields ``name: value`` for each cell that is not empty, wrapped to ``width``, and an empty line between rows."""
+    """Yields ``name: value`` for each cell that is not empty, as many in a line of ``width`` as it holds whole.
+
+    A cell that is longer is wrapped; an empty line stands between rows.
+    """
     for place, row in enumerate(cells):
         if place:
             yield ""
-        for name, text in zip(columns, row, strict=True):
-            if text:
-                yield from wrapped(f"{name}: {text}" if name else text, width=width)
+        pairs = [f"{name}: {text}" if name else text for name, text in zip(columns, row, strict=True) if text]
+        line = ""
+        for pair in pairs:
+            joined = f"{line}{' ' * BETWEEN}{pair}" if line else pair
+            if line and len(joined) > width:
+                yield from wrapped(line, width=width)
+                joined = pair
+            line = joined
+        yield from wrapped(line, width=width)
 
 
 def wrapped(text: str, *, width: int, indent: str = "  ") -> list[str]:

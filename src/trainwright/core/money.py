@@ -31,3 +31,8 @@ def format_usd(usd: float) -> str:
         power = sum(float(f"{usd:.3g}") >= least for least in (1e3, 1e6, 1e9))
         return f"${usd / 1000**power:.3g}{' kMB'[power]}"
     return f"${usd:,.0f}" if usd >= 10 else f"${usd:.2g}"
+
+
+def format_hourly(usd: float) -> str:
+    """``$1.87``, ``$0.05``, ``$0.0042``: a price of an hour, to the cent where it has cents."""
+    return f"${usd:,.2f}" if usd >= 0.095 or not usd else f"${usd:.2g}"

@@ -204,6 +204,11 @@ def format_seconds(seconds: float) -> str:
     return f"{days:.3g} days" if days < 1000 else f"{float(f'{seconds / YEAR_S:.3g}'):,g} years"
 
 
+def format_factor(value: float) -> str:
+    """``1.51``, ``12.3``, ``651``, ``2,780``: how many times as much, with three digits or the whole ones."""
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+
+
 def format_count(value: float) -> str:
     """``1.5M``, ``300B``, ``4,096``; four significant digits from a million on."""
     if abs(value) < 1e6:

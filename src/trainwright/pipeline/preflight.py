@@ -50,6 +50,19 @@ def check(
         raise RecipeErrors(refusals)
 
 
+def refuse_workspace_in_corpus(line: Iterable[Step], root: Path) -> None:
+    """Refuses a workspace that a run would read as corpus.
+
+    Raises:
+        RecipeError: names the path of the source that holds it.
+    """
+    for step in line:
+        if step.stage.makes == "dataset":
+            find = load("trainwright.stages.data.corpus.inside:workspace_problem", kind="check")
+            if (problem := find(step.recipe.data, root)) is not None:
+                raise step.placed(problem)
+
+
 def problems(
     ahead: Iterable[Step],
     line: Iterable[Step],

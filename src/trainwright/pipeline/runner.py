@@ -21,7 +21,7 @@ from trainwright.core.errors import DataError, MachineError, TrainwrightError
 from trainwright.core.fingerprint import fingerprint
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Stage, Step, inputs_of, maker, upstream
-from trainwright.pipeline.preflight import CheckedStep, check
+from trainwright.pipeline.preflight import CheckedStep, check, refuse_workspace_in_corpus
 from trainwright.pipeline.steps import steps
 from trainwright.spec.manifest import Manifest
 from trainwright.spec.recipe import Recipe
@@ -67,11 +67,13 @@ def run(
 
     Raises:
         RecipeErrors: the recipe's list of steps is wrong.
+        RecipeError: the workspace would be read as corpus.
         TrainwrightError: a stage failed; all finished stages and parts are kept.
     """
     line = steps(recipe)
     if upto is not None:
         line = upstream(line, upto)
+    refuse_workspace_in_corpus(line, root)
     workspace = Workspace(root, above=above)
     first, passed = _address(line, 0, {}, root), set[CheckedStep]()
     if workspace.find(first.stage.name, first.fingerprint) is None:

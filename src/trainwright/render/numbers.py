@@ -18,6 +18,11 @@ def expected(count: float) -> str:
     return f"{count:,.0f}" if count >= 10 else f"{count:.2g}" if count >= 0.01 else "hardly any"
 
 
+def energy(kwh: float) -> str:
+    """Returns an energy with three digits: ``0.1 kWh``, ``9,360 kWh``, ``1.01M kWh``; rated powers say no more."""
+    return f"{format_count(float(f'{kwh:.3g}'))} kWh"
+
+
 def format_rate(per_s: float) -> str:
     """Returns tokens per second: whole ones from ten on."""
     return number(per_s) if per_s >= 1e6 else f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"

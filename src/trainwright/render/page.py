@@ -6,6 +6,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
+def without_empty(
+    columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns a table without the columns in which no row says anything."""
+    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    return tuple(columns[place] for place in kept), [tuple(row[place] for place in kept) for row in rows]
+
+
 class Page(Protocol):
     """Takes headings, lines and tables, from top to bottom."""
 

@@ -4,18 +4,16 @@ from pathlib import Path
 
 import pytest
 
-import trainwright
 from trainwright.cli.arguments import (
     add_recipe,
     add_workspace,
     load_recipe,
-    preset_file,
-    presets,
     split_inputs,
     workspace_of,
 )
 from trainwright.cli.parser import CommandParser, add_common
 from trainwright.core.errors import RecipeError, RecipeErrors
+from trainwright.pipeline.presets import presets
 
 
 def parse(*arguments):
@@ -59,19 +57,12 @@ def test_without_a_recipe_the_line_shows_how():
         load_recipe(parse("train.optimizer.lr=1"))
 
 
-def test_presets_are_files_of_the_package(tmp_path, monkeypatch, recipe):
-    package = tmp_path / "package"
-    (package / "catalog" / "presets").mkdir(parents=True)
-    (package / "catalog" / "presets" / "quick.yaml").write_text("seed: 7\n", encoding="utf-8")
-    monkeypatch.setattr(trainwright, "__file__", str(package / "__init__.py"))
-    assert list(presets()) == ["quick"]
-    loaded = load_recipe(parse(recipe, "--preset", "quick"))
-    assert loaded.value.seed == 7
-    assert str(loaded.origins["seed"]) == "preset quick:1:1"
-    with pytest.raises(
-        RecipeError, match=r"--preset: unknown preset \(seen 'quik', expected one of quick\); did you mean"
-    ):
-        preset_file("quik")
+def test_a_preset_stands_below_the_recipe(tmp_path, recipe):
+    name = next(iter(presets()))
+    loaded = load_recipe(parse(recipe, "--preset", name))
+    assert any(str(origin).startswith(f"preset {name}:") for origin in loaded.origins.values())
+    with pytest.raises(RecipeError, match="unknown preset .seen 'zzz'"):
+        load_recipe(parse(recipe, "--preset", "zzz"))
 
 
 def test_the_workspace_is_named_by_flag_variable_or_recipe(monkeypatch):
@@ -81,8 +72,3 @@ def test_the_workspace_is_named_by_flag_variable_or_recipe(monkeypatch):
     monkeypatch.setenv("TRAINWRIGHT_WORKSPACE", "~/elsewhere")
     assert workspace_of(parse(), name="tiny") == Path.home() / "elsewhere"
     assert workspace_of(parse("--workspace", "here"), name="tiny") == Path("here")
-
-
-def test_a_preset_that_is_like_none_says_how_to_go_on():
-    with pytest.raises(RecipeError, match=r"unknown preset \(seen 'zzz'.*\); leave it out and give a recipe file"):
-        preset_file("zzz")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 
 import pytest
 
@@ -100,6 +101,36 @@ def test_a_narrow_terminal_gets_a_block_for_each_row(output_to, terminal, monkey
     assert terminal.getvalue() == (
         "best\nrun on:\n  64x8xh100-sxm\ntime: 3 days\nnote: cheapest\n\nrun on: 8xa100-80gb\ntime: 90 days\n"
     )
+
+
+def test_first_cells_with_a_word_behind_their_number_are_names(output_to):
+    output = output_to()
+    output.table(("would make it fit", "at"), [("4 devices", "3.5x"), ("64 devices", "651x")])
+    output.table(("rows", "because"), [(9, "a"), (10, "b")])
+    assert output.stdout.getvalue().splitlines() == [
+        "would make it fit    at",
+        "4 devices          3.5x",
+        "64 devices         651x",
+        "rows  because",
+        "   9  a",
+        "  10  b",
+    ]
+
+
+def test_a_sentence_that_begins_with_a_number_stands_left(output_to):
+    output = output_to()
+    output.table(("because", "cost"), [("17% of on-demand, near the floor", "$1"), ("2% of it", "$10")])
+    assert output.stdout.getvalue().splitlines()[2] == "2% of it                           $10"
+
+
+@pytest.mark.parametrize("width", range(12, 60))
+def test_no_width_breaks_a_word_of_a_table(output_to, terminal, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [("64x8xh100", "AWS on-demand", "3 days", "cheapest of all"), ("8xa100", "own", "90 days", "")]
+    output_to(stdout=terminal).table(("run on", "from", "time", "note"), rows)
+    shown = re.sub("\033\\[[0-9;]*m", "", terminal.getvalue())
+    assert all(word in shown for row in rows for text in row for word in text.split())
+    assert max(map(len, shown.splitlines())) <= width
 
 
 def test_a_pipe_has_no_width(output_to, monkeypatch):

@@ -1,7 +1,7 @@
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.money import format_usd, parse_usd
+from trainwright.core.money import format_hourly, format_usd, parse_usd
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,8 @@ def test_amounts_of_money(text, usd):
 def test_what_is_no_amount_of_money_says_what_would_be(text):
     with pytest.raises(RecipeError, match=r"such as '\$50k'"):
         parse_usd(text)
+
+
+@pytest.mark.parametrize(("usd", "text"), [(1.8675, "$1.87"), (0.05, "$0.05"), (0.0042, "$0.0042"), (0.0, "$0.00")])
+def test_a_price_of_an_hour_has_cents_and_is_never_rounded_to_nothing(usd, text):
+    assert format_hourly(usd) == text

@@ -9,6 +9,7 @@ from trainwright.core.units import (
     Duration,
     format_bytes,
     format_count,
+    format_factor,
     format_seconds,
     parse_bytes,
     parse_count,
@@ -182,3 +183,10 @@ def test_times_are_printed_in_two_units(seconds, text):
 )
 def test_counts_are_printed_short(value, text):
     assert format_count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.514, "1.51"), (9.996, "10.0"), (12.34, "12.3"), (650.75, "651"), (2780.4, "2,780")]
+)
+def test_factors_have_no_more_digits_than_say_something(value, text):
+    assert format_factor(value) == text

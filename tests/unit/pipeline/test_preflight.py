@@ -307,3 +307,19 @@ def test_the_context_of_an_answer_is_that_of_the_training_in_the_list(early) -> 
     (problem,) = said(early, "model.context_tokens=64", text=listed % 32)
     assert "serve.demo.max_tokens" in problem
     assert "(seen 40, expected below model.context_tokens (32))" in problem
+
+
+def test_a_workspace_in_the_corpus_is_refused_under_its_key_and_made_nowhere(early, tmp_path) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("text")
+    source = f"data.sources=[{{kind: files, paths: ['{corpus}']}}]"
+    _, loaded = early(source)
+    with pytest.raises(RecipeError, match=r"^data\.sources\.0\.paths\.0: the workspace lies inside the corpus"):
+        runner.run(loaded.value, root=corpus / "runs" / "early")
+    assert [path.name for path in corpus.iterdir()] == ["a.txt"]
+    # A step of its own that reads such a corpus is named.
+    listed = f"stages:\n  - {{stage: data, data: {{sources: [{{kind: files, paths: ['{corpus}']}}]}}}}\n"
+    _, loaded = early(text=listed)
+    with pytest.raises(RecipeError, match=r"^stages\.0\.data\.sources\.0\.paths\.0: the workspace lies inside"):
+        runner.run(loaded.value, root=corpus)

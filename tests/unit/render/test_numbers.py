@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.render.numbers import amount, measured, number
+from trainwright.render.numbers import amount, energy, measured, number
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,10 @@ def test_numbers_have_no_exponent():
 )
 def test_a_measured_value_says_neither_nothing_nor_too_much(value, text):
     assert measured(value) == text
+
+
+@pytest.mark.parametrize(
+    ("kwh", "text"), [(0.09998, "0.1 kWh"), (9356.2, "9,360 kWh"), (653_667, "654,000 kWh"), (1.0123e6, "1.01M kWh")]
+)
+def test_an_energy_has_three_digits(kwh, text):
+    assert energy(kwh) == text

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from trainwright.cli.arguments import presets
 from trainwright.core.config.load import load
 from trainwright.core.errors import RecipeErrors
+from trainwright.pipeline.presets import presets
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.spec.recipe import Recipe
 

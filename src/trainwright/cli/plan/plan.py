@@ -9,10 +9,15 @@ fit.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from trainwright.cli.arguments import add_recipe_step, load_recipe, located, workspace_of
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
+
+if TYPE_CHECKING:
+    from trainwright.spec.plan import Rental
 
 
 def configure(parser: CommandParser) -> None:
@@ -79,14 +84,15 @@ def _as_it_stands(args: argparse.Namespace) -> bool:
 def _run_recipe(args: argparse.Namespace) -> int:
     """Returns the recipe on this machine; what only this machine lacks for running it is noted, not refused."""
     # The planner brings pydantic, which --help must not wait for.
-    from trainwright.cli.plan.question import ledger_of, note_broken
+    from trainwright.cli.plan.question import note_broken
+    from trainwright.pipeline.calibration import ledger_of
     from trainwright.pipeline.planning import plan_here, training_of
     from trainwright.planner.evidence.finished import Ledger
     from trainwright.render.plans.local import show
 
     output, loaded = Output.of(args), load_recipe(args)
     root = workspace_of(args, name=loaded.value.name)
-    ledger = ledger_of(args, workspace=root)
+    ledger = ledger_of(args.calibrate, workspace=root)
     with located(loaded):
         training, lacking = training_of(loaded.value, root=root, step=args.step)
         for problem in lacking:
@@ -95,6 +101,22 @@ def _run_recipe(args: argparse.Namespace) -> int:
         plan = plan_here(training, root=root, ledger=ledger or Ledger())
     following = f"trainwright run {' '.join(args.inputs)}" if plan.estimate.fits and args.inputs else ""
     output.result({"plan": plan}, lambda: show(plan, output, following=following))
+    _note_ages(plan.rentals, output)
     if all(each.origin != "probed" for each in plan.estimate.assumptions):
         output.note(f"nothing was measured here yet: trainwright doctor {' '.join(args.inputs)} makes this exact")
     return 0 if plan.estimate.fits else 1
+
+
+def _note_ages(rentals: Sequence[Rental], output: Output) -> None:
+    """Notes how many of the prices of rented devices are old, or of an unknown day."""
+    from trainwright.hardware.prices.price_list import price_list
+    from trainwright.render.catalog.prices import old_prices
+
+    paid = {(each.device, each.provider, each.price_kind, each.usd_per_device_hour, each.as_of) for each in rentals}
+    listed = {
+        (device, price.provider, price.kind, price.usd_per_device_hour, price.as_of): price
+        for device, offers in price_list().prices.items()
+        for price in offers
+    }
+    if (text := old_prices([listed[each] for each in paid if each in listed])) is not None:
+        output.note(text)

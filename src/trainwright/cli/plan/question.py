@@ -12,7 +12,8 @@ from trainwright.cli.arguments import located, read_recipe, workspace_of
 from trainwright.cli.options import OPTIONS
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
-from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.errors import RecipeError
+from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 
 if TYPE_CHECKING:
     from trainwright.pipeline.question_fields import Readers
@@ -59,8 +60,6 @@ OF_CLUSTERS = (
 OF_PLANS = ("explain", "sweep", "draw")
 OF_SERVING = ("batch_size", "context")
 """Arguments by what they are about."""
-NOTHING = "none"
-"""``--calibrate none``: not even from finished runs."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -191,33 +190,6 @@ def here_of(on: str) -> Here | None:
     return this_machine(kept_machine(Path.cwd()))
 
 
-def ledger_of(args: argparse.Namespace, *, workspace: Path) -> Ledger | None:
-    """Returns the runs to learn from: those that ``--calibrate`` names, else those of the workspace; None of none.
-
-    Raises:
-        DataError: the file that was named cannot be read, or has no run.
-    """
-    from trainwright.planner.evidence.ledger import ledgers_of
-
-    if args.calibrate == NOTHING:
-        return None
-    paths = ledgers_of(workspace) if args.calibrate is None else (Path(args.calibrate),)
-    if not paths:
-        return None
-    # Reading brings pydantic, which a plan without a ledger does not wait for.
-    from trainwright.planner.evidence.finished import read_ledgers
-
-    ledger = read_ledgers(paths)
-    if args.calibrate is not None and not ledger.runs:
-        raise DataError(
-            "no finished run in this file",
-            where=f"--calibrate {args.calibrate}",
-            seen=ledger.broken[0] if ledger.broken else "nothing",
-            expected="lines of a ledger.jsonl; for other runs say the machine: --on",
-        )
-    return ledger
-
-
 def note_broken(ledger: Ledger | None, output: Output) -> None:
     """Say which lines of a ledger were skipped."""
     for line in () if ledger is None else ledger.broken:
@@ -228,7 +200,7 @@ def _experienced(args: argparse.Namespace, question: Question) -> Question:
     """Returns the question with the finished runs of its device and stack, unless ``--calibrate`` says otherwise."""
     if args.calibrate is not None and question.here is None:
         return question
-    ledger = ledger_of(args, workspace=workspace_of(args, name="any"))
+    ledger = ledger_of(args.calibrate, workspace=workspace_of(args, name="any"))
     if ledger is None:
         return question
     from trainwright.planner.evidence.references import experienced
@@ -261,15 +233,8 @@ def question_fields(args: argparse.Namespace) -> dict[str, Any]:
     # ``--calibrate`` names a file of references.
     fields = read_options(args, {field: read for field, read in QUESTION.items() if field != "references"})
     of_this_machine = args.on is not None and names_here(args.on, where="--on")
-    if args.calibrate not in (None, NOTHING) and not of_this_machine:
-        # Reading ledgers brings pydantic, which a plan without measured runs does not wait for.
-        from trainwright.planner.evidence.report import known_runs
-
-        fields["references"] = tuple(known_runs(Path(args.calibrate)))
-        software = {each.placed.run.stack.name for each in fields["references"]}
-        if "stack" not in fields and len(software) == 1:
-            fields["stack"] = software.pop()
-    return fields
+    named = args.calibrate is not None and args.calibrate != NOTHING
+    return with_runs(fields, Path(args.calibrate)) if named and not of_this_machine else fields
 
 
 def asked_about(

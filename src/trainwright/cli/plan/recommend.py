@@ -56,6 +56,7 @@ def configure(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Search, print and draw."""
+    from trainwright.hardware.catalogue.nodes import written
     from trainwright.pipeline.question_fields import OF_RUN, SEARCH
     from trainwright.planner.plan.assumptions import recommended
     from trainwright.planner.plan.rankable import defaults_on, ranked_ways
@@ -77,7 +78,10 @@ def run(args: argparse.Namespace) -> int:
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)
-    mended = {each.name: changes(replace(scenario.run, cluster=each)) for each in tight}
+    mended = {
+        written(each.nodes, each.node.devices, each.device.name): changes(replace(scenario.run, cluster=each))
+        for each in tight
+    }
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,

@@ -108,9 +108,10 @@ def _runs(args: argparse.Namespace, output: Output) -> int:
 
     known = known_runs(Path(args.calibrate)) if args.calibrate not in (None, FIRST) else []
     rows, refused = questions(read_tables(args.published))
-    judged, more = judge_all(rows)
+    unmeasured = [row for row in rows if row.measured.is_empty]
+    judged, more = judge_all(row for row in rows if not row.measured.is_empty)
     judged = calibrated_by_first(judged) if args.calibrate == FIRST else calibrated(judged, known) if known else judged
-    published_report = report(judged, [*refused, *more], worst=args.worst)
+    published_report = report(judged, [*refused, *more], unmeasured=unmeasured, worst=args.worst)
     if args.draw is not None:
         draw_throughput(judged, args.draw)
     output.result(

@@ -21,6 +21,7 @@ def configure(parser: CommandParser) -> None:
     show.add_argument("--origin", action="store_true", help="say behind each value where it comes from")
     explain = parser.add_subcommand("explain", "say what a key means, its type, default and unit")
     explain.add_argument("key", nargs="?", metavar="KEY", help="for example train.duration; default: all sections")
+    add_recipe(explain)
     parser.add_subcommand("schema", "print the JSON Schema of a recipe, for editors")
     validate = parser.add_subcommand("validate", "check a recipe and say everything that is wrong with it")
     add_recipe(validate)
@@ -55,7 +56,9 @@ def _explain(args: argparse.Namespace, output: Output) -> int:
     from trainwright.spec.recipe import Recipe
 
     wanted = [args.key] if args.key else list(Recipe.model_fields)
-    explanations = [explain(Recipe, key) for key in wanted]
+    # A recipe names its plug-ins, and they declare keys.
+    written = load_recipe(args).tree if args.inputs or args.preset else None
+    explanations = [explain(Recipe, key, written) for key in wanted]
 
     def text() -> None:
         for index, explanation in enumerate(explanations):

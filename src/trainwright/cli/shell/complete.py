@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainwright.cli.arguments import presets
 from trainwright.cli.output import Output
+from trainwright.pipeline.presets import presets
 
 if TYPE_CHECKING:
     import argparse

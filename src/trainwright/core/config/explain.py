@@ -10,10 +10,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from trainwright.core.config.shape import Shape, is_list, literals, members, of_model, shape, walk
-from trainwright.core.config.tree import dotted, shown
+from trainwright.core.config.tree import Node, dotted, shown
 from trainwright.core.errors import RecipeError
 from trainwright.core.extension import Extension
-from trainwright.core.registry import REFERENCE
+from trainwright.core.registry import REFERENCE, is_reference
 from trainwright.core.spelling import did_you_mean
 
 _WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "anything"}
@@ -63,8 +63,13 @@ class KeyExplanation:
         return lines + [f"    {name:<{width}}  {doc}".rstrip() for name, doc in self.members]
 
 
-def explain(model: type[BaseModel], key: str) -> KeyExplanation:
+def explain(model: type[BaseModel], key: str, written: Node | None = None) -> KeyExplanation:
     """Returns what ``model`` says about ``key`` (``train.lr``, ``data.sources.0.kind`` or ``data.sources.kind``).
+
+    Args:
+        model: of the whole configuration.
+        key: dotted; of a list's items without an index it is the first that has the key.
+        written: what a user wrote, whose names say which plug-ins' keys there are; None: nothing.
 
     Raises:
         RecipeError: no such key.
@@ -72,27 +77,50 @@ def explain(model: type[BaseModel], key: str) -> KeyExplanation:
     here: Shape | None = of_model(model)
     only_for: tuple[str, ...] = ()
     path: list[str] = []
+    advice = "for a plug-in's keys add the recipe that names it" if written is None else ""
     for part in key.split("."):
         if here is not None and not here.models and here.item(0) is not None:
             here = here.item(0)
             path.append("0")
+            written = _item(here, part, written)
             if part.isdecimal() or part == "*":
                 continue
         assert here is not None
-        only_for = names_with(part, here)
+        below, named = here.child(part, written), here.by_name is not None
+        only_for = names_with(part, here) or _plug_in(here, written)
         if here.by_name is not None and len(only_for) == len(here.by_name.extension.known):
             only_for = ()
-        here = here.child(part)
+        here = here.child(part) if below is None else below
+        written = None if written is None else written.child(part)
         path.append(part)
         if here is None:
-            raise RecipeError("no such key", seen=repr(key), fix=_suggest(key, model))
+            fix = "; ".join(filter(None, (_suggest(key, model), advice if named else "")))
+            raise RecipeError("no such key", seen=repr(key), fix=fix or None)
     assert here is not None
-    return _explanation(".".join(path), here, only_for)
+    return _explanation(".".join(path), here, only_for, written)
+
+
+def _item(here: Shape | None, part: str, written: Node | None) -> Node | None:
+    """Returns the item of a list that a part of a key is about: the one at its index, else the first that has it."""
+    items = written.content if written is not None and isinstance(written.content, list) else []
+    if part.isdecimal():
+        return items[int(part)] if int(part) < len(items) else None
+    having = (item for item in items if here is not None and here.by_name and here.child(part, item) is not None)
+    return next(having, items[0] if items else None)
+
+
+def _plug_in(here: Shape, written: Node | None) -> tuple[str, ...]:
+    """Returns the name of the plug-in that a section has, where it has one."""
+    if here.by_name is None or written is None:
+        return ()
+    value = written.plain()
+    name = here.by_name.named(value) if isinstance(value, dict) else value
+    return (name,) if isinstance(name, str) and is_reference(name) else ()
 
 
 def keys(model: type[BaseModel]) -> tuple[KeyExplanation, ...]:
     """Returns every key of ``model``, in order, the items of lists under ``0``."""
-    return tuple(_explanation(dotted(path), here, ()) for path, here in walk(of_model(model)))
+    return tuple(_explanation(dotted(path), here, (), None) for path, here in walk(of_model(model)))
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -157,10 +185,10 @@ def _bound(constraint: Any) -> str | None:
     return f"of length >= {constraint.min_length}" if getattr(constraint, "min_length", None) else None
 
 
-def _explanation(key: str, here: Shape, only_for: tuple[str, ...]) -> KeyExplanation:
+def _explanation(key: str, here: Shape, only_for: tuple[str, ...], written: Node | None) -> KeyExplanation:
     field = here.field
     required = field is not None and field.is_required()
-    inside = {name: here.child(name) for model in here.models for name in members(model)}
+    inside = {name: here.child(name, written) for model in here.sections(written) for name in members(model)}
     default = None
     if field is not None and not required and not inside:
         default = to_jsonable_python(field.get_default(call_default_factory=True, validated_data={}))

@@ -108,6 +108,13 @@ def node_size(name: str, *, where: str | None = None) -> int:
     return _kinds().get(device(name, where=where).name, _kinds()[""]).devices
 
 
+def written(nodes: int, devices: int, name: str) -> str:
+    """Returns a cluster as people write it: ``l4``, ``8xh100-sxm``, ``64x8xh100-sxm``; ``cluster`` reads the same."""
+    if nodes > 1 or devices > node_size(name):
+        return f"{nodes}x{devices}x{name}"
+    return name if devices == 1 else f"{devices}x{name}"
+
+
 def names_here(text: str, *, where: str | None = None) -> bool:
     """Returns whether the device that a cluster's text names is this machine's: ``here``, ``2x2xhere``."""
     return _split(text, where)[1].lower() == HERE

@@ -20,7 +20,7 @@ def of_price(price: Price) -> Assumption:
     """Returns what an hour of a device costs: as given, or as a price list had it."""
     origin: Origin = "given" if price.source == "given" else "catalog"
     source = (
-        "" if origin == "given" else f"{price.provider} {price.region}, {price.source}@{price.as_of}, {written(price)}"
+        "" if origin == "given" else f"{price.provider} {price.region}, {written(price)}; {price.source}@{price.as_of}"
     )
     source = f"doubtful: {price.doubt}; {source}" if price.doubt else source
     name = f"price ({price.kind.replace('_', '-')})"
@@ -29,7 +29,7 @@ def of_price(price: Price) -> Assumption:
 
 def written(price: Price) -> str:
     """Returns when a price was written, in words."""
-    return f"of {price.date}" if price.date else "of an unknown date"
+    return f"of {price.date}" if price.date else "of an unknown day"
 
 
 def of_failures(device_mtbf_s: float = DEVICE_MTBF_S) -> Assumption:

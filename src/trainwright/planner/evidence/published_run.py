@@ -107,7 +107,7 @@ def question(record: Record) -> Row:
     """Returns one record as a row.
 
     Raises:
-        ValueError: a column cannot be read.
+        ValueError: a column cannot be read, or the batch is too small for the devices.
         RecipeError: the device is not in the catalogue.
     """
     framework = record.text("framework")
@@ -122,6 +122,7 @@ def question(record: Record) -> Row:
     cluster = cluster_of(record, devices)
     run = RunSpec(model=model, workload=workload, cluster=cluster, stack=stack)
     placed = filled(PlacedRun(run=run, parallel=parallel), record)
+    _refuse_idle(placed)
     flops, reports = counted_flops(placed.run, record), stack.memory.reports
     mean = mean_tokens(record, workload.sequence_tokens)
     batch_tokens = workload.batch_sequences * (mean or workload.sequence_tokens)
@@ -135,6 +136,14 @@ def question(record: Record) -> Row:
         measured=seen,
         mean_tokens=mean,
     )
+
+
+def _refuse_idle(placed: PlacedRun) -> None:
+    """Raises ValueError where a batch leaves data-parallel devices without a sequence: no such step was measured."""
+    plan, sequences = placed.parallel, placed.run.workload.batch_sequences
+    if sequences < (ranks := plan.dp_replicate * plan.dp_shard):
+        expected = "a sequence of the batch for each of its data-parallel devices"
+        raise ValueError(f"global_batch is {sequences}, expected at least {ranks}: {expected}")
 
 
 def with_update_of(stack: Stack, record: Record) -> Stack:

@@ -183,11 +183,15 @@ class GroupErrors:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """All of it; ``derived`` is throughput of rows that print a step time only."""
+    """All of it; ``derived`` is throughput of rows that print a step time only.
+
+    ``unmeasured`` rows are neither among ``rows`` nor predicted: there is nothing to hold a prediction against.
+    """
 
     rows: int
     predicted: int
     refused: tuple[Refused, ...]
+    unmeasured: tuple[Row, ...]
     speed: Errors | None
     derived: Errors | None
     memory: Errors | None
@@ -202,7 +206,9 @@ class Report:
         return self.predicted / self.rows if self.rows else 0.0
 
 
-def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int = 10) -> Report:
+def report(
+    judged: Sequence[Judged], refused: Sequence[Refused], *, unmeasured: Sequence[Row] = (), worst: int = 10
+) -> Report:
     """Returns all statistics. Derived rows stand apart from printed ones, in all but their own line."""
     printed = [each for each in judged if not each.row.measured.derived]
     groups = []
@@ -215,6 +221,7 @@ def report(judged: Sequence[Judged], refused: Sequence[Refused], *, worst: int =
         rows=len(judged) + len(refused),
         predicted=len(judged),
         refused=tuple(refused),
+        unmeasured=tuple(unmeasured),
         speed=speed_errors(printed),
         derived=speed_errors(each for each in judged if each.row.measured.derived),
         memory=memory_errors(judged),

@@ -87,6 +87,11 @@ class Measured:
     out_of_memory: bool
     memory_stage: Literal["worst", "first", "last"] = "worst"
 
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether there is nothing to hold a prediction against."""
+        return not (self.tokens_per_s or self.memory_bytes or self.out_of_memory)
+
 
 def read_records(path: Path, *, required: Sequence[str] = REQUIRED) -> list[Record]:
     """Returns all rows of a table with the ``required`` columns, by default those of a table of runs.

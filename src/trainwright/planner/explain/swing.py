@@ -25,9 +25,9 @@ class Swing:
 
 
 def largest(plan: Plan, count: int = FIRST) -> tuple[Swing, ...]:
-    """Returns the assumptions that move a plan most, the largest first; those that nobody knows a rule for last."""
+    """Returns the assumptions that move a plan most, the largest first; none by its cost where it does not fit."""
     swings = [_swing(plan, each) for each in plan.estimate.assumptions]
-    moving = [each for each in swings if each.factor > 1.005]
+    moving = [each for each in swings if each.factor > 1.005 and (plan.estimate.fits or each.of != "cost")]
     return tuple(sorted(moving, key=lambda each: -each.factor)[:count])
 
 

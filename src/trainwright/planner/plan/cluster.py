@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from trainwright.core.units import YEAR_S
+from trainwright.core.units import YEAR_S, format_factor
 from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.cost.keeping import Keeping, keeping, kept_of
 from trainwright.planner.cost.run_cost import RunCost, run_cost
@@ -175,7 +175,7 @@ def with_ways(made: Planned) -> Planned:
     ways = []
     for change in every:
         less = "; trains adapters alone" if change.trains_less else ""
-        ways.append(Rejected(name=change.name, reason=f"{change.slowdown:.2f} x the device-time{less}"))
+        ways.append(Rejected(name=change.name, reason=f"{format_factor(change.slowdown)} x the device-time{less}"))
     if (other := _laid_out(scenario)) is not None:
         ways.insert(0, Rejected(name=other.name, reason="fits"))
         every = (other, *every)

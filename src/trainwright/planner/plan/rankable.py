@@ -109,12 +109,14 @@ def asked_for(question: Question, way: Option, *, price_kinds: Sequence[PriceKin
     """
     asked: dict[str, object] = {"on": way.cluster}
     if way.price is not None and way.price.provider:
-        asked |= {"clouds": cloud(way.provider).slug, "price_kind": way.price_kind}
+        asked |= {"clouds": cloud(way.provider).slug}
+        asked |= {} if way.price_kind == question.price_kind else {"price_kind": way.price_kind}
     elif way.usd_per_device_hour is not None:
         asked["price"] = f"{way.usd_per_device_hour:.12g}"
     else:  # of none of these kinds a price is known, and it is counted as nothing that is taken back
         asked |= {"clouds": cloud(way.provider).slug} if way.provider else {}
-        asked |= {"price_kind": price_kinds[0]} if price_kinds and price_kinds[0] != "spot" else {}
+        unusual = bool(price_kinds) and price_kinds[0] not in ("spot", question.price_kind)
+        asked |= {"price_kind": price_kinds[0]} if unusual else {}
     placed = replace(question, on=way.cluster)
     if scenario_of(placed).run.workload.batch_tokens != way.batch_tokens:
         asked["batch_tokens"] = way.batch_tokens

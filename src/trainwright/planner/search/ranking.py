@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trainwright.core.money import format_usd
-from trainwright.core.units import format_seconds
+from trainwright.core.units import format_factor, format_seconds
+from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.search.offers import OWN
 from trainwright.spec.device import Price, PriceKind
 from trainwright.spec.workload import ParallelPlan, Precision, Recompute
@@ -67,7 +68,7 @@ class Option:
     @property
     def cluster(self) -> str:
         """Returns the cluster in one word: ``64x8xh100-sxm``."""
-        return f"{self.nodes}x{self.devices // self.nodes}x{self.device}"
+        return written(self.nodes, self.devices // self.nodes, self.device)
 
     @property
     def source(self) -> str:
@@ -112,7 +113,7 @@ class Goals:
     def missed_by(self, option: Option) -> str:
         """Returns in words by how much ``option`` misses them; empty where it meets them, or no price is known."""
         asked = (("the deadline", option.seconds, self.deadline_s), ("the budget", option.usd, self.budget_usd))
-        over = [f"{got / most:,.2f} times {name}" for name, got, most in asked if got and most and got > most]
+        over = [f"{format_factor(got / most)} times {name}" for name, got, most in asked if got and most and got > most]
         return " and ".join(over)
 
     def order(self, option: Option) -> tuple[float, ...]:
@@ -224,7 +225,7 @@ def _missed(options: Sequence[Option], goals: Goals) -> list[Refusal]:
     ):
         over = [value / limit for value in values if value > limit] if limit is not None else []
         if over:
-            reason = f"{min(over):.2f} to {max(over):,.1f} times the {what}"
+            reason = f"{format_factor(min(over))} to {format_factor(max(over))} times the {what}"
             refused.append(Refusal(kind="goal", name=name, reason=reason, count=len(over)))
     own = min((each for each in options if each.provider == OWN), key=_seconds, default=None)
     if own is not None and not goals.met_by(own):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from trainwright.core.money import format_hourly
 from trainwright.core.units import format_bytes
 from trainwright.hardware.catalogue.energy import HOST_POWER_SHARE, PUE, energy
 from trainwright.hardware.catalogue.nodes import DEFAULTS
+from trainwright.render.catalog.prices import old_prices
 from trainwright.render.page import Page
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def show_list(cards: Sequence[Card], page: Page) -> None:
     columns = ("device", "year", "memory", "bandwidth", "16-bit dense", "power", "cooling", "platform", "price")
     page.table(columns, [_row(card) for card in cards])
     page.note(f"{len(cards)} devices; prices: cheapest on-demand that is known, per device and hour")
+    _note_ages(page, [card.prices["on_demand"] for card in cards if "on_demand" in card.prices])
 
 
 def show_device(card: Card, pair: ClusterSpec, prices: PriceList, page: Page) -> None:
@@ -83,6 +86,12 @@ def show_comparison(cards: Sequence[Card], page: Page) -> None:
     """Shows a column for each device."""
     page.table(("", *(card.device.name for card in cards)), _compared(cards))
     page.note("dense rates; prices: cheapest that is known, per device and hour; -: no rate known")
+    _note_ages(page, [price for card in cards for price in card.prices.values()])
+
+
+def _note_ages(page: Page, prices: Sequence[Price]) -> None:
+    if (text := old_prices(prices)) is not None:
+        page.note(text)
 
 
 def _row(card: Card) -> tuple[str, ...]:
@@ -97,7 +106,7 @@ def _row(card: Card) -> tuple[str, ...]:
         _watts(spec.tdp_w),
         "/".join(spec.cooling),
         spec.platform,
-        UNKNOWN if price is None else f"${price.usd_per_device_hour:.2f} {price.provider}",
+        UNKNOWN if price is None else f"{format_hourly(price.usd_per_device_hour)} {price.provider}",
     )
 
 
@@ -197,13 +206,14 @@ def _prices(name: str, prices: PriceList, sources: list[str], page: Page) -> Non
     rows = []
     for price in cheapest.values():
         doubt = " (doubtful)" if price.doubt else ""
-        usd, kind = f"${price.usd_per_device_hour:.2f}{doubt}", price.kind.replace("_", "-")
+        usd, kind = f"{format_hourly(price.usd_per_device_hour)}{doubt}", price.kind.replace("_", "-")
         source = _number(f"{price.source}@{price.as_of}", sources)
         rows.append((usd, kind, price.provider, price.instance, price.region, source))
     rows += [(UNKNOWN, "", each.provider, each.instance, "", "") for each in unpriced]
     page.table(("per hour", "kind", "provider", "instance", "region", "source"), rows)
     if len(offers) > len(cheapest):
-        page.note(f"the cheapest of each kind and provider; all {len(offers)} prices: --json")
+        page.note(f"the cheapest of each kind and provider; all {len(offers)}: hardware prices --device {name}")
+    _note_ages(page, list(cheapest.values()))
 
 
 def _compared(cards: Sequence[Card]) -> list[tuple[str, ...]]:
@@ -234,7 +244,7 @@ def _compared(cards: Sequence[Card]) -> list[tuple[str, ...]]:
 
 def _price(card: Card, kind: PriceKind) -> str:
     price = card.prices.get(kind)
-    return UNKNOWN if price is None else f"${price.usd_per_device_hour:.2f} {price.provider}"
+    return UNKNOWN if price is None else f"{format_hourly(price.usd_per_device_hour)} {price.provider}"
 
 
 def _gigabytes(size_bytes: float) -> str:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from trainwright.core.money import format_hourly
 from trainwright.hardware.prices.price_list import OLD_DAYS, days_old
-from trainwright.render.page import Page
+from trainwright.render.page import Page, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,40 +117,52 @@ def price_document(device: str, price: Price) -> dict[str, Any]:
 
 
 def show_prices(listed: Sequence[tuple[str, Price]], page: Page) -> None:
-    """Shows prices, the cheapest of each device first, with region, date and source; notes how many are old."""
+    """Shows prices, the cheapest of each device first, with region, age and source; notes how many are old.
+
+    Where nobody knows the day the age is empty: the note says of how many. Sources stand below, by number.
+    """
     if not listed:
         page.line("no such price is known")
         return
+    sources = list(dict.fromkeys(f"{price.source}@{price.as_of}" for _, price in listed))
     rows = [
         (
             device,
             price.provider,
             price.region,
             price.kind.replace("_", "-"),
-            f"{price.usd_per_device_hour:.4g}",
+            format_hourly(price.usd_per_device_hour).removeprefix("$"),
             price.instance,
-            age(price.date),
-            f"{price.source}@{price.as_of}",
+            age(price.date) if price.date else "",
+            f"[{sources.index(f'{price.source}@{price.as_of}') + 1}]",
             price.doubt,
         )
         for device, price in listed
     ]
     columns = ("device", "cloud", "region", "kind", "$/h", "instance", "age", "source", "doubtful because")
-    page.table(columns, rows)
+    page.table(*without_empty(columns, rows))
+    page.line()
+    page.line("sources")
+    for number, source in enumerate(sources, start=1):
+        page.line(f"  [{number}] {source}")
     if (text := old_prices([price for _, price in listed])) is not None:
         page.note(text)
 
 
 def old_prices(prices: Sequence[Price]) -> str | None:
-    """Returns a warning about prices that are old or of an unknown date; None where there is none."""
+    """Returns a warning about prices that are old or of an unknown day; None where there is none."""
     ages = [days_old(price, datetime.now(UTC).date()) for price in prices]
-    old, unknown = sum(each is not None and each > OLD_DAYS for each in ages), sum(each is None for each in ages)
+    every, old, unknown = len(ages), sum(each is not None and each > OLD_DAYS for each in ages), ages.count(None)
     if not old and not unknown:
         return None
-    return (
-        f"of {len(ages)} prices {old} are older than {OLD_DAYS} days, and of {unknown} nobody knows the date: "
-        "trainwright catalog update fetches newer ones, hardware prices add takes yours"
-    )
+    counts = {f"older than {OLD_DAYS} days": old, "of an unknown day": unknown}
+    whole = next((what for what, count in counts.items() if count == every), None)
+    if whole is not None:
+        said = f"all {every:,} prices are {whole}" if every > 1 else f"the only price is {whole}"
+    else:
+        named = " and ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        said = f"of {every:,} prices {named}"
+    return f"{said}; newer ones: trainwright catalog update"
 
 
 def update_document(each: Updated) -> dict[str, Any]:

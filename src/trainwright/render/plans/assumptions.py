@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainwright.core.money import format_hourly
 from trainwright.core.units import format_seconds
 from trainwright.render.numbers import number
 
 if TYPE_CHECKING:
     from trainwright.spec.plan import Assumption
 
+SHORT = 72
+"""Characters of a source where not all of it is wanted: one line of a terminal beside the other columns."""
+
 
 def assumption_row(entry: Assumption, *, whole: bool = True) -> tuple[str, str, str, str]:
-    """Returns an assumption's row; a long source is cut unless all of it is wanted."""
-    value = entry.value if isinstance(entry.value, str) else number(entry.value)
-    if entry.unit == "s" and not isinstance(entry.value, str) and entry.value < 1:
-        return entry.name, format_seconds(entry.value), entry.origin, entry.source
-    source = entry.source if whole or len(entry.source) <= 90 else entry.source[:87].rstrip() + "..."
-    return entry.name, f"{value} {entry.unit}".strip(), entry.origin, source
+    """Returns an assumption's row; a long source is cut to its first clauses unless all of it is wanted."""
+    return entry.name, _value(entry), entry.origin, entry.source if whole else shortened(entry.source)
+
+
+def _value(entry: Assumption) -> str:
+    if isinstance(entry.value, str):
+        return f"{entry.value} {entry.unit}".strip()
+    if entry.unit == "s" and entry.value < 1:
+        return format_seconds(entry.value)
+    if entry.unit.startswith("$ "):
+        return f"{format_hourly(entry.value)} {entry.unit.removeprefix('$ ')}"
+    return f"{number(entry.value)} {entry.unit}".strip()
+
+
+def shortened(source: str) -> str:
+    """Returns a source as far as whole clauses of it fit into one line; of a longer first clause the first words."""
+    first, *more = source.split("; ")
+    if len(first) > SHORT:
+        return f"{first[: SHORT - 3].rpartition(' ')[0].rstrip(',')}..."
+    for clause in more:
+        if len(first) + len(clause) + 2 > SHORT:
+            break
+        first = f"{first}; {clause}"
+    return first

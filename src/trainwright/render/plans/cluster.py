@@ -12,7 +12,7 @@ from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
 from trainwright.render import pictures
-from trainwright.render.numbers import expected, format_rate, number, share
+from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
 from trainwright.render.plans.first_screen import memory_bar, show_first
 
@@ -49,7 +49,8 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
     if estimate.fits:
         _show_speed(plan, page)
-        page.line(_alone(plan, planned))
+        if beside := _beside_steps(plan, planned):
+            page.line(beside)
         if planned.keeping is not None:
             page.line(_beside(planned.keeping))
     else:
@@ -83,14 +84,14 @@ def _what(plan: Plan, question: Question) -> str:
     )
 
 
-def _alone(plan: Plan, planned: Planned) -> str:
-    """Returns the line that parts a run into its steps and what it takes beside them."""
+def _beside_steps(plan: Plan, planned: Planned) -> str:
+    """Returns the line that parts a run into its steps and what it takes beside them; its energy."""
     least = 1e-3 * plan.estimate.run_phases.total_s
     alone = format_seconds(float(planned.run.parts.steps_s[0]))
     beside = [f"{format_seconds(seconds)} {name}" for name, seconds in beside_steps(planned.run) if seconds >= least]
     kwh = None if plan.estimate.needs is None else plan.estimate.needs.kwh
-    energy = "" if kwh is None else f"; {number(kwh)} kWh"
-    return f"steps alone {alone}" + "".join(f" + {each}" for each in beside) + energy
+    parts = " + ".join((f"steps alone {alone}", *beside)) if beside else ""
+    return "; ".join(filter(None, (parts, "" if kwh is None else energy(kwh))))
 
 
 def _beside(keeping: Keeping) -> str:
@@ -100,6 +101,9 @@ def _beside(keeping: Keeping) -> str:
     costs = {name: "unknown" if usd is None else format_usd(usd) for name, usd in keeping.costs}
     beside = ", ".join(f"{name} {cost} ({sizes[name]})" for name, cost in costs.items())
     where = f" at {keeping.provider}" if keeping.provider else ""
+    if set(costs.values()) == {"unknown"}:
+        both = " and ".join(f"{name} ({sizes[name]})" for name in costs)
+        return f"beside the rental{where}: {both}, whose prices are unknown"
     if keeping.total_usd is None:
         return f"beside the rental{where}: {beside}"
     left = f", without {' and '.join(keeping.without)}" if keeping.without else ""
@@ -197,7 +201,7 @@ def needs_rows(needs: Needs, *, images: bool = False) -> list[tuple[str, str, st
     ]
     if needs.kwh is not None and needs.power_w is not None:
         power = f"building included; heat to carry away: {number(needs.power_w / 1e3)} kW"
-        rows.append(("energy", f"{number(needs.kwh)} kWh", power))
+        rows.append(("energy", energy(needs.kwh), power))
     return rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainwright.core.units import format_bytes
+from trainwright.core.units import format_bytes, format_factor
 from trainwright.planner.explain.swing import largest
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import assumption_row
@@ -12,7 +12,8 @@ from trainwright.render.plans.assumptions import assumption_row
 if TYPE_CHECKING:
     from trainwright.spec.plan import Plan
 
-WIDTH = 40
+WIDTH = 35
+"""Letters of the bar: with its strokes and an indentation it stands in a terminal of 40 columns."""
 LETTERS = {"workspace": "k", "reserved unused": "u"}
 """Of classes whose first letter another one has."""
 
@@ -56,7 +57,8 @@ def show_first(page: Page, plan: Plan, *, following: str) -> None:
         rows = []
         for swing in largest(plan):
             name, value, origin, source = assumption_row(swing.assumption, whole=False)
-            moves = f"{swing.of} unknown" if swing.factor == float("inf") else f"{swing.of} x {swing.factor:.2f}"
+            unknown = swing.factor == float("inf")
+            moves = f"{swing.of} unknown" if unknown else f"{swing.of} x {format_factor(swing.factor)}"
             rows.append((name, value, origin, moves, source))
         page.table(("rests on most", "value", "origin", "moves", "source"), rows)
         for entry in entries:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from trainwright.core.money import format_usd
+from trainwright.core.money import format_hourly, format_usd
 from trainwright.core.units import format_bytes, format_count, format_seconds
-from trainwright.hardware.catalogue.energy import energy
-from trainwright.render.numbers import number, share
-from trainwright.render.page import Page
+from trainwright.hardware.catalogue.energy import energy as energy_of
+from trainwright.render.numbers import energy, share
+from trainwright.render.page import Page, without_empty
 from trainwright.render.plans.first_screen import memory_bar, show_first
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ def show(plan: Plan, page: Page, *, following: str = "") -> None:
     page.line(
         f"{estimate.tokens_per_s:,.0f} tokens/s, MFU {mfu}, between {low} and {high}; mostly {estimate.bottleneck}"
     )
-    drawn = energy(plan.cluster.device, plan.cluster.devices, estimate.seconds.mid)
+    drawn = energy_of(plan.cluster.device, plan.cluster.devices, estimate.seconds.mid)
     if drawn is not None:
-        page.line(f"energy {number(drawn.building_kwh)} kWh, building included")
+        page.line(f"energy {energy(drawn.building_kwh)}, building included")
     page.line(f"memory {memory_bar(plan)}")
     if plan.rentals:
         page.line()
         columns = ("the same run on", "time", "cost", "price per hour", "note")
-        page.table(columns, [rental_row(rental) for rental in plan.rentals])
+        page.table(*without_empty(columns, [rental_row(rental, whole=page.verbose) for rental in plan.rentals]))
     if page.verbose:
         _show_tables(plan, page)
     elif plan.rejected and not estimate.fits:
@@ -75,8 +75,8 @@ def parts(whole: Mapping[str, float], text: Callable[[float], str]) -> list[tupl
     return [*rows, ("total", text(sum(whole.values())))]
 
 
-def rental_row(rental: Rental) -> tuple[str, ...]:
-    """Returns a rented device's row; what is unknown says so."""
+def rental_row(rental: Rental, *, whole: bool = True) -> tuple[str, ...]:
+    """Returns a rented device's row; what is unknown says so. ``whole``: with the price list that the price is of."""
     if not rental.fits:
         return rental.device, "", "", "", f"does not fit: {rental.reason}"
     time = f"{format_seconds(rental.seconds_low)} to {format_seconds(rental.seconds_high)}"
@@ -84,5 +84,6 @@ def rental_row(rental: Rental) -> tuple[str, ...]:
         return rental.device, time, "unknown", "unknown", rental.reason
     ratio = rental.usd / rental.seconds if rental.seconds else 0.0
     cost = f"{format_usd(ratio * rental.seconds_low)} to {format_usd(ratio * rental.seconds_high)}"
-    note = "; ".join(filter(None, (rental.reason, f"{rental.source}@{rental.as_of}")))
-    return rental.device, time, cost, f"${rental.usd_per_device_hour:.2f} {rental.provider} {rental.price_kind}", note
+    note = "; ".join(filter(None, (rental.reason, f"{rental.source}@{rental.as_of}" if whole else "")))
+    price = f"{format_hourly(rental.usd_per_device_hour)} {rental.provider} {rental.price_kind.replace('_', '-')}"
+    return rental.device, time, cost, price, note

@@ -9,19 +9,20 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.money import format_usd
-from trainwright.core.units import format_bytes, format_count, format_seconds
+from trainwright.core.money import format_hourly, format_usd
+from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
 from trainwright.render.catalog.prices import old_prices
-from trainwright.render.numbers import expected
-from trainwright.render.page import Page
+from trainwright.render.numbers import energy
+from trainwright.render.page import Page, without_empty
 from trainwright.render.pictures import ParetoPoint, pareto
 from trainwright.render.plans.assumptions import assumption_row
 from trainwright.render.plans.outlook import show_outlook
+from trainwright.render.plans.rented import keeps_at_a_price, show_beside, show_doubtful, show_spot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ DOUBTFUL_ROWS = 3
 UNPRICED_ROWS = 5
 REFUSED_ROWS = 12
 CHANGE_ROWS = 8
-COLUMNS = ("", "run on", "from", "price", "time", "cost", "MFU", "memory", "layout")
+COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
 NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
 FIRST = ("batch", "length", "sequence", "adapters", "availability", "software", "kept")
 """Assumptions that decide most of the answer, and that the first screen names."""
@@ -77,17 +78,18 @@ def show(page: Page, scenario: Scenario, recommendation: Recommendation, shown: 
         option for option in sure if option.doubt and _dollars(option) < min(map(_dollars, believed), default=inf)
     ][:DOUBTFUL_ROWS]
     headlines = [option for _, option in recommendation.headlines] if recommendation.goals.are_open else believed[:1]
-    _show_beside(page, believed if page.verbose else headlines)
-    _show_doubtful(page, cheaper)
+    show_beside(page, believed if page.verbose else headlines)
+    show_doubtful(page, cheaper)
     if page.verbose:
-        _show_spot(page, [each for each in (*believed, *cheaper) if each.price_kind == "spot"])
+        show_spot(page, [each for each in (*believed, *cheaper) if each.price_kind == "spot"])
         front = recommendation.front
         _show_ways(page, front if len(front) > 1 else (), looks, title="time against cost: nothing betters these")
     unpriced = [option for option in _distinct(recommendation) if option.usd is None][:UNPRICED_ROWS]
     _show_ways(page, unpriced, looks, title="fastest without a known price")
     for name, rows in shown.mended.items():
         _show_changes(page, name, rows)
-    _show_grounds(page, scenario, recommendation)
+    _show_grounds(page, scenario, recommendation, keeps=any(map(keeps_at_a_price, headlines)))
+    _note_marks(page, (*believed, *unpriced))
     _warn(page, [option.price for option in every if option.price is not None and option.price.provider])
     if shown.following:
         page.line()
@@ -101,11 +103,14 @@ def _warn(page: Page, prices: Sequence[Price]) -> None:
         page.note(text)
 
 
-def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation) -> None:
-    """Shows what was left out and what the answer rests on, of the latter what matters most unless all is wanted."""
+def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation, *, keeps: bool) -> None:
+    """Shows what was left out and what the answer rests on, of the latter what matters most unless all is wanted.
+
+    ``keeps``: what is kept on storage has a price.
+    """
     assumptions = recommended(scenario)
     if not page.verbose:
-        assumptions = [each for each in assumptions if each.key in FIRST]
+        assumptions = [each for each in assumptions if each.key in FIRST and (keeps or each.key != "kept")]
     refused = _refused(recommendation.refused, whole=page.verbose)
     if refused and (page.verbose or not recommendation.options):
         page.line()
@@ -116,13 +121,22 @@ def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation
         for each in recommendation.refused:
             noun = "processor" if each.name == PROCESSORS else NOUNS[each.kind]
             kinds[noun] += each.count if each.kind != "layout" else 0
-        named = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items() if count]
+        named = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in kinds.items() if count]
         page.line(
             f"left out: {', '.join(named) or 'layouts alone'}; --verbose has the reasons and all that this rests on"
         )
     page.line()
     page.table(("rests on", "value", "origin", "source"), [assumption_row(each) for each in assumptions])
-    page.note("* on the front of time against cost; ? so near to the memory that the prediction's error decides")
+
+
+def _note_marks(page: Page, options: Sequence[Option]) -> None:
+    """Notes what the marks of rows mean, of those that stand there."""
+    marks = {
+        "* on the front of time against cost": any(option.front for option in options),
+        "? so near to the memory that the prediction's error decides": any(option.unsure for option in options),
+    }
+    if any(marks.values()):
+        page.note("; ".join(meaning for meaning, stands in marks.items() if stands))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +148,8 @@ class _Looks:
 
     @classmethod
     def of(cls, every: Sequence[Option], workload: Workload) -> _Looks:
-        precisions = tuple(dict.fromkeys(option.precision for option in every)) or (workload.precision,)
+        counted = Counter(option.precision for option in every).most_common()
+        precisions = tuple(precision for precision, _ in counted) or (workload.precision,)
         return cls(precisions=precisions, batches=tuple(sorted({option.batch_tokens for option in every})))
 
 
@@ -148,8 +163,9 @@ def _what(scenario: Scenario, looks: _Looks, model_name: str) -> str:
     steps = f"{work.steps:,} steps of {work.batch_sequences:,} {each}"
     if len(looks.batches) > 1:
         steps = f"batches of {' or '.join(format_count(batch) for batch in looks.batches)}, {each}"
+    others = " where no row says another" if len(looks.precisions) > 1 else ""
     return (
-        f"{model_name}: {format_count(work.total_tokens)} {unit} in {steps}; {' or '.join(looks.precisions)}, "
+        f"{model_name}: {format_count(work.total_tokens)} {unit} in {steps}; {looks.precisions[0]}{others}, "
         f"{optimizer}, {scenario.run.stack.title}"
     )
 
@@ -169,7 +185,7 @@ def _show_answer(page: Page, recommendation: Recommendation, *, together: bool) 
 def _show_ways(page: Page, options: Sequence[Option], looks: _Looks, *, title: str) -> None:
     if options:
         page.line()
-        page.table(COLUMNS, [_row(option, looks) for option in options], title=title)
+        page.table(*without_empty(COLUMNS, [_row(option, looks) for option in options]), title=title)
 
 
 def _verdict(recommendation: Recommendation, *, together: bool) -> str:
@@ -212,22 +228,22 @@ def _briefly(reason: str) -> str:
 def _in_short(option: Option) -> str:
     source = f" ({option.source})" if option.source else ""
     cost = "price unknown" if option.usd is None else format_usd(option.usd)
-    energy = "" if option.kwh is None else f", {format_count(float(f'{option.kwh:.3g}'))} kWh"
-    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{energy}"
+    drawn = "" if option.kwh is None else f", {energy(option.kwh)}"
+    return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}"
 
 
 def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
-    cost = "unknown" if option.usd is None else format_usd(option.usd)
-    precision = f"; {option.precision}" if len(looks.precisions) > 1 else ""
+    precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
     batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
     return (
         marks,
         option.cluster,
-        option.source or "unknown",
+        option.source,
+        "" if option.price is None else option.price.region,
         "" if option.price is None else _hourly(option.price),
         format_seconds(option.seconds),
-        cost,
+        "" if option.usd is None else format_usd(option.usd),
         f"{option.mfu:.0%}",
         f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
         mesh(option.parallel, option.recompute) + batch + precision,
@@ -235,9 +251,8 @@ def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
 
 
 def _hourly(price: Price) -> str:
-    """Returns a price with its region and its day; one that a user gives has neither."""
-    day = price.date or ("date unknown" if price.provider else "")
-    return " ".join(f"${price.usd_per_device_hour:.2f}/h {price.region} {day}".split())
+    """Returns a price with its day, where it has one: a note says of how many nobody knows it."""
+    return f"{format_hourly(price.usd_per_device_hour)}/h {price.date}".rstrip()
 
 
 def _distinct(recommendation: Recommendation) -> list[Option]:
@@ -251,61 +266,6 @@ def _distinct(recommendation: Recommendation) -> list[Option]:
 
 def _dollars(option: Option) -> float:
     return inf if option.usd is None else option.usd
-
-
-def _show_beside(page: Page, options: Sequence[Option]) -> None:
-    """Shows what storage and egress cost beside the rental, each by itself; of what is rented from a cloud."""
-    rented = [each for each in options if each.price is not None and each.price.provider and each.usd is not None]
-    if not rented:
-        return
-    rows = []
-    for option in rented:
-        parts = {"storage": option.storage_usd, "egress": option.egress_usd}
-        known = [usd for usd in parts.values() if usd is not None]
-        missing = [name for name, usd in parts.items() if usd is None]
-        whole = format_usd(_dollars(option) + sum(known))
-        left = f" without {' and '.join(missing)}" if missing else ""
-        costs = ("unknown" if usd is None else format_usd(usd) for usd in parts.values())
-        rows.append((option.cluster, option.source, format_usd(_dollars(option)), *costs, whole + left))
-    page.line()
-    page.table(("beside the rental", "from", "rental", "storage", "egress", "in all"), rows)
-
-
-def _show_doubtful(page: Page, rows: Sequence[Option]) -> None:
-    """Shows what would be cheaper at prices that may not be had, with what speaks against them."""
-    if not rows:
-        return
-    page.line()
-    page.table(
-        ("run on", "from", "time", "cost", "price per hour", "doubtful because"),
-        [
-            (
-                row.cluster,
-                row.source,
-                format_seconds(row.seconds),
-                "" if row.usd is None else format_usd(row.usd),
-                "" if row.price is None else f"${row.price.usd_per_device_hour:.2f}",
-                row.doubt,
-            )
-            for row in rows
-        ],
-        title="cheaper, were these prices to be had",
-    )
-
-
-def _show_spot(page: Page, rows: Sequence[Option]) -> None:
-    """Shows how often nodes are taken back, and the checkpoints that suit it."""
-    if not rows:
-        return
-    page.line()
-    columns = ("on spot nodes", "from", "interruptions to expect", "a checkpoint every")
-    page.table(
-        columns,
-        [
-            (row.cluster, row.provider, expected(row.interruptions), format_seconds(row.checkpoint_interval_s))
-            for row in rows
-        ],
-    )
 
 
 def _show_pool(page: Page, judged: Pool) -> None:
@@ -323,7 +283,7 @@ def _show_changes(page: Page, name: str, rows: Sequence[Change]) -> None:
     table = [
         (
             f"{each.name}{' (adapters alone are trained)' if each.trains_less else ''}",
-            f"{each.slowdown:.2f}x",
+            f"{format_factor(each.slowdown)}x",
             mesh(each.best.parallel, each.best.recompute),
         )
         for each in rows[:CHANGE_ROWS]

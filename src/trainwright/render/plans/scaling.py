@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainwright.core.units import format_count, format_seconds
+from trainwright.hardware.catalogue.nodes import written
 from trainwright.planner.cost.scaling_laws import (
     DEFAULT_LAW,
     LAWS,
@@ -183,7 +184,11 @@ def _show_run(run: Planned, page: Page) -> None:
     low, high = plan.estimate.seconds.low, plan.estimate.seconds.high
     page.line(
         f"between {format_seconds(low)} and {format_seconds(high)}, as {model.layers} layers of width {model.width:,}; "
-        f"MFU {share(plan.estimate.mfu)}; see it all: trainwright plan "
-        f"--model layers={model.layers},width={model.width},heads={model.heads},vocabulary={model.vocabulary} "
-        f"--tokens {plan.workload.total_tokens} --on {machines.name}"
+        f"MFU {share(plan.estimate.mfu)}"
+    )
+    page.line()
+    on = written(machines.nodes, machines.node.devices, machines.device.name)
+    page.line(
+        f"next: trainwright plan --model layers={model.layers},width={model.width},heads={model.heads},"
+        f"vocabulary={model.vocabulary} --tokens {format_count(plan.workload.total_tokens).replace(',', '')} --on {on}"
     )

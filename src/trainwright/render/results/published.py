@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,12 @@ from trainwright.render.pictures import ScatterPoint, scatter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trainwright.planner.evidence.report import Errors, Judged, Report
+    from trainwright.planner.evidence.published_run import Refused
+    from trainwright.planner.evidence.report import Errors, Judged, Report, Verdicts
     from trainwright.planner.evidence.totals import Skipped, Total
+
+LINES = 3
+"""Of a reason's rows, how many are named."""
 
 
 def totals_document(totals: list[Total], skipped: list[Skipped], errors: Errors | None) -> dict[str, Any]:
@@ -86,6 +89,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "predicted": report.predicted,
         "coverage": report.coverage,
         "refused": [asdict(row) for row in report.refused],
+        "unmeasured": [{"id": row.id, "source": row.source, "line": row.line} for row in report.unmeasured],
         "throughput": _plain(report.speed),
         "throughput_derived": _plain(report.derived),
         "memory": _plain(report.memory),
@@ -124,19 +128,11 @@ def show(report: Report, page: Page) -> None:
         + (f", memory by {report.memory.median:.1%}" if report.memory else "")
     )
     lines = (("throughput", report.speed), ("throughput, from step times", report.derived), ("memory", report.memory))
-    page.table(
-        ("", "rows", "median", "mean", "p90", "bias", "in range"),
-        [(name, *cells(errors)) for name, errors in lines if errors is not None],
-    )
+    if rows := [(name, *cells(errors)) for name, errors in lines if errors is not None]:
+        page.table(("", "rows", "median", "mean", "p90", "bias", "in range"), rows)
     if report.verdicts is not None:
-        verdict = report.verdicts
         page.line()
-        page.line(
-            f"fits or not: {verdict.right:.1%} right of those it is sure of; {verdict.uncertain} of "
-            f"{verdict.ran + verdict.ran_out} uncertain; {verdict.false_alarms:.1%} false alarms; of {verdict.ran_out} "
-            f"that ran out of memory {verdict.recall:.0%} refused, {verdict.recall_with_uncertain:.0%} refused or "
-            "uncertain"
-        )
+        page.line(_verdict(report.verdicts))
     for by in dict.fromkeys(group.by for group in report.groups):
         page.line()
         page.table(
@@ -147,7 +143,6 @@ def show(report: Report, page: Page) -> None:
                 if group.by == by and (group.speed or group.memory)
             ],
         )
-    page.line()
     rate: list[tuple[object, ...]] = [
         (
             each.row.id,
@@ -170,11 +165,42 @@ def show(report: Report, page: Page) -> None:
         )
         for each in report.worst_memory
     ]
-    page.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rate)
+    if rate:
+        page.line()
+        page.table(("worst rows", "framework", "device", "predicted", "measured", "ratio"), rate)
     if report.refused:
         page.line()
-        reasons = Counter(row.reason for row in report.refused)
-        page.table(("refused rows", "because"), [(count, reason) for reason, count in reasons.most_common()])
+        page.table(("refused rows", "where", "because"), _refusals(report.refused))
+    if report.unmeasured:
+        page.line()
+        count = f"{len(report.unmeasured):,} more row{'' if len(report.unmeasured) == 1 else 's'}"
+        page.line(f"{count} without a measurement: {_places([row.line for row in report.unmeasured])}")
+
+
+def _verdict(verdict: Verdicts) -> str:
+    rows = verdict.ran + verdict.ran_out
+    sure = f"{verdict.right:.1%} right of those it is sure of; " if verdict.uncertain < rows else ""
+    alarms = f"; {verdict.false_alarms:.1%} false alarms" if verdict.ran else ""
+    out = (
+        f"; of {verdict.ran_out} that ran out of memory {verdict.recall:.0%} refused, "
+        f"{verdict.recall_with_uncertain:.0%} refused or uncertain"
+    )
+    return f"fits or not: {sure}{verdict.uncertain} of {rows} uncertain{alarms}{out if verdict.ran_out else ''}"
+
+
+def _refusals(refused: Sequence[Refused]) -> list[tuple[int, str, str]]:
+    """Returns a row for each reason, the most frequent first: how many rows, where they stand, and why."""
+    lines: dict[str, list[int]] = {}
+    for row in refused:
+        lines.setdefault(row.reason, []).append(row.line)
+    ranked = sorted(lines.items(), key=lambda item: -len(item[1]))
+    return [(len(places), _places(places), reason) for reason, places in ranked]
+
+
+def _places(lines: Sequence[int]) -> str:
+    """Returns the first lines by number: ``line 3``, ``lines 3, 9, 12 and 4 more``."""
+    named = f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines[:LINES]))}"
+    return f"{named} and {len(lines) - LINES} more" if len(lines) > LINES else named
 
 
 def cut(name: str) -> str:

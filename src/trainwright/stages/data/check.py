@@ -17,7 +17,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import CleanSection, DataSection, SourceSection
 from trainwright.stages.data.corpus.entries import SkippedFile
 from trainwright.stages.data.corpus.files import not_skipped, path_problem, source_entries
-from trainwright.stages.data.corpus.head import unusable_source
+from trainwright.stages.data.corpus.head import broken_record, unusable_source
 from trainwright.stages.data.corpus.remote import check_protocol, is_url
 from trainwright.stages.data.sources import source_of
 
@@ -26,11 +26,13 @@ def problems(section: DataSection) -> tuple[TrainwrightError, ...]:
     """Returns every problem of a data section; ``where`` of each is a key of the recipe.
 
     They are missing paths, patterns that match nothing, a corpus without a byte, sources whose first records are no
-    documents, files that ``strict`` does not let be skipped, lengths that contradict each other, a missing tokenizer
-    and packages that are not installed. None means that reading can begin; what stands further back in the files is
-    another matter.
+    documents, files and first records that ``strict`` does not let be skipped, lengths that contradict each other, a
+    missing tokenizer and packages that are not installed. None means that reading can begin; what stands further back
+    in the files is another matter.
     """
-    return (*_sources(section), *_empty(section), *_skipped(section), *_lengths(section.clean), *_tokenizer(section))
+    of_files = (*_sources(section), *_empty(section), *_skipped(section))
+    records = () if of_files else tuple(_broken(section))
+    return (*of_files, *records, *_lengths(section.clean), *_tokenizer(section))
 
 
 def recipe_problems(recipe: Recipe, tokenizer: Path | None) -> tuple[TrainwrightError, ...]:
@@ -74,6 +76,15 @@ def _skipped(section: DataSection) -> Iterator[TrainwrightError]:
             continue  # reported under its own key
         if skipped is not None:
             yield not_skipped(skipped).at("data.strict", seen=skipped.location)
+            return
+
+
+def _broken(section: DataSection) -> Iterator[TrainwrightError]:
+    """Yields the first record in a head that is no document, where ``strict`` lets none be."""
+    for number, settings in enumerate(section.sources) if section.strict else ():
+        problem = broken_record(number, settings)
+        if problem is not None:
+            yield problem.at("data.strict", seen=problem.where)
             return
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.core.errors import DataError
 from trainwright.spec.sections.data import DataSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.documents import raw_documents
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument, SkippedFile
+from trainwright.stages.data.corpus.files import not_a_document
 from trainwright.stages.data.funnel import Funnel
 from trainwright.stages.data.parts import Document, bucket_of, publish_part, read_footer
 from trainwright.stages.data.sources import source_of
@@ -136,12 +136,7 @@ class _PartBuilder:
         place = file.name + record.position
         if record.text is None:
             if self._job.section.strict:
-                raise DataError(
-                    "broken record: {problem}",
-                    where=file.location + record.position,
-                    fix="mend it, or set data.strict: false to count and skip such records",
-                    problem=record.problem,
-                )
+                raise not_a_document(file, record)
             self.funnel.lose(self.funnel.broken, str(record.problem), record.size_bytes, place)
             return
         text, reason = self.cleaner(record.text)

@@ -108,15 +108,29 @@ def test_show_keeps_to_the_cheapest_of_each_provider(capsys):
     out, err = capsys.readouterr()
     rows = [line.split()[:3] for line in out.splitlines() if line.strip().startswith("$")]
     assert rows.count(["$6.88", "on-demand", "AWS"]) == 1
-    assert "all 22 prices: --json" in err
+    assert "all 22: hardware prices --device h100-sxm" in err and "newer ones: trainwright catalog update" in err
 
 
 def test_prices_are_listed_with_region_age_and_source(capsys):
     assert main(["hardware", "prices", "--device", "RTX 4090"]) == 0
     out, err = capsys.readouterr()
-    columns = "device cloud region kind $/h instance age source doubtful because"
-    assert out.splitlines()[0].split() == columns.split()
-    assert "Vast.ai" in out and "@a5be538" in out and "nobody knows the date" in err
+    # No row has a day, or a doubt: the note says the one once, and no column is empty.
+    assert out.splitlines()[0].split() == ["device", "cloud", "region", "kind", "$/h", "instance", "source"]
+    assert "Vast.ai" in out and out.count("@a5be538") == 1 and "of an unknown day" in err
+
+
+def test_every_table_of_prices_says_once_how_old_they_are(capsys):
+    for words in ("list", "show t4", "compare t4 l4", "prices --device t4"):
+        assert main(["hardware", *words.split()]) == 0
+        out, err = capsys.readouterr()
+        assert err.count("older than 90 days") + err.count("of an unknown day") >= 1, words
+        assert "unknown day" not in out
+    # A device without a price has none.
+    assert main(["hardware", "show", "mi355x"]) == 0
+    assert "unknown day" not in capsys.readouterr().err
+
+
+def test_prices_for_programs_have_their_age(capsys):
     assert (
         main(["hardware", "prices", "--device", "a10g", "--region", "eu", "--price-kind", "on_demand", "--json"]) == 0
     )

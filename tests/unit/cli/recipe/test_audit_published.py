@@ -75,6 +75,7 @@ def test_programs_read_one_document(table, capsys):
         "predicted",
         "coverage",
         "refused",
+        "unmeasured",
         "throughput",
         "throughput_derived",
         "memory",
@@ -100,6 +101,30 @@ def test_programs_read_one_document(table, capsys):
         "measured_memory_bytes",
     }
     assert set(worst["memory_bytes"]) == {"low", "mid", "high"}
+
+
+def test_rows_without_a_measurement_and_batches_without_a_sequence_for_each_device_are_counted_apart(tmp_path, capsys):
+    rows = [
+        {"id": "a", "tokens_per_s_per_gpu": 7000},
+        {"id": "b", "oom": ""},
+        {"id": "c", "tokens_per_s_per_gpu": 0},
+        {"id": "d", "tokens_per_s_per_gpu": 7000, "n_gpus": 64, "dp_shard_or_fsdp": "", "global_batch": 63},
+        {"id": "e", "tokens_per_s_per_gpu": 7000, "n_gpus": 64, "dp_shard_or_fsdp": "", "global_batch": 64},
+    ]
+    path = tmp_path / "runs.csv"
+    with path.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.DictWriter(lines, COLUMNS)
+        writer.writeheader()
+        writer.writerows(PLAIN | row for row in rows)
+    out = audit(capsys, "--published", path).out
+    assert out.startswith("2 of 3 rows predicted (66.7%); throughput off by ")
+    assert "2 more rows without a measurement: lines 3, 4\n" in out
+    report = json.loads(audit(capsys, "--published", path, "--json").out)["report"]
+    assert (report["rows"], report["predicted"], report["throughput"]["rows"]) == (3, 2, 2)
+    assert [(row["id"], row["line"]) for row in report["unmeasured"]] == [("b", 3), ("c", 4)]
+    (refused,) = report["refused"]
+    expected = "global_batch is 63, expected at least 64: a sequence of the batch for each of its data-parallel devices"
+    assert (refused["id"], refused["line"], refused["reason"]) == ("d", 5, expected)
 
 
 def test_so_many_of_the_worst_as_asked(table, capsys):

@@ -39,6 +39,32 @@ def test_explain_one_key_and_all_sections(capsys):
     assert "train" in [key["key"] for key in document["keys"]]
 
 
+PLUG_IN = """
+from pydantic import Field
+from trainwright.core.extension import with_keys
+from trainwright.spec.sections.train import OptimizerSection
+
+class HeavySection(OptimizerSection):
+    momentum: float = Field(0.9, ge=0, lt=1, description="share of the former step")
+
+@with_keys(HeavySection)
+def heavy(network, section):
+    return []
+"""
+
+
+def test_explain_a_key_of_a_plug_in_that_a_recipe_names(recipe, capsys, tmp_path, monkeypatch):
+    (tmp_path / "explained_rules.py").write_text(PLUG_IN, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    key, named = "train.optimizer.momentum", "train.optimizer={name: 'explained_rules:heavy'}"
+    assert main(["config", "explain", key, recipe, named]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["  share of the former step", "  type: number >= 0 and < 1"]
+    assert lines[-1] == "  only for: explained_rules:heavy"
+    assert main(["config", "explain", key]) == 2
+    assert "for a plug-in's keys add the recipe that names it" in capsys.readouterr().err
+
+
 def test_explain_an_unknown_key(capsys):
     assert main(["config", "explain", "train.lr"]) == 2
     assert "did you mean 'train.optimizer.lr'?" in capsys.readouterr().err

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
 from trainwright.core.config.explain import explain, keys, schema
+from trainwright.core.config.tree import DEFAULT, node_of
 from trainwright.core.errors import RecipeError
+from trainwright.core.extension import with_keys
 
 
 def test_a_number_has_bounds_default_and_doc(small):
@@ -87,3 +91,43 @@ def test_the_schema_says_what_the_model_enforces(small):
     assert (rate["exclusiveMinimum"], rate["maximum"], rate["default"]) == (0, 1.0, 3e-4)
     names = [each["properties"]["kind"].get("const") for each in found["properties"]["sources"]["items"]["anyOf"][:2]]
     assert names == ["files", "jsonl"]
+
+
+def written(*sources):
+    return node_of({"name": "x", "sources": list(sources)}, DEFAULT)
+
+
+@pytest.fixture
+def late(monkeypatch, small):
+    """A source from outside that declares a key of its own."""
+    source = small.model_fields["sources"].annotation.__args__[0].__metadata__[0].base
+    section = create_model("Late", __base__=source, hours=(int, Field(3, ge=0, description="how late")))
+    monkeypatch.setitem(sys.modules, "from_outside", SimpleNamespace(late=with_keys(section)(lambda: None)))
+    return {"kind": "from_outside:late"}
+
+
+@pytest.mark.parametrize("key", ["sources.hours", "sources.1.hours"])
+def test_a_plug_in_that_is_named_has_its_keys(small, late, key):
+    found = explain(small, key, written({"kind": "jsonl", "paths": ["a"]}, late))
+    assert found.lines()[1:] == [
+        "  how late",
+        "  type: whole number >= 0",
+        "  default: 3",
+        "  only for: from_outside:late",
+    ]
+
+
+def test_a_section_of_a_plug_in_lists_its_keys_and_others_have_theirs(small, late):
+    both = written({"kind": "jsonl", "paths": ["a"]}, late)
+    assert ("hours", "how late") in explain(small, "sources.1", both).members
+    assert "hours" not in dict(explain(small, "sources.0", both).members)
+    assert explain(small, "sources.text_key", both).only_for == ("jsonl",)
+    assert explain(small, "train.optimizer.lr", both) == explain(small, "train.optimizer.lr")
+
+
+def test_the_keys_of_a_plug_in_that_nobody_names_are_asked_for(small, late):
+    with pytest.raises(RecipeError, match="no such key .*for a plug-in's keys add the recipe that names it"):
+        explain(small, "sources.hours")
+    with pytest.raises(RecipeError) as caught:
+        explain(small, "sources.hours", written({"kind": "files", "paths": ["a"]}))
+    assert "plug-in" not in str(caught.value)

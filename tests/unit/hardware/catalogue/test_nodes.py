@@ -6,7 +6,7 @@ import pytest
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device, device_names
 from trainwright.hardware.catalogue.links import link
-from trainwright.hardware.catalogue.nodes import cluster, names_here, node_size, several
+from trainwright.hardware.catalogue.nodes import cluster, names_here, node_size, several, written
 from trainwright.spec.device import ClusterSpec, NodeSpec
 
 
@@ -212,3 +212,20 @@ def test_links_of_this_machine_are_asked_for_where_there_are_several(text, links
         several(ALONE, text, **links)
     assert caught.value.field == missing
     assert several(ALONE, "1x1xhere").devices == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        ((1, 1, "l4"), "l4"),
+        ((1, 8, "h100-sxm"), "8xh100-sxm"),
+        ((64, 8, "h100-sxm"), "64x8xh100-sxm"),
+        ((4, 1, "gh200-96gb"), "4x1xgh200-96gb"),
+        # More than a usual node has: ``16xa100`` would be two of them.
+        ((1, 16, "a100-sxm-40gb"), "1x16xa100-sxm-40gb"),
+    ],
+)
+def test_a_cluster_is_written_as_shortly_as_it_is_read_again(size, text):
+    assert written(*size) == text
+    found = cluster(text)
+    assert (found.nodes, found.node.devices, found.device.name) == size

@@ -10,8 +10,8 @@ def price(**changes):
 def test_a_price_says_where_it_holds_and_when_it_was_written():
     dated, unknown = of_price(price(date="2026-01-02")), of_price(price())
     assert (dated.name, dated.value, dated.origin) == ("price (spot)", 2.5, "catalog")
-    assert dated.source == "AWS us-east-1, a list@2c3d7ea, of 2026-01-02"
-    assert unknown.source.endswith("of an unknown date")
+    assert dated.source == "AWS us-east-1, of 2026-01-02; a list@2c3d7ea"
+    assert unknown.source == "AWS us-east-1, of an unknown day; a list@2c3d7ea"
     assert of_price(price(doubt="near the floor")).source.startswith("doubtful: near the floor; ")
     given = of_price(price(source="given"))
     assert (given.origin, given.source) == ("given", "")

@@ -239,7 +239,7 @@ def test_a_mean_length_that_cannot_be_is_refused(length):
 
 
 def test_a_row_may_name_the_instance_that_it_was_measured_on():
-    row = question(record(gpu="p4d.24xlarge", n_gpus=16, dp_shard_or_fsdp="fsdp_full:16"))
+    row = question(record(gpu="p4d.24xlarge", n_gpus=16, global_batch=16, dp_shard_or_fsdp="fsdp_full:16"))
     assert (row.device, row.placed.run.cluster.nodes, row.placed.run.cluster.node.devices) == ("a100-sxm-40gb", 2, 8)
 
 

@@ -69,3 +69,9 @@ def test_a_contract_moves_the_dollars_by_what_is_paid_for_nothing():
 def test_devices_that_are_not_to_be_had_come_first():
     spot = planned(on="128x8xh100-sxm", tokens=10**10, clouds=("nebius",), price_kind="spot")
     assert (largest(spot)[0].assumption.key, largest(spot)[0].of) == ("availability", "cost")
+
+
+def test_what_a_run_that_does_not_fit_would_cost_is_none_of_it():
+    plan = planned(on="l4", price=1.0)
+    assert not plan.estimate.fits and largest(plan)
+    assert all(each.of != "cost" for each in largest(plan))

@@ -27,3 +27,8 @@ def test_what_is_beyond_the_memory_stands_behind_a_second_stroke():
     assert len(inside) == round(WIDTH * there / memory.total_bytes) and len(inside + beyond) == WIDTH
     assert "." not in inside + beyond and "o" in beyond
     assert legend.startswith(" optimizer ")
+
+
+def test_the_bar_stands_in_forty_columns():
+    *_, legend = (bar := memory_bar(planned("rtx-4090"))).split("|")
+    assert len("  " + bar.removesuffix(legend)) <= 40

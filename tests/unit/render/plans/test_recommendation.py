@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -57,14 +58,19 @@ def test_reasons_why_there_is_no_way_are_what_was_asked_for_and_how_many_devices
 
 def test_precisions_are_named_where_devices_differ(capsys):
     out = printed(capsys, "--devices", "v100-sxm-32gb,h100-sxm")
-    assert "; bf16 or fp16, adamw" in out or "; fp16 or bf16, adamw" in out
-    assert all(line.endswith("; fp16") for line in out.splitlines() if "xv100-sxm" in line and "micro batch" in line)
+    (usual,) = {each for each in ("bf16", "fp16") if f"; {each} where no row says another, adamw" in out}
+    (other,) = {"bf16", "fp16"} - {usual}
+    rows = [line for line in out.splitlines() if "micro batch" in line]
+    assert {line.endswith(f"; {other}") for line in rows} == {True, False}
+    assert all(line.endswith("; fp16") == (other == "fp16") for line in rows if "v100-sxm" in line)
+    assert f"; {usual}" not in "".join(rows)
 
 
 def test_a_device_without_a_price_is_ranked_by_time_and_says_so(capsys):
     out = printed(capsys, "--devices", "mi300x,h100-sxm")
     start = out.index("fastest without a known price")
-    assert "mi300x" in out[start:] and "unknown" in out[start:]
+    names, first = out[start:].splitlines()[1:3]
+    assert "mi300x" in first and not {"from", "price", "cost"} & set(names.split())
 
 
 def test_a_doubtful_price_wins_nothing_and_is_shown_apart(capsys):
@@ -92,7 +98,7 @@ def test_where_only_doubtful_prices_meet_the_goals_the_nearest_other_stands_besi
 
 def test_what_one_has_is_named_where_it_misses_the_goals(capsys):
     out = printed(capsys, "--devices", "h100-sxm", "--have", "8xa100-80gb", "--deadline", "1h", "--verbose")
-    (row,) = [line for line in out.splitlines() if line.startswith("own 1x8xa100-sxm-80gb")]
+    (row,) = [line for line in out.splitlines() if line.startswith("own 8xa100-sxm-80gb")]
     assert "at its fastest" in row and row.endswith("$0")
 
 
@@ -124,5 +130,20 @@ def test_a_price_of_an_unknown_day_says_so(capsys):
     asked = ["--devices", "h100-sxm", "--cloud", "nebius"]
     priced = json.loads(printed(capsys, *asked, "--json"))["options"][0]["price"]
     assert priced["date"] == "", "the packaged list knows the day now: choose another cloud"
-    row = next(line for line in printed(capsys, *asked).splitlines() if "/h eu-north1" in line)
-    assert "/h eu-north1 date unknown " in row
+    assert main([*SMALL, *asked]) == 0
+    shown = capsys.readouterr()
+    assert "eu-north1" in shown.out and "unknown day" not in shown.out
+    (note,) = [line for line in shown.err.splitlines() if "unknown day" in line]
+    assert re.search(r"all \d+ prices are of an unknown day; newer ones: ", note)
+
+
+def test_what_is_kept_is_shown_where_it_has_a_price_and_marks_are_explained_where_they_stand(capsys):
+    of = {}
+    for name in ("aws", "nebius"):
+        assert main([*SMALL, "--devices", "h100-sxm", "--cloud", name, "--price-kinds", "on_demand"]) == 0
+        of[name] = capsys.readouterr()
+    assert "beside the rental  from" in of["aws"].out and "storage and egress  " in of["aws"].out
+    assert "beside the rental: storage and egress, whose prices are unknown there" in of["nebius"].out
+    assert "storage and egress  " not in of["nebius"].out
+    starred = any(line.startswith("*") for line in of["aws"].out.splitlines())
+    assert starred and "* on the front" in of["aws"].err and "? so near" not in of["aws"].err

@@ -81,6 +81,35 @@ def test_strict_names_a_file_that_cannot_be_read_and_asks_no_network(section, fo
     assert lines(section(*sources, strict=True)) == []
 
 
+def test_strict_names_the_first_record_without_text_before_anything_is_read(section, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "one"}\n{"text": null}\n{"text": "three"}\n', encoding="utf-8")
+    source = {"kind": "jsonl", "paths": [str(path)]}
+    assert lines(section(source)) == []
+    (line,) = lines(section(source, strict=True))
+    assert line == (
+        f"data.strict: broken record: 'text' is not a string (seen {path}:2); "
+        "mend it, or set data.strict: false to count and skip such records"
+    )
+    path.write_text('{"text": "one"}\n', encoding="utf-8")
+    assert lines(section(source, strict=True)) == []
+
+
+def test_strict_counts_null_rows_by_the_footer_of_parquet(section, tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, texts = tmp_path / "rows.parquet", ["text"] * 5000 + [None] * 2
+    parquet.write_table(arrow.table({"id": range(5002), "text": texts}), path, row_group_size=1000)
+    source = {"kind": "parquet", "paths": [str(path)]}
+    assert lines(section(source)) == []
+    (line,) = lines(section(source, strict=True))
+    assert line.startswith(f"data.strict: broken record: null text (seen {path}, 2 of 5,002 rows); ")
+    # Nulls in another column are none of ours, and a file without statistics tells nothing.
+    parquet.write_table(arrow.table({"id": [None, 1], "text": ["a", "b"]}), path)
+    assert lines(section(source, strict=True)) == []
+    parquet.write_table(arrow.table({"text": texts}), path, write_statistics=False)
+    assert lines(section(source, strict=True)) == []
+
+
 def test_an_empty_path_is_not_the_current_directory(section, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (line,) = lines(section({"kind": "files", "paths": [".", ""]}))

@@ -12,7 +12,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
 from trainwright.spec.sections.data import DataSection, SourceSection
-from trainwright.stages.data.corpus.entries import CorpusFile, SkippedFile
+from trainwright.stages.data.corpus.entries import CorpusFile, RawDocument, SkippedFile
 from trainwright.stages.data.corpus.remote import is_url, remote_entries
 from trainwright.stages.data.sources import source_of
 from trainwright.stages.data.sources.base import Source
@@ -109,6 +109,16 @@ def not_skipped(file: SkippedFile) -> DataError:
     )
 
 
+def not_a_document(file: CorpusFile, document: RawDocument) -> DataError:
+    """Returns the error for a record that is no document where ``strict`` lets none be."""
+    return DataError(
+        "broken record: {problem}",
+        where=file.location + document.position,
+        fix="mend it, or set data.strict: false to count and skip such records",
+        problem=document.problem,
+    )
+
+
 def refusal(error: OSError) -> str | None:
     """Returns the reason to skip one file, or None where the error is not about that file alone."""
     return _REFUSALS.get(error.errno or 0)
@@ -124,6 +134,15 @@ def stat_version(facts: os.stat_result) -> str:
     return f"{facts.st_size}-{facts.st_mtime_ns}-{facts.st_ctime_ns}-{facts.st_dev}-{facts.st_ino}"
 
 
+def taken_names(source: Source[Any], names: Iterable[str]) -> list[str]:
+    """Returns those of some files' names that a source takes from a directory."""
+    return [name for name in names if _takes(source.patterns, name)]
+
+
+def _takes(patterns: Iterable[str], name: str) -> bool:
+    return not name.startswith(".") and any(fnmatch(name, pattern) for pattern in patterns)
+
+
 # ------------------------------------------------------------------------------------------------------------- listing
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
@@ -135,7 +154,7 @@ class _Place:
     ignored_folders: frozenset[str]
 
     def takes(self, name: str) -> bool:
-        return not name.startswith(".") and any(fnmatch(name, pattern) for pattern in self.patterns)
+        return _takes(self.patterns, name)
 
 
 def _place(number: int, order: int, source: Source[Any]) -> _Place:

@@ -12,7 +12,7 @@ from trainwright.core.plug_in import blaming
 from trainwright.spec.sections.data import DataSection, SourceSection
 from trainwright.stages.data.cleaning.cleaner import Cleaner
 from trainwright.stages.data.corpus.entries import CorpusFile, FileRange, RawDocument
-from trainwright.stages.data.corpus.files import Entry, list_files, source_entries
+from trainwright.stages.data.corpus.files import Entry, list_files, not_a_document, source_entries
 from trainwright.stages.data.corpus.remote import is_url
 from trainwright.stages.data.corpus.streams import BrokenStream, decompressed
 from trainwright.stages.data.plug_ins import plug_ins
@@ -78,6 +78,24 @@ def unusable_source(number: int, section: SourceSection) -> TrainwrightError | N
     )
 
 
+def broken_record(number: int, section: SourceSection) -> DataError | None:
+    """Returns the first record of a source's heads that is no document, as the stage would refuse it; None of none.
+
+    Args:
+        number: of the source in ``data.sources``.
+        section: its keys, whose paths are there.
+    """
+    source, place = source_of(section), f"data.sources.{number}"
+    if any(map(is_url, source.paths)):
+        return None
+    with blaming(section.kind, where=place, error_class=DataError):
+        for file in _spread(_files(source_entries(number, section), LISTED)):
+            for document in _at_head(source, file):
+                if document.text is None:
+                    return not_a_document(file, document)
+    return None
+
+
 def _spread(files: Iterable[CorpusFile]) -> list[CorpusFile]:
     """Returns some of the files that have bytes, the same ones in whatever order they were listed."""
     ordered = sorted((file for file in files if file.size_bytes), key=lambda file: (file.name, file.location))
@@ -88,7 +106,7 @@ def _first_problem(source: Source[Any], files: Iterable[CorpusFile]) -> str | No
     """Returns the first record that is no document; None where a head has a document or tells nothing."""
     first = None
     for file in files:
-        documents = list(_documents(source.head, file))
+        documents = list(_at_head(source, file))
         if not documents or any(document.text is not None for document in documents):
             return None
         first = first or f"{file.name}{documents[0].position}: {documents[0].problem}"
@@ -106,6 +124,14 @@ def _has_text(source: Source[Any], files: Iterable[CorpusFile]) -> bool:
             if patience_bytes < 0:
                 return False
     return False
+
+
+def _at_head(source: Source[Any], file: CorpusFile) -> Iterator[RawDocument]:
+    """Yields the documents of a head, and the records without one that the file's index counts."""
+    head = list(_documents(source.head, file))
+    yield from head
+    if all(document.text is not None for document in head):
+        yield from _documents(source.flawed, file)
 
 
 def _files(entries: Iterable[Entry], most: int) -> Iterator[CorpusFile]:

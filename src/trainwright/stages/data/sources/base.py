@@ -71,6 +71,14 @@ class Source(ABC, Generic[SectionT]):
         del stream, part
         return iter(())
 
+    def flawed(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields records without a document that a file's own index counts; none where it has no such index.
+
+        It is asked where ``head`` is. Raises as ``read``.
+        """
+        del stream, part
+        return iter(())
+
 
 def decoded(data: bytes, position: str, offset: int = 0) -> RawDocument:
     """Returns UTF-8 bytes as a document; one that is not UTF-8 is placed by the byte, counted from ``offset``."""

@@ -44,6 +44,14 @@ class Parquet(Source[ParquetSource]):
             self._table(stream, part)
         return iter(())
 
+    def flawed(self, stream: BinaryIO, part: FileRange) -> Iterator[RawDocument]:
+        """Yields how many rows have no text, by the statistics of the file's footer."""
+        with _damage(need("pyarrow", needed_for=READING)):
+            table = self._table(stream, part)
+            nulls, rows = _nulls(table.metadata, self.section.text_column), table.metadata.num_rows
+        if nulls:
+            yield RawDocument(f", {nulls:,} of {rows:,} rows", 0, problem="null text")
+
     def _table(self, stream: BinaryIO, part: FileRange) -> Any:
         # Parquet is read from its end: a compressed file is unpacked first.
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
@@ -86,6 +94,16 @@ def _check_column(schema: Any, location: str, column: str) -> None:
             expected="string or binary",
             column=column,
         )
+
+
+def _nulls(metadata: Any, column: str) -> int:
+    """Returns how many rows have a null in a column, by the statistics of those row groups that have some."""
+    place = next((each for each in range(metadata.num_columns) if metadata.schema.column(each).path == column), None)
+    chunks = (
+        () if place is None else (metadata.row_group(each).column(place) for each in range(metadata.num_row_groups))
+    )
+    counted = (chunk.statistics for chunk in chunks if chunk.is_stats_set)
+    return sum(each.null_count for each in counted if each.has_null_count)
 
 
 def _is_text(kind: Any) -> bool:

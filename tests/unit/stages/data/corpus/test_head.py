@@ -144,6 +144,15 @@ def test_a_column_is_looked_for_in_the_schema(tmp_path) -> None:
     assert "holds no text" in refusal(ParquetSource, path, text_column="id")
 
 
+def test_a_column_of_nulls_alone_is_refused_and_one_with_a_text_is_not(tmp_path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"text": arrow.array([None, None], arrow.string())}), path)
+    assert "(seen a.parquet, 2 of 2 rows: null text)" in refusal(ParquetSource, path)
+    parquet.write_table(arrow.table({"text": [None, "a document"]}), path)
+    assert refusal(ParquetSource, path) == ""
+
+
 def test_columns_of_text_in_any_form_are_text_and_two_of_one_name_are_refused(tmp_path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
