@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     scenario, recommendation = ranked_ways(question, pool, goals=goals, **bounds)
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)
-    mended = {each.name: changes(replace(scenario.run, cluster=each)) for each in tight}
+    mended = {each.name: changes(replace(scenario.run, cluster=each), usual=scenario.usual) for each in tight}
     payload = {
         "workload": scenario.run.workload,
         "goals": goals,
