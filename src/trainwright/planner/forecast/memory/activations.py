@@ -217,7 +217,9 @@ def our_bytes(case: MemoryCase) -> OurBytes:
         )
         beside = saved.beside_bytes(model, batch, recompute=bool(recompute))
         rows.append((saved.block_bytes(model, batch), beside, saved.loss_bytes(model, batch)))
-    block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    block_, beside_, loss_ = np.asarray(rows, dtype=np.float64).reshape(-1, 3).T[:, places.reshape(-1)] / (
+        layouts.cp * layouts.tp
+    )
     return OurBytes(block=block_, beside=beside_, loss=loss_)
 
 
