@@ -72,6 +72,7 @@ def test_an_option_of_both_commands_is_a_field_of_a_run():
         "--budget",
         "--price",
         "--region",
+        "--no-activation-offload",
         "--no-fused-loss",
     }
     assert both == {OPTIONS[field] for field in OF_RUN} | others | (options_of("version") & both)

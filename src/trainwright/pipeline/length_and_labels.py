@@ -11,7 +11,7 @@ from trainwright.core.registry import load
 from trainwright.core.units import parse_duration
 from trainwright.pipeline.facts import known_facts
 from trainwright.pipeline.graph import Step, inputs_of
-from trainwright.planner.plan.recipe_assumptions import deviation
+from trainwright.planner.plan.estimated_facts import deviation
 from trainwright.planner.plan.workload import tokens_in, too_short
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts

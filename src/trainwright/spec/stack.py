@@ -86,8 +86,6 @@ class StackMemory:
     """Products of tensor parallelism keep their input as it was gathered, not their share of it."""
     adapter_residuals: float = 1.0
     """Layer inputs that full recomputation keeps where FSDP wraps adapters."""
-    recomputes: Literal["never", "tuned_shards", "always"] = "never"
-    """Where layers are recomputed if a source does not say: ``tuned_shards`` in fine-tuning with sharded weights."""
     quantised_inputs: bool = False
     """Products with quantised weights keep their inputs (bitsandbytes before 0.43)."""
     loads_whole: bool = False
@@ -141,6 +139,10 @@ Axis = Literal["dp_replicate", "dp_shard", "tp", "pp", "cp", "ep"]
 """A way to divide a step over devices, as ``ParallelPlan`` names it."""
 
 
+Switch = Literal["paged_moments", "int8_moments", "activation_offload", "update_in_backward", "packing", "padding"]
+"""A way to tune that software has or lacks; ``padding``: examples that are not packed, but padded."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Support:
     """What a stack runs, as its code says; what is empty is not limited."""
@@ -154,7 +156,27 @@ class Support:
     """What its data-parallel ranks can share."""
     precisions: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
     """Where none is asked for, the first that the device has a rate for."""
+    switches: Mapping[Switch, str] | None = None
+    """Those that it has, each with the file and line that has it; None: not known."""
     source: str = ""
+
+
+Habit = Literal["recompute", "packing", "offload", "activation_offload"]
+"""What software does by itself unless its user says something else, as fields of a question and of a layout name it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usual:
+    """What a stack does of a habit by default, and the file and line that say it.
+
+    ``where`` is ``tuned_shards`` of what it does in tuning alone, where ranks share weights. ``from_tokens`` are those
+    of the shortest sequences that it does it for.
+    """
+
+    value: str
+    source: str
+    where: Literal["everywhere", "tuned_shards"] = "everywhere"
+    from_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,6 +215,8 @@ class Stack:
     marks: tuple[str, ...] = ()
     """Words in a published row's settings, one of which must stand there."""
     runs: Support = field(default_factory=Support)
+    usual: Mapping[Habit, Usual] = field(default_factory=dict)
+    """What is not among it follows from no default: it is chosen."""
     hidden: bool = False
     """Found for published rows, and not offered to users."""
     dispatch: Dispatch = field(default_factory=Dispatch)

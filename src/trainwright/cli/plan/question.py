@@ -121,9 +121,9 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     )
     run.add_argument(
         "--activation-offload",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
-        help="what layers save for the backward pass waits in host memory",
+        help="what layers save for the backward pass waits in host memory (default: the stack's)",
     )
     run.add_argument(
         "--expert-imbalance",
@@ -131,11 +131,11 @@ def add_run(run: argparse._ArgumentGroup) -> None:
         help="load of the fullest rank of experts over the mean (default: what balancing leaves)",
     )
     run.add_argument(
-        "--mtp",
-        metavar="N",
-        help="blocks that predict further tokens (default: as the model's configuration says)",
+        "--mtp", metavar="N", help="blocks that predict further tokens (default: as the model's configuration says)"
     )
-    run.add_argument("--recompute", metavar="HOW", help="none, selective or full (default: the fastest that fits)")
+    run.add_argument(
+        "--recompute", metavar="HOW", help="none, selective or full (default: the stack's, else the fastest)"
+    )
     run.add_argument(
         "--layout", metavar="LAYOUT", help="auto, or what is fixed of it: dp_shard=64,tp=8; the rest is chosen"
     )
@@ -145,9 +145,7 @@ def add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--epochs", metavar="N", help="how often each example is seen (default: 3 in tuning)")
     run.add_argument("--example-tokens", metavar="N", help="of an example in the mean (default: 200 in tuning)")
     run.add_argument("--data-gib", metavar="N", help="of the data set in storage (default: text and ids of its tokens)")
-    run.add_argument(
-        "--packing", metavar="on|off", help="off: each example is a sequence, padded to its batch's longest"
-    )
+    run.add_argument("--packing", metavar="on|off", help="off: examples are padded, not packed (default: the stack's)")
     run.add_argument("--rank", metavar="N", help="of adapters (default: 16)")
     run.add_argument("--stack", metavar="NAME", help="training software: torchtitan, megatron-core, ...")
     run.add_argument("--rate", metavar="FLOP/S", help="28TFLOP/s: how long it takes if each device holds that, too")

@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> int:
     judged = _judged(scenario, pool)
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)
     mended = {
-        written(each.nodes, each.node.devices, each.device.name): changes(replace(scenario.run, cluster=each))
+        written(each.nodes, each.node.devices, each.device.name): changes(
+            replace(scenario.run, cluster=each), usual=scenario.usual
+        )
         for each in tight
     }
     payload = {

@@ -10,7 +10,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue import tables
-from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime, Support
+from trainwright.spec.stack import Dispatch, Stack, StackMemory, StackTime, Support, Usual
 
 _STACKS = "stacks"
 OURS = "trainwright"
@@ -119,6 +119,7 @@ def read_stack(file: str) -> Stack:
             table[name] = kind(**own)
     table["dispatch"] = Dispatch(**table.get("dispatch", {}))
     table["runs"] = _support(table.get("runs", {}))
+    table["usual"] = {habit: Usual(**usual) for habit, usual in table.get("usual", {}).items()}
     return Stack(**{**table, "fit": fit})
 
 

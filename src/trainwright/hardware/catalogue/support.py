@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import DEFAULT, DEFAULT_PARALLEL, OURS, offered, read_stack
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.run import RunSpec
-from trainwright.spec.stack import Axis
+from trainwright.spec.stack import Axis, Switch
 from trainwright.spec.workload import Method, Workload
 
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -22,6 +23,27 @@ QUANTISED: tuple[DeviceKind, ...] = ("cuda", "rocm", "xpu", "hpu", "npu", "cpu")
 """Kinds of devices with kernels for weights in four bits (bitsandbytes's supported backends; torch-npu: recall)."""
 SHOWN = 8
 """Other software that an error names."""
+
+
+class _Wanted(NamedTuple):
+    """A switch in words: the field that sets it, to what, what that is, and what there is without it."""
+
+    field: str
+    value: str
+    what: str
+    instead: str
+
+
+SWITCHES: Mapping[Switch, _Wanted] = {
+    "paged_moments": _Wanted("paged_moments", "on", "paged moments", "moments that stay on the device"),
+    "int8_moments": _Wanted("moments", "int8", "8-bit moments", "fp32 or bf16"),
+    "activation_offload": _Wanted(
+        "activation_offload", "on", "offload of activations", "activations that stay on the device"
+    ),
+    "update_in_backward": _Wanted("update_in_backward", "on", "updates in the backward pass", "updates after it"),
+    "packing": _Wanted("packing", "on", "packed examples", "packing off"),
+    "padding": _Wanted("packing", "off", "examples that are not packed", "packing on"),
+}
 
 
 class _Problem(NamedTuple):
@@ -52,15 +74,34 @@ def lacking_axes(run: RunSpec) -> tuple[Axis, ...]:
     return tuple(axis for axis in AXES if axes and axis not in axes.get(method, ()))
 
 
-def check(run: RunSpec, layout: Mapping[str, object], *, devices: bool = True) -> None:
+def switches_of(workload: Workload, *, packs: bool = False) -> tuple[Switch, ...]:
+    """Returns the switches that a workload has; ``packs``: examples are to be packed, which no workload says."""
+    on: dict[Switch, bool] = {
+        "paged_moments": workload.paged_moments,
+        "int8_moments": workload.moments == "int8",
+        "activation_offload": workload.activation_offload,
+        "update_in_backward": workload.update_in_backward,
+        "packing": packs,
+        "padding": workload.example_tokens is not None,
+    }
+    return tuple(switch for switch, is_on in on.items() if is_on)
+
+
+def check(run: RunSpec, layout: Mapping[str, object], *, devices: bool = True, packs: bool = False) -> None:
     """Raises where the run's software does not run it with what ``layout`` fixes; ``devices``: on its cluster's.
+
+    ``packs``: its examples are to be packed, which its workload does not say.
 
     Raises:
         RecipeError: what, and which software does.
     """
-    for problem in _problems(run, layout, devices=devices):
+    for problem in chain(_problems(run, layout, devices=devices), _lacking_switches(run, packs=packs)):
         others = (replace(run, stack=read_stack(name)) for name in offered() if name not in UNLIMITED)
-        able = [other.stack.name for other in others if not any(_problems(other, layout, devices=devices))]
+        able = [
+            other.stack.name
+            for other in others
+            if not any(_problems(other, layout, devices=devices)) and _has_switches(other, packs=packs)
+        ]
         raise _refusal(run, problem, able)
 
 
@@ -103,6 +144,20 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
         seen = f"{run.cluster.devices} devices with {method}"
         yield _Problem("stack, on", "on several devices", seen, "one device alone")
     yield from _device(run)
+
+
+def _lacking_switches(run: RunSpec, *, packs: bool) -> Iterator[_Problem]:
+    """Yields the switches that the software is known to lack."""
+    known = run.stack.runs.switches
+    for switch in switches_of(run.workload, packs=packs):
+        if known is not None and switch not in known:
+            field, value, what, instead = SWITCHES[switch]
+            yield _Problem(f"stack, {field}", what, value, instead)
+
+
+def _has_switches(run: RunSpec, *, packs: bool) -> bool:
+    """Returns whether software is known to have all switches of a run: what is not known is not advised."""
+    return set(switches_of(run.workload, packs=packs)) <= set(run.stack.runs.switches or ())
 
 
 def _device(run: RunSpec) -> Iterator[_Problem]:

@@ -26,7 +26,7 @@ ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
 
 class FixedLayout(TypedDict, total=False):
-    """What a user fixes of the parallel layout, by name; the rest is chosen."""
+    """What is fixed of the parallel layout, by name; the rest is chosen."""
 
     dp_replicate: int
     dp_shard: int
@@ -40,6 +40,8 @@ class FixedLayout(TypedDict, total=False):
     schedule: Schedule
     offload: Offload
     recompute: Recompute
+    recompute_shards: bool
+    """Layers are recomputed where ranks share weights, and nowhere else: some software does so by itself."""
     sequence_parallel: bool
     compile: bool
 

@@ -209,8 +209,10 @@ def is_fused(record: Record, stack: Stack) -> bool:
 
 def _default_recompute(record: Record, stack: Stack, parallel: ParallelPlan) -> str:
     """Returns the framework's recomputation where the row names none."""
-    tunes, where = trains(record.notes).tunes, stack.memory.recomputes
-    return "full" if where == "always" or (where == "tuned_shards" and tunes and parallel.dp_shard > 1) else "none"
+    usual = stack.usual.get("recompute")
+    if usual is None or (usual.where == "tuned_shards" and not (trains(record.notes).tunes and parallel.dp_shard > 1)):
+        return "none"
+    return usual.value
 
 
 def precision_of(record: Record, stack: Stack) -> Precision:

@@ -18,7 +18,7 @@ from trainwright.planner.forecast.communication.collectives import (
     placement,
     reduce_scatter_s,
 )
-from trainwright.planner.forecast.communication.exchange import Exchange
+from trainwright.planner.forecast.communication.exchange import Exchange, shared_bus
 from trainwright.planner.forecast.memory.states import StateBytes
 from trainwright.planner.forecast.memory.table import MemoryTable, deviation, stuck_share
 from trainwright.spec.run import RunSpec
@@ -44,7 +44,7 @@ def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
         gather_s=np.where(sharded, all_gather_s(fabric, size, groups.shard), 0.0),
         scatter_s=np.where(sharded, reduce_scatter_s(fabric, gradients, groups.shard), 0.0),
         gradients_s=np.where(sharded, outer, inner + outer),
-        bus=np.full(len(layouts), 0.0 if cluster.on_own_links else np.log(cluster.node.devices)),
+        bus=shared_bus(cluster, layouts),
     )
 
 

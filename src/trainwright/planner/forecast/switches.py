@@ -10,7 +10,7 @@ from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.memory.moments import pass_bytes
 from trainwright.planner.forecast.memory.states import case_of
-from trainwright.spec.plan import Assumption
+from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.run import RunSpec
 
 PAGED = "bitsandbytes-foundation/bitsandbytes@95f9af30:bitsandbytes/optim/optimizer.py"
@@ -48,8 +48,11 @@ def check_switches(run: RunSpec, layout: Mapping[str, object], *, devices: bool 
         raise RecipeError(what, field=field, seen=device.name, expected="a device on a bus")
 
 
-def moved_assumptions(forecast: Forecast) -> list[Assumption]:
-    """Returns what the switches of one layout come to: bytes that leave the device, and how that is counted."""
+def moved_assumptions(forecast: Forecast, *, by_habit: bool = False) -> list[Assumption]:
+    """Returns what the switches of one layout come to: bytes that leave the device, and how that is counted.
+
+    ``by_habit``: activations are offloaded because the software does so by itself.
+    """
     run, memory, notes = forecast.run, forecast.memory, []
     bus = run.cluster.node.bus
     rate = "" if bus is None else f" over {bus.name} at {bus.bytes_per_s / 1e9:.3g} GB/s"
@@ -62,7 +65,8 @@ def moved_assumptions(forecast: Forecast) -> list[Assumption]:
         case = case_of(run.transformer, run.workload, forecast.layouts, run.stack.memory)
         value = f"{format_bytes(float(pass_bytes(case).gone.max()))} of a rank in host memory"
         source = f"to the host and back behind the passes{rate}, the last 5 tensors stay; {COPIED}"
-        notes.append(Assumption("activations", value, "", "given", source, key="activation_offload"))
+        origin: Origin = "default" if by_habit else "given"
+        notes.append(Assumption("activations", value, "", origin, source, key="activation_offload"))
     if run.workload.example_tokens is not None:
         notes.append(_padding(forecast))
     return notes

@@ -21,15 +21,15 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.switches import moved_assumptions
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.rates.catalogue import CATALOGUE
+from trainwright.planner.search.ranking import PAID_LONGER
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.plan import Assumption, Origin
 from trainwright.spec.workload import Workload
 
 RANK_HOST_BYTES, RANK_HOLDS = 4e9, "libraries, pinned buffers, the loader's workers"
 """Of one rank's process on its host, a default without a measurement, and what it holds there."""
-MUCH = 1.05
-"""Billed over run, beyond which a plan says for how long it is paid."""
 RUN_KEYS = frozenset(("sequence", "length", "lengths", "batch", "adapters", "image_tokens", "software"))
 """Keys of assumptions about the run itself, wherever it is made."""
 
@@ -40,7 +40,7 @@ def assumed(scenario: Scenario, workload: Workload, choice: Choice, run: RunCost
         *_of_run(scenario, workload, run),
         *_of_mixtures(scenario, workload, choice),
         *_of_drives(choice.forecast),
-        *moved_assumptions(choice.forecast),
+        *moved_assumptions(choice.forecast, by_habit=scenario.may_offload),
         *_of_billing(scenario, run),
         *(() if scenario.price is None else of_kept(_kept(scenario), scenario.price)),
     ]
@@ -60,7 +60,7 @@ def _of_billing(scenario: Scenario, run: RunCost) -> list[Assumption]:
         return []
     notes, billed_s, seconds = [], float(run.billed_s[0]), float(run.seconds[0])
     kind = price.kind.replace("_", "-")
-    if billed_s > MUCH * seconds:
+    if billed_s > PAID_LONGER * seconds:
         paid, source = f"{format_seconds(billed_s)} of {format_seconds(seconds)}", _billed_because(billing, devices)
         source = f"{source} ({price.provider} {kind}); a price that is given is paid to the second"
         notes.append(Assumption("the devices are paid for", paid, "", "default", source, key="billing"))
@@ -87,13 +87,28 @@ def recommended(scenario: Scenario) -> list[Assumption]:
     more = f"no list says it; more on demand are a contract of {CONTRACT_S / 86400:.0f} days; see catalog/clouds"
     cheapest = "the cheapest checked one of each cloud and kind: trainwright catalog shows their age"
     return [
-        *(each for each in scenario.assumptions if each.key in RUN_KEYS or each.key.endswith("_unknown")),
+        *(each for each in scenario.assumptions if _of_any_cluster(each)),
         of_failures(),
         *(of_spot_nodes(name, of=f" of {name}", key=f"spot_{name}") for name in (*SPOT_NODE_MTBF_S, "others")),
         Assumption("devices to be had at once", at_once, "", "default", more, key="availability"),
         Assumption("prices", "per device and hour", "", "catalog", cheapest, key="prices"),
         *of_kept(_kept(scenario)),
+        *((_OF_PIPELINES,) if scenario.run.model.is_divisible else ()),
     ]
+
+
+_OF_PIPELINES = Assumption(
+    "idle share of pipelines",
+    "in closed form",
+    "",
+    "default",
+    "all stages equal; a plan plays its pipeline out, and may take some percent more or less",
+    key="pipeline",
+)
+
+
+def _of_any_cluster(entry: Assumption) -> bool:
+    return entry.key in RUN_KEYS or entry.key.endswith("_unknown") or entry.key.startswith(USUAL)
 
 
 def _of_run(scenario: Scenario, workload: Workload, run: RunCost) -> list[Assumption]:

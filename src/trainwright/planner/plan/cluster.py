@@ -161,12 +161,14 @@ def _measured_runs(scenario: Scenario, learnt: Correction) -> Assumption:
 def with_ways(made: Planned) -> Planned:
     """Returns a plan that does not fit with the changes that make it fit, another layout first, then the cheapest.
 
-    What is fixed of the layout and of recomputation is fixed no longer in any of them.
+    What is fixed of the layout and of recomputation is fixed no longer in any of them; what the software does by itself
+    is fixed in all but another layout.
     """
     if made.plan.estimate.fits:
         return made
     scenario = made.scenario
-    every = changes(replace(scenario.run, workload=made.plan.workload), source=scenario.source)
+    run = replace(scenario.run, workload=made.plan.workload)
+    every = changes(run, source=scenario.source, usual=scenario.usual)
     if scenario.tunes or made.plan.estimate.seconds.mid > YEAR_S:
         # Nobody trains such a model anew there: adapters come first.
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
@@ -184,16 +186,17 @@ def with_ways(made: Planned) -> Planned:
 
 def _laid_out(scenario: Scenario) -> Change | None:
     """Returns the change to another layout; None where nothing of it is fixed, or none fits."""
-    if not scenario.layout and scenario.recompute is None:
+    if not (scenario.layout or scenario.usual) and scenario.recompute is None:
         return None
-    other = choose(replace(scenario, layout={}, recompute=None))
+    other = choose(replace(scenario, layout={}, usual={}, recompute=None))
     if not bool(other.forecast.fits[0]):
         return None
     (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
     s_per_token = best.step_s * best.devices / work.step_tokens
+    unit = unchanged_s_per_token(scenario.run, scenario.source, scenario.usual)
     change = Change(
         name=f"layout auto: {mesh(other.parallel, other.recompute)}",
-        slowdown=s_per_token / unchanged_s_per_token(scenario.run, scenario.source),
+        slowdown=s_per_token / unit,
         devices=best.devices,
         best=best,
     )
@@ -203,8 +206,13 @@ def _laid_out(scenario: Scenario) -> Change | None:
 def _freed(scenario: Scenario, change: Change) -> Change:
     """Returns a change that also asks for the layout and the recomputation of its own, where others were fixed."""
     fields = {"layout": "auto", **change.fields} if scenario.layout else dict(change.fields)
-    if scenario.recompute is not None:
-        fields["recompute"] = change.best.recompute
+    usual, best = scenario.usual, change.best
+    if usual.get("offload", best.parallel.offload) != best.parallel.offload:
+        fields["layout"] = f"offload={best.parallel.offload}"
+    shards = "full" if best.parallel.dp_shard > 1 else "none"
+    habit = shards if usual.get("recompute_shards") else usual.get("recompute", best.recompute)
+    if scenario.recompute is not None or best.recompute != habit:
+        fields["recompute"] = best.recompute
     return replace(change, fields=fields)
 
 

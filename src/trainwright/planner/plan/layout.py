@@ -11,10 +11,11 @@ import numpy as np
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.layouts import RECOMPUTES, ZERO_STAGES, FixedLayout, Layouts
 from trainwright.planner.forecast.forecast import Forecast, forecast
 from trainwright.planner.plan.scenario import Scenario
-from trainwright.planner.search.candidates import candidates, divisors, parallel_plan
+from trainwright.planner.search.candidates import divisors, parallel_plan
 from trainwright.planner.search.layouts import compare, longer, plainest, splits
 from trainwright.spec.plan import Rejected
 from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
@@ -98,12 +99,12 @@ def _degree(name: str, value: str, field: str) -> int:
 
 
 def wanted_layout(scenario: Scenario) -> FixedLayout:
-    """Returns what a scenario fixes of its layout, recomputation included.
+    """Returns what a scenario fixes of its layout, or its software does by itself, recomputation included.
 
     Raises:
         RecipeError: its parts contradict each other.
     """
-    wanted = scenario.layout.copy()
+    wanted = scenario.usual | scenario.layout
     if wanted.get("virtual_stages", 1) > 1 and wanted.get("schedule", "interleaved") != "interleaved":
         what, seen = "several chunks of a stage are for the interleaved schedule", f"schedule={wanted['schedule']}"
         raise RecipeError(what, field="layout", seen=seen, expected="virtual_stages=1")
@@ -118,23 +119,22 @@ def choose(scenario: Scenario) -> Choice:
     Raises:
         RecipeError: nothing divides as asked; every reason, with the nearest layout that does.
     """
-    wanted = wanted_layout(scenario)
-    if not scenario.run.model.is_divisible:
+    wanted, run = wanted_layout(scenario), scenario.run
+    if not run.model.is_divisible:
+        _refuse_divisions(wanted)
+    compared = compare(run, [run.cluster.devices], layout=wanted, frugal=scenario.tunes, source=scenario.source)
+    order = compared.order()
+    if len(order):
+        plain = order[np.argmin(splits(compared.layouts)[order])]
+        places = np.asarray(list(dict.fromkeys((*order[:BEST], plain))))
+        return best(scenario, compared.layouts.take(places))
+    if not run.model.is_divisible:
         return best(scenario, _data_parallel(scenario, wanted))
-    if not wanted:
-        return _searched(scenario)
-    every = candidates(scenario.run, [scenario.run.cluster.devices], wasteful=True, layout=wanted).layouts
-    return best(scenario, every if len(every) else _filled(scenario, wanted))
-
-
-def _searched(scenario: Scenario) -> Choice:
-    compared = compare(scenario.run, [scenario.run.cluster.devices], frugal=scenario.tunes, source=scenario.source)
-    places = compared.order()[:BEST]
-    if not len(places):
-        reasons = "; ".join(each.reason for each in compared.pruned) or "no candidate"
-        fix = "change `batch_tokens`, `sequence_tokens` or the number of devices"
-        raise RecipeError("no layout divides this run over the cluster", field="layout", seen=reasons, fix=fix)
-    return best(scenario, compared.layouts.take(places))
+    if wanted.keys() - scenario.usual.keys():
+        return best(scenario, _filled(scenario, wanted))
+    reasons = "; ".join(each.reason for each in compared.pruned) or "no candidate"
+    fix = "change `batch_tokens`, `sequence_tokens` or the number of devices"
+    raise RecipeError("no layout divides this run over the cluster", field="layout", seen=reasons, fix=fix)
 
 
 def best(scenario: Scenario, layouts: Layouts, *, same_speed: float = 1.0) -> Choice:
@@ -182,20 +182,30 @@ def _of_one_pass(scenario: Scenario, layouts: Layouts) -> Layouts:
     )
 
 
-def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
-    """Returns the layouts of a convolutional network: replicas or ZeRO over all devices, and a micro batch.
+def _refuse_divisions(wanted: FixedLayout) -> None:
+    """Refuses what a convolutional network is not divided by.
 
     Raises:
-        RecipeError: something else is wanted.
+        RecipeError: something else than replicas, ZeRO and a micro batch is wanted.
     """
-    devices, work = scenario.run.cluster.devices, scenario.run.workload
     foreign = [f"{name}={value}" for name, value in wanted.items() if name not in CONVNET]
     if foreign or wanted.get("recompute", "none") != "none":
         seen, expected = ", ".join(foreign) or "recompute", f"parts of {', '.join(CONVNET)}"
         raise RecipeError("this layout is for transformers", field="layout", seen=seen, expected=expected)
+
+
+def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
+    """Returns the layouts of a convolutional network that no search has, with a micro batch of any size.
+
+    Raises:
+        RecipeError: the batch has no such parts.
+    """
+    devices, work, stack = scenario.run.cluster.devices, scenario.run.workload, scenario.run.stack
+    shares = devices > 1 and "dp_shard" not in lacking_axes(scenario.run)
+    stages = [stage for stage in ZERO_STAGES[1:] if shares and stage in stack.runs.zero_stages]
     shapes = [ParallelPlan(dp_replicate=devices)]
-    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in ZERO_STAGES[1:] if devices > 1]
-    compiled = wanted.get("compile", scenario.run.stack.memory.kernels == "compiled")
+    shapes += [ParallelPlan(dp_shard=devices, zero_stage=stage) for stage in stages]
+    compiled = wanted.get("compile", stack.memory.kernels == "compiled")
     plans = [
         replace(shape, micro_batch_sequences=each, compile=compiled)
         for shape in shapes
@@ -213,11 +223,16 @@ def _data_parallel(scenario: Scenario, wanted: FixedLayout) -> Layouts:
 
 
 def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
-    """Returns the best layout of each other mesh, and what speaks against it."""
+    """Returns the best layout of each other mesh, the least divided one among them, and what speaks against it."""
     others: dict[str, Rejected] = {}
     best = every.step_s[order[0]]
     chosen = mesh(*parallel_plan(every.layouts, int(order[0])))
-    for place in map(int, order[1:]):
+    divided = splits(every.layouts)
+    plain = int(order[np.argmin(divided[order])])
+    places = [int(place) for place in order[1:]]
+    if divided[plain] < divided[order[0]] and every.fits[plain]:
+        places.insert(SHOWN - 1, plain)
+    for place in places:
         name = mesh(*parallel_plan(every.layouts, place))
         if name == chosen or name in others:
             continue
@@ -236,15 +251,22 @@ def _alternatives(every: Forecast, order: np.ndarray) -> tuple[Rejected, ...]:
 
 
 def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
-    """Returns the layout that ``wanted`` fixes; ranks that are left shard, and nothing else is split.
+    """Returns the layout that ``wanted`` fixes; ranks that are left shard, or replicate; nothing else is split.
 
     Raises:
         RecipeError: every reason why it cannot run.
     """
     stack, devices = scenario.run.stack, scenario.run.cluster.devices
-    replicate, virtual = wanted.get("dp_replicate", 1), wanted.get("virtual_stages", 1)
-    tp, pp, cp = wanted.get("tp", 1), wanted.get("pp", 1), wanted.get("cp", 1)
-    shard = wanted.get("dp_shard", max(1, devices // (replicate * tp * pp * cp)))
+    virtual, tp = wanted.get("virtual_stages", 1), wanted.get("tp", 1)
+    pp, cp = wanted.get("pp", 1), wanted.get("cp", 1)
+    left = max(1, devices // (tp * pp * cp))
+    if "dp_shard" in lacking_axes(scenario.run):
+        shard = wanted.get("dp_shard", 1)
+        replicate = wanted.get("dp_replicate", max(1, left // shard))
+    else:
+        replicate = wanted.get("dp_replicate", 1)
+        shard = wanted.get("dp_shard", max(1, left // replicate))
+    stage = max(each for each in stack.runs.zero_stages if each <= (1 if pp > 1 else 3))
     plan = ParallelPlan(
         dp_replicate=replicate,
         dp_shard=shard,
@@ -254,7 +276,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         ep=wanted.get("ep", 1),
         micro_batch_sequences=wanted.get("micro_batch", 1),
         virtual_stages=virtual,
-        zero_stage=wanted.get("zero_stage", 0 if shard == 1 else 1 if pp > 1 else 3),
+        zero_stage=wanted.get("zero_stage", 0 if shard == 1 else stage),
         sequence_parallel=wanted.get("sequence_parallel", stack.sequence_parallel),
         compile=wanted.get("compile", stack.memory.kernels == "compiled"),
         schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),
@@ -263,7 +285,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
     if problems:
         raise RecipeError("this layout cannot run: " + "; ".join(problems), field="layout")
-    recomputes = (wanted["recompute"],) if "recompute" in wanted else RECOMPUTES
+    recomputes = _recomputes(wanted, plan)
     plans = [plan]
     if "micro_batch" not in wanted:
         per_rank = scenario.run.workload.batch_sequences // (plan.dp_replicate * plan.dp_shard)
@@ -272,6 +294,12 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         plans = [replace(plan, micro_batch_sequences=each) for each in sizes]
     pairs = [(each, recompute) for each in plans for recompute in recomputes]
     return Layouts.of([pair[0] for pair in pairs], [pair[1] for pair in pairs], scenario.run.workload)
+
+
+def _recomputes(wanted: FixedLayout, plan: ParallelPlan) -> tuple[Recompute, ...]:
+    if wanted.get("recompute_shards"):
+        return ("full",) if plan.dp_shard > 1 else ("none",)
+    return (wanted["recompute"],) if "recompute" in wanted else RECOMPUTES
 
 
 def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:

@@ -84,7 +84,7 @@ class Question:
     fused_loss: bool | None = None
     update_in_backward: bool = False
     paged_moments: bool = False
-    activation_offload: bool = False
+    activation_offload: bool | None = None
     expert_imbalance: float | None = None
     """Load of the fullest rank of experts over the mean."""
     further_layers: int | None = None

@@ -22,12 +22,13 @@ from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.plan.question import Question, filled, stretched, trained
 from trainwright.planner.plan.sizes import passes_of, workload_of
+from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
 from trainwright.spec.device import ClusterSpec, LinkSpec, Price, PriceKind
 from trainwright.spec.plan import Assumption, Origin, of_unmeasured
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import STAGE_WASTE, Recompute, stage_waste
+from trainwright.spec.workload import STAGE_WASTE, Recompute, Workload, stage_waste
 
 if TYPE_CHECKING:  # its measurements are read by pydantic, which a plan of another cluster does not wait for
     from trainwright.planner.plan.machine import Here
@@ -42,6 +43,7 @@ class Scenario:
 
     run: RunSpec
     layout: FixedLayout
+    """What is fixed of it."""
     recompute: Recompute | None
     price: Price | None
     settings: RunSettings
@@ -65,6 +67,10 @@ class Scenario:
     passes: float = 1.0
     tunes: bool = False
     """A trained model is trained further: of layouts about as fast, that with most memory to spare is taken."""
+    usual: FixedLayout = field(default_factory=FixedLayout)
+    """What its software does of the layout by itself, of parts that nobody fixes."""
+    may_offload: bool = False
+    """Activations are offloaded by the software's habit alone: where no bus leads to host memory, they stay."""
     on_this_machine: bool = False
     """On this one machine nobody asks what a run needs of a node, or how sure its verdict is."""
 
@@ -84,24 +90,23 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     with about("stack"):
         software = stack(question.stack)
     assumptions = list(of_unmeasured(question.unmeasured, question.optimizer))
+    said = question.activation_offload
+    question, usual = as_usual(question, software, machines, assumptions.append, placed=placed)
     workload = workload_of(question, machines, software, assumptions)
+    if placed:
+        assumptions = [_of_one_cluster(each, question) for each in assumptions]
     question = stretched(question, workload.sequence_tokens, assumptions)
-    problems = workload.problems(question.model)
-    if problems:
-        text = "; ".join(problems)
-        raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
+    _refuse_problems(workload, question)
     price = _price(question, machines)
     spot = question.price_kind == "spot"
     assumptions += _stages(question)
     run = RunSpec(model=question.model, workload=workload, cluster=machines, stack=software)
-    check(run, question.layout, devices=placed)
-    check_switches(run, question.layout, devices=placed)
+    packs = question.packing == "on" and question.tunes
+    check(run, question.layout, devices=placed, packs=packs)
+    check_switches(run, usual | question.layout, devices=placed)
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
     if question.states is None and here is None:
-        kept = f"as software {software.name!r} does"
-        assumptions.append(
-            Assumption("how trained weights are kept", workload.states, "", "default", kept, key="states")
-        )
+        assumptions.append(_states(run))
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and price.provider else ""
     # One machine fails and waits as one's own does; published runs say how several do.
@@ -111,6 +116,8 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     return Scenario(
         run=run,
         layout=question.layout,
+        usual=usual,
+        may_offload=workload.activation_offload and said is None,
         tunes=question.tunes,
         data_bytes=None if question.data_gib is None else question.data_gib * GIB,
         passes=passes_of(question),
@@ -128,6 +135,27 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         unmeasured=question.unmeasured,
         priors=None if here is None else machine_priors(here.source.spread(run)),
     )
+
+
+def _refuse_problems(workload: Workload, question: Question) -> None:
+    """Raises RecipeError where the workload is none."""
+    problems = workload.problems(question.model)
+    if problems:
+        text = "; ".join(problems)
+        raise RecipeError(text, field=", ".join(name for name in NAMED if name in text))
+
+
+def _states(run: RunSpec) -> Assumption:
+    kept = f"as software {run.stack.name!r} does"
+    return Assumption("how trained weights are kept", run.workload.states, "", "default", kept, key="states")
+
+
+def _of_one_cluster(entry: Assumption, question: Question) -> Assumption:
+    """Returns an assumption, a default batch with what a search takes in its place."""
+    if entry.key != "batch" or question.batch_tokens is not None or question.tunes:
+        return entry
+    others = "takes one for all clusters" if question.model.unit == "images" else "tries larger ones too"
+    return replace(entry, source=f"{entry.source}; recommend {others}")
 
 
 def _price(question: Question, machines: ClusterSpec) -> Price | None:

@@ -65,7 +65,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         RecipeError: a size that cannot be.
     """
     note = assumptions.append
-    sequence = _sequence_of(question, note)
+    sequence = sequence_of(question, note)
     tokens = _tokens_of(question, sequence, note)
     batch = _batch_of(question, machines, sequence, tokens, note)
     precision = usable_precision(machines.device, question.precision, software)
@@ -96,7 +96,7 @@ def workload_of(question: Question, machines: ClusterSpec, software: Stack, assu
         fused_loss=_fused_loss(question, software, note),
         update_in_backward=question.update_in_backward,
         paged_moments=question.paged_moments,
-        activation_offload=question.activation_offload,
+        activation_offload=bool(question.activation_offload),
         example_tokens=mean,
         example_spread=spread,
         expert_imbalance=question.expert_imbalance,
@@ -142,7 +142,7 @@ def _of_recipe(asked: Workload | None, steps: int) -> dict[str, Any]:
     }
 
 
-def _sequence_of(question: Question, note: Note) -> int:
+def sequence_of(question: Question, note: Note) -> int:
     """Returns the tokens of a sequence; notes an assumption where that is left open.
 
     Raises:

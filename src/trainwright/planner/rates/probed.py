@@ -113,7 +113,9 @@ class Probed:
         _, first, places = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         shapes = LayoutShapes(model=model, workload=run.workload, layouts=layouts, kernels=run.kernels)
         rows = [self._row(replace(shapes, layouts=layouts.take(first[[each]])), without) for each in range(len(first))]
-        columns = {name: np.asarray([row[name] for row in rows])[places.reshape(-1)] for name in rows[0]}
+        columns = {
+            name: np.asarray([row[name] for row in rows], dtype=np.float64)[places.reshape(-1)] for name in _OF_ONE
+        }
         lighter, ends = lighter_ends(model, layouts)
         return Kernels(**columns, again=self.catalogue.rates(run).selective, lighter=lighter, lighter_ends=ends)
 
@@ -337,6 +339,8 @@ class Probed:
 
 
 _LOOKED_UP = {each.name for each in fields(Layouts)} - {"offload", "recompute", "batch_sequences"}
+_OF_ONE = ("forward", "backward", "weight", "head", "head_backward", "head_evaluated", "accumulate", "update")
+"""Fields of ``Kernels`` that are looked up for each layout."""
 """Parts of a layout that change which shapes are looked up."""
 
 

@@ -159,10 +159,15 @@ def candidates(
     _sharding(table, model, run.cluster, stack)
     _micro_batches(table, model, workload)
     _schedules(table, stack)
+    if wanted.get("recompute_shards"):
+        alone, shared = (RECOMPUTES.index(each) for each in ("none", "full"))
+        table.shape("recompute", np.where(table["dp_shard"] > 1, float(shared), float(alone)))
+        return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=1)
     choices = [RECOMPUTES.index(each) for each in _recomputes(table, model, workload)]
     choices = [each for each in choices if table.fixed.get("recompute", each) == each]
     table.cross("recompute", choices)
-    return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=len(choices))
+    many = max(1, len(choices))
+    return Candidates(layouts=_layouts(table, workload, stack), pruned=tuple(table.pruned), recomputes=many)
 
 
 def _places(wanted: FixedLayout) -> dict[str, float]:

@@ -19,6 +19,7 @@ from trainwright.hardware.catalogue.nodes import node_size
 from trainwright.hardware.catalogue.support import check
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.kernels import RateSource
+from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.forecast.forecast import step_s
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.rates.catalogue import CATALOGUE
@@ -75,6 +76,15 @@ class _Variant:
         return self.offload != "none" or bool(self.changed.keys() & {"paged_moments", "activation_offload"})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    """What no change touches; ``unit``: device-seconds of the unchanged run for a token, were there memory for it."""
+
+    source: RateSource
+    usual: FixedLayout
+    unit: float
+
+
 PURE = _Variant(name="weights and states in 16 bits alone", changed={"states": "pure"}, fields={"states": "pure"})
 PAGED_8_BIT = _Variant(
     name="paged 8-bit optimizer",
@@ -87,28 +97,36 @@ IN_BACKWARD = _Variant(
 """All three together: pytorch/torchtune@bd2a0fc7c:recipes/configs/llama3_1/8B_full_single_device.yaml, lines 57-78."""
 
 
-def changes(run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384) -> tuple[Change, ...]:
+def changes(
+    run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384, usual: FixedLayout | None = None
+) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
     Those that train everything come first, and among them the least slowdown. What the run's software does not run, or
     ``source`` has no rate for, is left out. Raises as ``search.layouts.compare``.
+
+    Args:
+        run: does not fit.
+        source: says how fast a device is.
+        most_devices: of a larger cluster.
+        usual: parts of a layout that the software fixes by itself, whatever is changed.
     """
-    unit = unchanged_s_per_token(run, source)
+    known = _Known(source=source, usual=usual or FixedLayout(), unit=unchanged_s_per_token(run, source, usual))
     singles = list(_singles(run))
-    fitting = _those_that_fit(singles, run, source, unit)
+    fitting = _those_that_fit(singles, run, known)
     for more in larger(run.cluster, most_devices):
         variant = _Variant(name=f"{more.devices:,} devices", fields={"on": more.name})
-        if (filled := _tried(variant, replace(run, cluster=more), source, unit)) is not None:
+        if (filled := _tried(variant, replace(run, cluster=more), known)) is not None:
             fitting.append(filled)
             break
     near = (each for each in fitting if not each.trains_less and each.devices == run.cluster.devices)
     if all(each.slowdown > SLOW for each in near):
-        together = sorted(_those_that_fit(_together(run, singles), run, source, unit), key=lambda each: each.slowdown)
+        together = sorted(_those_that_fit(_together(run, singles), run, known), key=lambda each: each.slowdown)
         fitting += [each for each in together if each.slowdown <= BETTER * together[0].slowdown][:MOST_TOGETHER]
     return tuple(sorted(fitting, key=lambda change: (change.trains_less, change.slowdown)))
 
 
-def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSource, unit: float) -> list[Change]:
+def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, known: _Known) -> list[Change]:
     """Returns changes that fit; the first of a group alone, and nothing on drives that fits into memory."""
     fitting: list[Change] = []
     found: set[tuple[str, str]] = set()
@@ -117,16 +135,16 @@ def _those_that_fit(variants: Iterable[_Variant], run: RunSpec, source: RateSour
         place, workload = each.offload.removesuffix("-nvme"), replace(run.workload, **each.changed)
         if (place, each.group) in found or (place, workload) in in_memory:
             continue
-        if (change := _tried(each, run, source, unit)) is not None:
+        if (change := _tried(each, run, known)) is not None:
             fitting.append(change)
             in_memory.append((each.offload, workload))
             found |= {(place, each.group)} if each.group else set()
     return fitting
 
 
-def unchanged_s_per_token(run: RunSpec, source: RateSource) -> float:
+def unchanged_s_per_token(run: RunSpec, source: RateSource, usual: FixedLayout | None = None) -> float:
     """Returns the fastest layout's device-seconds for a token, at any memory; NaN where nothing divides."""
-    every = candidates(run, [run.cluster.devices], wasteful=True).layouts
+    every = candidates(run, [run.cluster.devices], wasteful=True, layout=usual).layouts
     seconds = float(np.min(step_s(run, every, source))) if len(every) else float("nan")
     return seconds * run.cluster.devices / run.workload.step_tokens
 
@@ -261,23 +279,24 @@ def larger(cluster: ClusterSpec, most_devices: int) -> Iterator[ClusterSpec]:
         yield cluster
 
 
-def _tried(variant: _Variant, run: RunSpec, source: RateSource, unit: float) -> Change | None:
+def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     """Returns the change, if the run fits with it, the host's memory included."""
     workload, cluster = replace(run.workload, **variant.changed), run.cluster
     if workload.problems(run.model):
         return None
     run = replace(run, workload=workload)
-    layout = {} if variant.offload == "none" else {"offload": variant.offload}
+    moved = FixedLayout() if variant.offload == "none" else FixedLayout(offload=variant.offload)
+    layout = known.usual | moved
     try:
         check(run, layout)
         check_switches(run, layout)
-        compared = compare(run, [cluster.devices], offload=variant.offload, source=source)
+        compared = compare(run, [cluster.devices], layout=layout, source=known.source)
     except RecipeError:  # its software does not run it, or the source has no rate for what is asked of the device
         return None
     if not compared.fits.any():
         return None
     best = compared.forecast(compared.order()[:1])
-    slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / unit
+    slowdown = float(best.step_s[0]) * cluster.devices / workload.step_tokens / known.unit
     (found,), less, asked = ranked(best, cluster.device), variant.trains_less, variant.asked
     devices = cluster.devices
     return Change(name=variant.name, slowdown=slowdown, devices=devices, best=found, trains_less=less, fields=asked)

@@ -29,6 +29,8 @@ UNSURE = 1.1
 """How much longer a step may take that surely has the memory it needs."""
 SURELY = 2.0
 """The same where a model is tuned: a run that is lost half-way costs that much."""
+OF_NO_AXIS = frozenset(("recompute", "recompute_shards", "compile", "offload"))
+"""Parts of a layout that divide nothing: where others are not fixed, layouts are sensible or not as ever."""
 PLAIN = 1.05
 """How much longer a step may take whose layout divides the model in fewer ways: there is less to go wrong."""
 
@@ -161,7 +163,7 @@ def compare(
         expected = f"one of {', '.join(sorted(device.flops_per_s)) or 'none'}"
         raise RecipeError("no {precision} rate is known", where=device.name, expected=expected, precision=precision)
     wanted = FixedLayout() if layout is None else layout
-    wasteful = bool(wanted.keys() - {"recompute", "compile"})
+    wasteful = bool(wanted.keys() - OF_NO_AXIS)
     sensible = _compared(
         *(run, devices, source),
         offload=offload,
@@ -192,8 +194,10 @@ def _compared(
     lacking_axes(run)  # raises where the software does not run on such devices, which the key does not say
     # What layouts there are, and what each needs, follows from these alone.
     cluster, device, network = run.cluster, run.cluster.device, counted(run.model)
-    kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), run.workload.precision
-    key = (*kind, *devices, *((work.batch_tokens, *counts) for work, counts in larger))
+    work = run.workload
+    kind = float(Fabric.of(cluster).domain), cluster.node.devices, network.library_bytes(run), work.precision
+    kept = work.activation_offload  # which software's habit leaves to devices on a bus
+    key = (*kind, kept, *devices, *((each.batch_tokens, *counts) for each, counts in larger))
     memo = {} if memo is None else memo
     if key not in memo:
         memo.clear()

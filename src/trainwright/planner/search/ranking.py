@@ -19,6 +19,8 @@ from trainwright.spec.workload import ParallelPlan, Precision, Recompute
 PATIENCE_S = 182 * 86400.0
 """The longest run that is looked at where no goal is given: a Capacity Block of AWS is had for 182 days at most
 (docs.aws.amazon.com, read 2026-02-08), and no published training took longer."""
+PAID_LONGER = 1.05
+"""Billed over run, beyond which answers say for how long the devices are paid."""
 DEARER = 1.25
 """What a faster way may cost, over the cheapest."""
 
@@ -62,6 +64,8 @@ class Option:
     storage_usd: float | None = None
     egress_usd: float | None = None
     """Beside ``usd``, which is the rental alone: of data, checkpoints and weights (``cost.keeping``); None: unknown."""
+    billed_s: float | None = None
+    """For how long its devices are paid: a contract or a reserved term may be much longer than the run."""
     at_rate_s: float | None = None
     """How long it would take by 6 N D alone, if each device held a rate that is given."""
 
@@ -75,6 +79,11 @@ class Option:
         """Returns the provider and its kind of price: ``Nebius spot``."""
         kind = "" if self.price_kind is None else self.price_kind.replace("_", "-")
         return f"{self.provider} {kind}".strip()
+
+    @property
+    def is_paid_longer(self) -> bool:
+        """Returns whether the devices are paid for much longer than the run takes."""
+        return self.usd is not None and (self.billed_s or 0.0) > PAID_LONGER * self.seconds
 
     @property
     def doubt(self) -> str:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -77,9 +77,10 @@ class _Search:
     def on(self, machines: ClusterSpec) -> list[RunSpec]:
         """Returns the runs on one cluster, in the precision asked for, else in the one that its device takes."""
         precision = usable_precision(machines.device, self.precision, self.runs[0].stack)
-        return [
-            replace(run, cluster=machines, workload=replace(run.workload, precision=precision)) for run in self.runs
-        ]
+        changed: dict[str, Any] = {"precision": precision}
+        if "activation_offload" in self.runs[0].stack.usual:  # by itself it does so where it can
+            changed["activation_offload"] = machines.node.bus is not None and self.runs[0].workload.activation_offload
+        return [replace(run, cluster=machines, workload=replace(run.workload, **changed)) for run in self.runs]
 
     def refuse(self, kind: Literal["device", "precision", "price"], name: str, reason: str, count: int = 1) -> None:
         """Adds what was left out for a reason."""
@@ -154,7 +155,7 @@ def recommend(
     runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
     search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
     for machines in have:
-        _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals)
+        _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals, thorough=True)
     for machines in _all_read(given, _largest(search, devices, most_devices), have):
         name, size = machines.device.name, machines.node.devices
         bought = _given(given, name) or offers(
@@ -237,14 +238,16 @@ def device_counts(machines: ClusterSpec, *, finer: bool = False) -> list[int]:
     return sorted(each for each in counts if each <= machines.devices)
 
 
-def _survey(search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals: Goals) -> None:
-    """Adds all options on one kind of device."""
+def _survey(
+    search: _Search, machines: ClusterSpec, ways: Sequence[Offer], goals: Goals, *, thorough: bool = False
+) -> None:
+    """Adds all options on one kind of device; ``thorough``: of what is there, as a plan looks for them."""
     name, counts = machines.device.name, device_counts(machines, finer=goals.deadline_s is not None)
     try:
         run, *larger = search.on(machines)
         compared = compare(
             *(run, counts),
-            thorough=False,
+            thorough=thorough,
             layout=search.layout,
             frugal=search.frugal,
             larger=_worth(run, larger, counts),
@@ -362,4 +365,5 @@ def _option(run: RunSpec, fastest: Forecast, cost: RunCost, offer: Offer, place:
         interruptions=float(cost.parts.interruptions[place]),
         checkpoint_interval_s=float(cost.parts.checkpoint_interval_s[place]),
         unsure=bool(fastest.memory.uncertain(machines.device)[place]),
+        billed_s=at(cost.billed_s),
     )

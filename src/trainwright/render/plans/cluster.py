@@ -11,6 +11,7 @@ from trainwright.hardware.catalogue.energy import YEARS
 from trainwright.planner.explain.run import beside_steps
 from trainwright.planner.forecast.memory.moments import MOMENTS
 from trainwright.planner.plan.layout import mesh
+from trainwright.planner.plan.usual import USUAL
 from trainwright.render import pictures
 from trainwright.render.numbers import energy, expected, format_rate, number, share
 from trainwright.render.page import Page
@@ -47,6 +48,9 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
     page.heading(verdict(plan))
     page.line(_what(plan, question))
     page.line(f"layout ({'as asked' if question.layout else 'chosen'}): {mesh(plan.parallel, work.recompute)}")
+    habits = [f"{each.name} {each.value}" for each in estimate.assumptions if each.key.startswith(USUAL)]
+    if habits:
+        page.line(f"as {planned.scenario.run.stack.name} does by default: {', '.join(habits)}")
     if estimate.fits:
         _show_speed(plan, page)
         if beside := _beside_steps(plan, planned):

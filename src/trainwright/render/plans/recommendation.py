@@ -13,6 +13,7 @@ from trainwright.core.money import format_hourly, format_usd
 from trainwright.core.units import format_bytes, format_count, format_factor, format_seconds
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
+from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
@@ -110,7 +111,10 @@ def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation
     """
     assumptions = recommended(scenario)
     if not page.verbose:
-        assumptions = [each for each in assumptions if each.key in FIRST and (keeps or each.key != "kept")]
+        first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
+        keys = (*FIRST, *(["pipeline"] if any(each.parallel.pp > 1 for each in first) else []))
+        shown = [each for each in assumptions if each.key in keys or each.key.startswith(USUAL)]
+        assumptions = [each for each in shown if keeps or each.key != "kept"]
     refused = _refused(recommendation.refused, whole=page.verbose)
     if refused and (page.verbose or not recommendation.options):
         page.line()
@@ -227,12 +231,19 @@ def _briefly(reason: str) -> str:
 
 def _in_short(option: Option) -> str:
     source = f" ({option.source})" if option.source else ""
-    cost = "price unknown" if option.usd is None else format_usd(option.usd)
+    cost = "price unknown" if option.usd is None else _cost(option)
     drawn = "" if option.kwh is None else f", {energy(option.kwh)}"
     return f"{option.cluster}{source}, {format_seconds(option.seconds)}, {cost}{drawn}"
 
 
+def _cost(option: Option) -> str:
+    """Returns dollars; of a contract or a term for how long they are paid, which the hourly price does not say."""
+    term = f" for {format_seconds(option.billed_s or 0.0)}" if option.is_paid_longer else ""
+    return format_usd(option.usd or 0.0) + term
+
+
 def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
+    cost = "unknown" if option.usd is None else _cost(option)
     precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
     batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")

@@ -19,7 +19,7 @@ from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import references_of
 from trainwright.planner.forecast.forecast import forecast, step_s
 from trainwright.planner.plan.cluster import planned
-from trainwright.planner.plan.estimated_facts import asked_vocabulary
+from trainwright.planner.plan.estimated_facts import asked_vocabulary, dataset_assumptions, deviation
 from trainwright.planner.plan.layout import best, mesh
 from trainwright.planner.plan.machine import (
     COMPILE_WORTH_S,
@@ -27,7 +27,6 @@ from trainwright.planner.plan.machine import (
     Here,
     range_of,
 )
-from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
 from trainwright.planner.plan.rental import rental
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve

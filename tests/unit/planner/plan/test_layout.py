@@ -93,6 +93,34 @@ def test_convolutional_networks_have_data_parallelism_alone():
         chosen("auto", model="resnet-50", recompute="full")
 
 
+def test_convolutional_networks_are_divided_as_their_software_divides():
+    """One that replicates alone shares no states, whichever is faster."""
+    asked = Question(model=catalogue_model("resnet-50"), on="4x8xh100-sxm", stack="torch-amp")
+    assert choose(scenario_of(asked)).parallel.dp_replicate == 32
+    assert choose(scenario_of(replace(asked, layout={"micro_batch": 24}, batch_tokens=32 * 24))).parallel.dp_shard == 1
+
+
+def test_what_no_search_has_is_divided_as_its_software_divides():
+    odd = {"layout": {"micro_batch": 3}, "batch_tokens": 2048 * 24, "method": "lora"}
+    shapes = {
+        name: choose(scenario_of(Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", stack=name, **odd)))
+        for name in ("unsloth", "trl-peft")
+    }
+    degrees = {name: (each.parallel.dp_replicate, each.parallel.dp_shard) for name, each in shapes.items()}
+    assert degrees == {"unsloth": (8, 1), "trl-peft": (1, 8)}
+
+
+def test_the_least_divided_layout_is_among_the_alternatives_however_slow():
+    choice = choose(scenario_of(Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm")))
+    assert choice.parallel.tp > 1, "dp_shard alone has no room without recomputation"
+    plain = next(each for each in choice.rejected if each.name.startswith("dp_shard 8;"))
+    slower = float(plain.reason.removesuffix("% slower"))
+    assert slower > 5, "the plainest within 5 % of the fastest is chosen"
+    alone = choose(scenario_of(Question(model=catalogue_model("llama3-8b"), on="8xh100-sxm", layout={"dp_shard": 8})))
+    ratio = float(alone.forecast.step_s[0] / choice.forecast.step_s[0])
+    assert 100 * (ratio - 1) == pytest.approx(slower, abs=0.1)
+
+
 def test_words_for_layouts():
     plan = ParallelPlan(dp_shard=4, tp=8, micro_batch_sequences=2, zero_stage=1)
     assert mesh(plan, "full") == "dp_shard 4, tp 8, ZeRO-1; micro batch 2, recompute full"

@@ -8,8 +8,7 @@ from fixtures.planned_recipe import planned_recipe
 from trainwright.artifact.dataset_facts import counted_facts
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import RecipeError
-from trainwright.planner.plan.estimated_facts import bytes_per_token, estimated_facts
-from trainwright.planner.plan.recipe_assumptions import dataset_assumptions
+from trainwright.planner.plan.estimated_facts import bytes_per_token, dataset_assumptions, estimated_facts
 from trainwright.planner.plan.workload import DEFAULT_VALIDATION_TOKENS, resolve, steps_in, tokens_in
 from trainwright.spec.workload import DatasetFacts
 from trainwright.testing.artifacts import make_dataset

@@ -206,3 +206,17 @@ def test_a_convolutional_network_is_laid_out_by_data_parallelism():
     (best,) = best_layouts(RunSpec(model=model, workload=work, cluster=cluster, stack=STACK), count=1)
     assert best.fits and best.recompute == "none"
     assert best.step_s == pytest.approx(fastest)
+
+
+def test_where_nothing_divides_nothing_is_compared():
+    """Of this trainer's own modules too, whose tensors are counted one by one."""
+    run = RunSpec(
+        model=MODEL,
+        workload=replace(WORK, batch_tokens=3 * 8192),
+        cluster=catalogue_cluster("8xh100-sxm"),
+        stack=read_stack("trainwright"),
+    )
+    compared = compare(run, [8], layout={"cp": 1, "tp": 1, "pp": 1})
+    assert not len(compared.layouts) and not compared.fits.any() and not len(compared.order())
+    chosen = compare(replace(run, stack=read_stack("torchtitan")), [8], layout={"recompute": "selective"})
+    assert not len(chosen.layouts), "fused attention writes no scores that this would spare"

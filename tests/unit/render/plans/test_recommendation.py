@@ -109,6 +109,20 @@ def test_what_was_left_out_is_one_line_unless_all_is_wanted(capsys):
     assert "9 of 10 such runs take, and cost, between 0." in short
 
 
+def test_a_term_says_for_how_long_its_dollars_pay(capsys):
+    asked = ("--price-kinds", "reserved", "--devices", "trainium1", "--budget", "1000000000$")
+    first, *lines = printed(capsys, *asked).splitlines()
+    assert " for 365 days" in first
+    (row,) = [line for line in lines if "xtrainium1" in line and "AWS reserved" in line and "micro batch" in line]
+    assert " for 365 days " in row
+    best = json.loads(printed(capsys, *asked, "--json"))["options"][0]
+    days = best["billed_s"] / 86400
+    dollars = best["devices"] * best["usd_per_device_hour"] * 24 * days
+    assert days == 365 and dollars == pytest.approx(best["usd"])
+    rented = printed(capsys, "--price-kinds", "on-demand", "--devices", "h100-sxm", "--most-devices", "8")
+    assert " for " not in rented.splitlines()[0].partition("$")[2], "a run of days is paid for its days"
+
+
 def test_the_front_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "front.svg"

@@ -29,6 +29,7 @@ from trainwright.planner.forecast.communication.collectives import (
 )
 from trainwright.planner.forecast.communication.dispatch import dispatch_s, token_bytes
 from trainwright.planner.forecast.memory.states import has_half_gradients
+from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Dispatch
@@ -86,8 +87,14 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
         scatter_s=scatter_s,
         gradients_s=gradients_s,
         overlapped=float(run.stack.overlaps_gradients),
-        bus=np.full(len(layouts), 0.0 if cluster.on_own_links else np.log(cluster.node.devices)),
+        bus=shared_bus(cluster, layouts),
     )
+
+
+def shared_bus(cluster: ClusterSpec, layouts: Layouts) -> Numbers:
+    """Returns the logarithm of a layout's devices that share a host's bus; 0 where they have links of their own."""
+    shared = np.minimum(cluster.node.devices, layouts.devices)
+    return np.zeros(len(layouts)) if cluster.on_own_links else np.log(shared)
 
 
 def _experts_s(

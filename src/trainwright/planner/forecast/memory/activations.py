@@ -223,7 +223,7 @@ def our_bytes(case: MemoryCase) -> OurBytes:
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         kept = saved.kept_bytes(model, batch, "selective")
         rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
     return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
-from trainwright.planner.plan.estimated_facts import estimated_facts
-from trainwright.planner.plan.recipe_assumptions import dataset_assumptions, deviation
+from trainwright.planner.plan.estimated_facts import dataset_assumptions, deviation, estimated_facts
 from trainwright.planner.plan.workload import DEFAULT_VALIDATION_TOKENS, resolve
 from trainwright.spec.workload import DatasetFacts
 

@@ -1,0 +1,90 @@
+"""What the software of a question does by itself, where nobody says otherwise: recomputation, packing, offload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.sizes import sequence_of
+from trainwright.spec.device import ClusterSpec
+from trainwright.spec.plan import Assumption
+from trainwright.spec.stack import Habit, Stack, Usual
+from trainwright.spec.workload import Offload, Recompute
+
+USUAL = "usual_"
+"""How keys of assumptions about what software does by itself begin."""
+NAMES: dict[Habit, str] = {
+    "recompute": "recomputation",
+    "packing": "packing of examples",
+    "offload": "offload",
+    "activation_offload": "offload of activations",
+}
+Note = Callable[[Assumption], None]
+
+
+def as_usual(
+    question: Question, software: Stack, machines: ClusterSpec, note: Note, *, placed: bool
+) -> tuple[Question, FixedLayout]:
+    """Returns the question, and the layout, with what its software does of habits that are left open.
+
+    Args:
+        question: what the user says, which stands.
+        software: the question's.
+        machines: the question's; activations stay where no bus leads to the host's memory.
+        note: takes an assumption for each habit that is taken over, with the file and line that have it.
+        placed: as ``scenario_of`` has it: where it is False, the machines are some of many.
+    """
+    layout = FixedLayout()
+
+    def taken(habit: Habit, usual: Usual, value: str) -> None:
+        source = f"software {software.name!r} default: {usual.source}"
+        note(Assumption(NAMES[habit], value, "", "default", source, key=f"{USUAL}{habit}"))
+
+    if not question.model.is_divisible:
+        return question, layout
+    recompute = _recompute(question, software)
+    if recompute is not None and recompute.where == "tuned_shards":
+        layout["recompute_shards"] = True
+        taken("recompute", recompute, f"{recompute.value} where ranks share weights")
+    elif recompute is not None:
+        layout["recompute"] = cast("Recompute", recompute.value)
+        taken("recompute", recompute, recompute.value)
+    offload = software.usual.get("offload")
+    if offload is not None and "offload" not in question.layout:
+        layout["offload"] = cast("Offload", offload.value)
+        taken("offload", offload, offload.value)
+    packing = software.usual.get("packing")
+    if packing is not None and question.packing is None and _has_examples(question):
+        question = replace(question, packing="on" if packing.value == "on" else "off")
+        taken("packing", packing, packing.value)
+    moves = software.usual.get("activation_offload")
+    if moves is not None and question.activation_offload is None and _offloads(question, software, moves):
+        reachable = not placed or machines.node.bus is not None
+        question = replace(question, activation_offload=reachable)
+        if reachable:
+            taken("activation_offload", moves, moves.value)
+    return question, layout
+
+
+def _recompute(question: Question, software: Stack) -> Usual | None:
+    """Returns the software's habit, where neither recomputation nor a part of the layout says otherwise."""
+    usual = software.usual.get("recompute")
+    if usual is None or question.recompute is not None or "recompute" in question.layout:
+        return None
+    return usual if question.tunes or usual.where == "everywhere" else None
+
+
+def _has_examples(question: Question) -> bool:
+    """Returns whether texts of many lengths are tuned on, and not told apart, which pads them anyway."""
+    return question.tunes and question.task is None and not question.model.sees_images
+
+
+def _offloads(question: Question, software: Stack, usual: Usual) -> bool:
+    """Returns whether activations are offloaded: it is a part of recomputation, so that it goes where that is off."""
+    asked = question.recompute or question.layout.get("recompute")
+    habit = software.usual.get("recompute")
+    recomputes = asked is None or (habit is not None and asked == habit.value)
+    return recomputes and sequence_of(question, lambda _: None) >= usual.from_tokens

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from fixtures.questions import LLAMA, assumption, scenario
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.models import model
+from trainwright.hardware.catalogue.nodes import cluster
+from trainwright.hardware.catalogue.stacks import read_stack, stack_names
+from trainwright.hardware.catalogue.support import SWITCHES
+from trainwright.planner.counts.layouts import OFFLOADS, RECOMPUTES
+from trainwright.planner.plan.cluster import planned, with_ways
+from trainwright.planner.plan.layout import choose, wanted_layout
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.usual import NAMES, USUAL, as_usual
+from trainwright.planner.search.recommend import recommend
+
+TUNED = {"on": "h100-sxm", "method": "lora"}
+
+
+def habits(resolved):
+    return {each.key.removeprefix(USUAL): each for each in resolved.assumptions if each.key.startswith(USUAL)}
+
+
+@pytest.mark.parametrize("name", stack_names())
+def test_every_habit_of_a_file_has_its_source_and_is_one_of_its_switches(name):
+    stack = read_stack(name)
+    known = {"recompute": RECOMPUTES, "packing": ("on", "off"), "offload": OFFLOADS, "activation_offload": ("on",)}
+    assert set(stack.usual) <= set(NAMES)
+    for habit, usual in stack.usual.items():
+        assert usual.source and usual.value in known[habit], habit
+    switches = stack.runs.switches
+    assert switches is None or (set(switches) <= set(SWITCHES) and all(switches.values()))
+    if stack.usual and switches is not None:
+        packing = stack.usual.get("packing")
+        assert packing is None or {"on": "packing", "off": "padding"}[packing.value] in switches
+        assert "activation_offload" not in stack.usual or "activation_offload" in switches
+
+
+def test_unsloth_recomputes_and_offloads_unless_somebody_says_otherwise():
+    usual = scenario(stack="unsloth", **TUNED)
+    found = habits(usual)
+    assert {name: each.value for name, each in found.items()} == {"recompute": "full", "activation_offload": "on"}
+    for each in found.values():
+        assert each.origin == "default"
+        assert each.source.startswith("software 'unsloth' default: unslothai/unsloth@") and ".py:" in each.source
+    made = choose(usual)
+    assert (made.recompute, usual.run.workload.activation_offload) == ("full", True)
+
+    whole = scenario(stack="unsloth", recompute="none", **TUNED)
+    assert not habits(whole) and choose(whole).recompute == "none" and not whole.run.workload.activation_offload
+    kept = scenario(stack="unsloth", activation_offload=False, **TUNED)
+    assert set(habits(kept)) == {"recompute"} and not kept.run.workload.activation_offload
+    by_layout = scenario(stack="unsloth", layout={"recompute": "none"}, **TUNED)
+    assert choose(by_layout).recompute == "none" and not habits(by_layout)
+    short = scenario(stack="unsloth", sequence_tokens=256, **TUNED)
+    assert set(habits(short)) == {"recompute"}, "below 512 tokens it offloads nothing"
+
+
+def test_software_that_nobody_names_has_no_habits():
+    assert not habits(scenario(**TUNED)) and not scenario(**TUNED).usual
+    assert not habits(scenario(stack="megatron-core"))
+
+
+def test_a_device_without_a_bus_keeps_its_activations():
+    on_a_bus = cluster("h100-sxm")
+    unified = replace(on_a_bus, node=replace(on_a_bus.node, bus=None))
+    asked = Question(model=LLAMA, stack="unsloth", **TUNED)
+    for machines, placed, offloads in ((on_a_bus, True, True), (unified, True, False), (unified, False, True)):
+        notes = []
+        question, layout = as_usual(asked, read_stack("unsloth"), machines, notes.append, placed=placed)
+        assert (question.activation_offload, layout) == (offloads, {"recompute": "full"})
+        assert any(each.key.endswith("activation_offload") for each in notes) == offloads
+    resolved = scenario(stack="unsloth", **TUNED)
+    kept, moved = (recommend(resolved.run, devices=[], have=[machines]).options[0] for machines in (unified, on_a_bus))
+    assert kept.memory_bytes > moved.memory_bytes
+
+
+def test_tuned_shards_are_recomputed_and_nothing_else():
+    for on, recompute in (("8xh100-sxm", "full"), ("h100-sxm", "none")):
+        chosen = choose(scenario(stack="litgpt", **TUNED | {"on": on}))
+        assert (chosen.parallel.dp_shard > 1, chosen.recompute) == (recompute == "full", recompute)
+    replicated = choose(scenario(stack="litgpt", layout={"dp_replicate": 8}, **TUNED | {"on": "8xh100-sxm"}))
+    assert replicated.recompute == "none"
+    odd = {"micro_batch": 3, "dp_shard": 8}  # no search has it
+    filled = scenario(stack="litgpt", layout=odd, batch_tokens=2048 * 24, **TUNED | {"on": "8xh100-sxm"})
+    assert choose(filled).recompute == "full"
+    assert "recompute" not in habits(scenario(stack="litgpt")), "of a pretraining it recomputes nothing by itself"
+
+
+def test_examples_are_padded_where_the_software_does_not_pack_them():
+    padded = scenario(stack="trl-peft", **TUNED)
+    assert habits(padded)["packing"].value == "off" and padded.run.workload.example_tokens == 200
+    packed = scenario(stack="trl-peft", packing="on", **TUNED)
+    assert "packing" not in habits(packed) and packed.run.workload.example_tokens is None
+    told = scenario(stack="trl-peft", model=model("bert-large"), task="classify")
+    assert "packing" not in habits(told), "what is told apart is padded to the sequence anyway"
+    assert "packing" not in habits(scenario(stack="trl-peft")), "a pretraining has documents"
+
+
+def test_offload_is_the_softwares_unless_the_layout_says_it():
+    usual = scenario(stack="fsdp-qlora", **TUNED)
+    assert choose(usual).parallel.offload == "all" and assumption(usual, "offload").value == "all"
+    assert choose(scenario(stack="fsdp-qlora", layout={"offload": "none"}, **TUNED)).parallel.offload == "none"
+
+
+def test_habits_hold_in_the_search_too():
+    resolved = scenario(stack="unsloth", **TUNED)
+    found = recommend(resolved.run, devices=["h100-sxm", "l40s"], layout=wanted_layout(resolved))
+    assert {each.device for each in found.options} == {"h100-sxm", "l40s"}
+    assert {each.recompute for each in found.options} == {"full"}
+    shards = scenario(stack="litgpt", **TUNED)
+    every = recommend(shards.run, devices=["h100-sxm"], layout=wanted_layout(shards)).options
+    assert {each.devices > 1 for each in every} == {True, False}
+    assert all(each.recompute == ("full" if each.parallel.dp_shard > 1 else "none") for each in every)
+
+
+def test_what_would_make_it_fit_is_asked_for_with_the_habits_it_keeps():
+    """The plan of each change fits, without that anything but the change was asked for."""
+    asked = {"stack": "unsloth", "on": "8xh100-sxm"}
+    made = with_ways(planned(scenario(**asked)))
+    assert not made.plan.estimate.fits and made.changes
+    for change in made.changes:
+        if change.fields == {"states": "pure"}:
+            again = planned(scenario(**asked, states="pure")).plan
+            assert again.estimate.fits and again.workload.recompute == change.best.recompute == "full"
+            break
+    else:
+        pytest.fail("weights and states in 16 bits are no change any more")
+
+
+@pytest.mark.parametrize(
+    ("stack", "asked"),
+    list(
+        product(
+            ("nanotron", "torchtitan"),
+            (
+                {"paged_moments": True},
+                {"moments": "int8"},
+                {"activation_offload": True},
+                {"update_in_backward": True},
+                {"packing": "off", "example_tokens": 300, "examples": 10_000},
+            ),
+        )
+    ),
+)
+def test_a_switch_that_software_lacks_is_refused_in_one_line_that_names_others(stack, asked):
+    field, *_ = asked
+    with pytest.raises(RecipeError, match=f"{stack} does not run .*software that does: ") as error:
+        scenario(stack=stack, **asked)
+    assert error.value.field == f"stack, {field}" and "\n" not in str(error.value)
+    named = str(error.value).partition("software that does: ")[2].partition(" and ")[0].split(", ")
+    assert named and stack not in named
+    for other in named:
+        assert scenario(stack=other, **asked).run.stack.name == other
+
+
+def test_what_cannot_pack_is_not_asked_to():
+    with pytest.raises(RecipeError, match=r"litgpt does not run packed examples .*software that does: axolotl"):
+        scenario(stack="litgpt", packing="on", **TUNED)
+
+
+@pytest.mark.parametrize("stack", ["default", "deepspeed"])
+def test_of_software_that_nobody_knows_enough_of_no_switch_is_refused(stack):
+    assert scenario(stack=stack, paged_moments=True, moments="int8").run.workload.paged_moments
