@@ -67,6 +67,8 @@ class Exchange:
     gradients_out_s: Values = 0.0
     overlapped: Values = 1.0
     """1 where gradients are exchanged as soon as a backward pass has made them, 0 where they wait for its end."""
+    shards_overlapped: Values = 1.0
+    """1 where sharded weights and gradients are sent while kernels run, 0 where these wait."""
     bus: Numbers
     """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
 
@@ -86,14 +88,16 @@ def exchange_over(run: RunSpec, layouts: Layouts, seconds: Callable[[Fabric], Ma
     Raises as ``Fabric.of``.
     """
     cluster, fabric = run.cluster, Fabric.of(run.cluster)
-    alone, overlapped = np.zeros(len(layouts)), float(run.stack.overlaps_gradients)
-    if cluster.on_own_links:
-        sent: dict[str, Any] = {f"{kind}_s": value for kind, value in seconds(fabric).items()}
-        return Exchange(**sent, overlapped=overlapped, bus=alone)
-    sent = {f"{kind}_s": value for kind, value in seconds(fabric.inside).items()}
-    if cluster.nodes > 1:
-        sent |= {f"{kind}_out_s": value for kind, value in seconds(fabric.outside).items()}
-    return Exchange(**sent, overlapped=overlapped, bus=alone + np.log(cluster.node.devices))
+    on_bus, stack = not cluster.on_own_links, run.stack
+    sent: dict[str, Any] = {f"{kind}_s": each for kind, each in seconds(fabric.inside if on_bus else fabric).items()}
+    if on_bus and cluster.nodes > 1:
+        sent |= {f"{kind}_out_s": each for kind, each in seconds(fabric.outside).items()}
+    return Exchange(
+        **sent,
+        overlapped=float(stack.overlaps_gradients),
+        shards_overlapped=np.where(layouts.zero_stage == 3, stack.overlaps_shards, stack.overlaps_gradients) + 0.0,
+        bus=np.full(len(layouts), np.log(cluster.node.devices) if on_bus else 0.0),
+    )
 
 
 def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
