@@ -19,9 +19,9 @@ class StackTime:
 
     ``compute`` multiplies the time of all kernels, ``attention`` the rate of fused attention, ``traffic`` memory
     traffic between products, ``launch`` the time between kernels; ``tensor`` the exposed share of tensor parallelism's
-    communication, and ``sharded`` what FSDP's adds to a step: schedules overlap them more or less. ``tuned`` multiplies the time
-    by generation of the device and width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the
-    standard deviation of the logarithm of measured over predicted time.
+    communication, and ``sharded`` what FSDP's adds to a step: schedules overlap them more or less. ``tuned`` multiplies
+    the time by generation of the device and width of the format (``hopper-fp8``): kernels are tuned for some.
+    ``spread`` is the standard deviation of the logarithm of measured over predicted time.
     """
 
     compute: float = 1.0
