@@ -63,7 +63,7 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     parallel = parallel + np.where(both, 0.0, exposure.expert * sent.expert_s)
     weights = 2 * sent.gather_s + sent.scatter_s
     sends = 2 * sent.pipeline_s
-    beside = (2 + full) * sent.expert_s + sends
+    beside: Numbers = np.asarray((2 + full) * sent.expert_s + sends)
     waited = np.where(both, longer(beside, busy) - busy, sends)
     exposed = (2 + full) * parallel + waited + _sharded_s(weights, busy, sent.shards_overlapped, exposure)
     return Passes(
