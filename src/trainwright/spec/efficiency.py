@@ -62,8 +62,8 @@ class Efficiency:
     """The same of context parallelism."""
     expert: float = 0.5
     """The same of expert parallelism."""
-    sharded: float = 0.1
-    """Share of FSDP's communication that is exposed even where compute is longer."""
+    sharded: float = 0.2
+    """Share of the seconds of FSDP's communication by which the kernels beside it are slower."""
     gradients: float = 1.0
     """Times that the exchange of gradients once a step takes longer than the links say."""
     overlap: float = 0.5
@@ -72,7 +72,8 @@ class Efficiency:
     """Times that collectives over a PCIe bus take longer than the slowest link alone: between peers, or staged in host
     memory where the devices cannot reach each other."""
     bus_sharing: Mapping[str, float] = field(default_factory=dict)
-    """Exponent of the devices on one bus: switches, host bridges and the host's memory are shared."""
+    """Exponent of the devices on one bus: switches, host bridges and the host's memory are shared. Of what is sent over
+    the network neither holds."""
     update: float = 1.5
     """The update's memory traffic against one fused kernel."""
     bubble: float = 0.8

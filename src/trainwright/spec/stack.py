@@ -18,10 +18,10 @@ class StackTime:
     """How a stack's step differs from what ``Efficiency`` says of all; fitted to published runs (see ``source``).
 
     ``compute`` multiplies the time of all kernels, ``attention`` the rate of fused attention, ``traffic`` memory
-    traffic between products, ``launch`` the time between kernels; ``tensor`` and ``sharded`` the exposed shares of
-    tensor parallelism's and of FSDP's communication: schedules overlap them more or less. ``tuned`` multiplies the time
-    by generation of the device and width of the format (``hopper-fp8``): kernels are tuned for some. ``spread`` is the
-    standard deviation of the logarithm of measured over predicted time.
+    traffic between products, ``launch`` the time between kernels; ``tensor`` the exposed share of tensor parallelism's
+    communication, and ``sharded`` what FSDP's adds to a step: schedules overlap them more or less. ``tuned`` multiplies
+    the time by generation of the device and width of the format (``hopper-fp8``): kernels are tuned for some.
+    ``spread`` is the standard deviation of the logarithm of measured over predicted time.
     """
 
     compute: float = 1.0
@@ -205,6 +205,8 @@ class Stack:
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
     overlaps_gradients: bool = True
     """Whether data-parallel ranks exchange gradients while the backward pass makes others."""
+    overlaps_shards: bool = True
+    """Whether ZeRO-3 gathers weights and scatters gradients while kernels run."""
     schedules: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved")
     """The pipeline schedules that it has."""
     aliases: tuple[str, ...] = ()

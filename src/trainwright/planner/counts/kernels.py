@@ -54,7 +54,9 @@ class Kernels:
 class Exposure:
     """What of communication is seen in a step, as factors of the seconds that each kind takes alone.
 
-    ``link`` multiplies all that is sent, ``bus_sharing`` is the power of the devices on one bus that it grows with;
+    ``link`` multiplies what is sent over a bus, ``bus_sharing`` is the power of the devices on it that it grows with;
+    ``sharded`` is the share of FSDP's seconds by which kernels beside it are slower, ``unhidden`` multiplies them where
+    software does nothing beside it;
     ``overlap`` is the share of a backward pass that hides the exchange of gradients, where software does both at once;
     ``bubble`` is the share of a schedule's idle time that is really idle.
     """
@@ -65,6 +67,7 @@ class Exposure:
     context: Values
     expert: Values
     sharded: Values
+    unhidden: Values
     gradients: Values
     overlap: Values
     bubble: Values

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from trainwright.planner.counts.images import MOMENTS_PER_PARAMETER, check, saved_bytes, shared_parameters
-from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.layouts import Layouts, Values
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
@@ -18,7 +18,7 @@ from trainwright.planner.forecast.communication.collectives import (
     placement,
     reduce_scatter_s,
 )
-from trainwright.planner.forecast.communication.exchange import Exchange, shared_bus
+from trainwright.planner.forecast.communication.exchange import Exchange, exchange_over
 from trainwright.planner.forecast.memory.states import StateBytes
 from trainwright.planner.forecast.memory.table import MemoryTable, deviation, stuck_share
 from trainwright.spec.run import RunSpec
@@ -31,21 +31,22 @@ def convnet_exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 
     Raises as ``Fabric.of``.
     """
-    workload, cluster, parameters = run.workload, run.cluster, total_parameters(run.convnet)
-    fabric = Fabric.of(cluster)
+    return exchange_over(run, layouts, lambda fabric: _seconds(run, layouts, fabric))
+
+
+def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
+    workload, parameters = run.workload, total_parameters(run.convnet)
     groups = placement(domain=fabric.domain, dp_shard=layouts.dp_shard, dp_replicate=layouts.dp_replicate)
     size = parameters * workload.element_bytes
     gradients = parameters * (workload.element_bytes if workload.states == "pure" else 4.0)
     sharded = (layouts.zero_stage == 3) & (layouts.dp_shard > 1)
     inner = all_reduce_s(fabric, gradients, groups.shard)
     outer = all_reduce_s(fabric, gradients / layouts.dp_shard, groups.dp_replicate)
-    return Exchange(
-        overlapped=float(run.stack.overlaps_gradients),
-        gather_s=np.where(sharded, all_gather_s(fabric, size, groups.shard), 0.0),
-        scatter_s=np.where(sharded, reduce_scatter_s(fabric, gradients, groups.shard), 0.0),
-        gradients_s=np.where(sharded, outer, inner + outer),
-        bus=shared_bus(cluster, layouts),
-    )
+    return {
+        "gather": np.where(sharded, all_gather_s(fabric, size, groups.shard), 0.0),
+        "scatter": np.where(sharded, reduce_scatter_s(fabric, gradients, groups.shard), 0.0),
+        "gradients": np.where(sharded, outer, inner + outer),
+    }
 
 
 def convnet_state_bytes(workload: Workload, memory: StackMemory) -> StateBytes:

@@ -25,14 +25,14 @@ COMPUTE: Mapping[str, Kind] = {
 }
 """Kinds of work on a device, in words."""
 SENT: Mapping[str, tuple[str, ...]] = {
-    "tensor parallelism": ("tensor_s",),
-    "context parallelism": ("context_s",),
-    "expert parallelism": ("expert_s",),
-    "pipeline sends": ("pipeline_s",),
-    "sharded weights and gradients": ("gather_s", "scatter_s"),
-    "gradients once a step": ("gradients_s",),
+    "tensor parallelism": ("tensor",),
+    "context parallelism": ("context",),
+    "expert parallelism": ("expert",),
+    "pipeline sends": ("pipeline",),
+    "sharded weights and gradients": ("gather", "scatter"),
+    "gradients once a step": ("gradients",),
 }
-"""Kinds of communication, and the fields of ``Exchange`` that are theirs."""
+"""Kinds of communication, and which of ``exchange.KINDS`` are theirs."""
 COPIED = "activations to host memory and back"
 """Communication over the link to host memory."""
 TOGETHER = ("expert parallelism", "pipeline sends")
@@ -63,9 +63,9 @@ def exposed(forecast: Forecast) -> tuple[Share, ...]:
 
     What is hidden together, and stands out together, is divided as each would stand out alone.
     """
-    saved = {kind: _saved_s(forecast, *names) for kind, names in SENT.items()}
+    saved = {kind: _saved_s(forecast, *each) for kind, each in SENT.items()}
     apart = sum(saved[kind] for kind in TOGETHER)
-    joint = _saved_s(forecast, *(name for kind in TOGETHER for name in SENT[kind])) / apart if apart > 0 else 1.0
+    joint = _saved_s(forecast, *(each for kind in TOGETHER for each in SENT[kind])) / apart if apart > 0 else 1.0
     pace = _pace(forecast)
     seconds = {kind: pace * saved[kind] * (joint if kind in TOGETHER else 1.0) for kind in saved}
     whole = step_without(forecast)
@@ -73,9 +73,10 @@ def exposed(forecast: Forecast) -> tuple[Share, ...]:
     return tuple(_real(seconds, forecast))
 
 
-def _saved_s(forecast: Forecast, *names: str) -> float:
-    """Returns the seconds of communication that the step would be spared without these of ``Exchange``."""
+def _saved_s(forecast: Forecast, *kinds: str) -> float:
+    """Returns the seconds of communication that the step would be spared without these of ``exchange.KINDS``."""
     whole = step_without(forecast).communicate
+    names = (f"{kind}{over}" for kind in kinds for over in ("_s", "_out_s"))
     nothing: dict[str, Any] = dict.fromkeys(names, np.zeros_like(forecast.step_s))
     without = combine(forecast.kernels, replace(forecast.sent, **nothing), forecast.layouts, forecast.exposure)
     return float((whole - without.communicate)[0])

@@ -56,6 +56,7 @@ class Rates:
     context: Values
     expert: Values
     sharded: Values
+    unhidden: Values
     gradients: Values
     overlap: Values
     bus_sharing: Values
@@ -105,6 +106,7 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
         "launch_s": (Factor("launch_s", general.launch_s), Factor("stack.launch", time.launch)),
         "tensor": (Factor("tensor", general.tensor), Factor("stack.tensor", time.tensor)),
         "sharded": (Factor("sharded", general.sharded), Factor("stack.sharded", time.sharded)),
+        "unhidden": (Factor("stack.sharded", time.sharded),),
         "link": () if cluster.on_own_links or cluster.node.devices == 1 else (_entry("bus", general.bus, bus),),
         "bus_sharing": (_entry("bus_sharing", general.bus_sharing, bus),),
     }

@@ -243,7 +243,6 @@ def _cost(option: Option) -> str:
 
 
 def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
-    cost = "unknown" if option.usd is None else _cost(option)
     precision = f"; {option.precision}" if option.precision != looks.precisions[0] else ""
     batch = f"; batch {format_count(option.batch_tokens)}" if len(looks.batches) > 1 else ""
     marks = ("*" if option.front else "") + ("?" if option.unsure else "")
@@ -254,7 +253,7 @@ def _row(option: Option, looks: _Looks) -> tuple[str, ...]:
         "" if option.price is None else option.price.region,
         "" if option.price is None else _hourly(option.price),
         format_seconds(option.seconds),
-        "" if option.usd is None else format_usd(option.usd),
+        "" if option.usd is None else _cost(option),
         f"{option.mfu:.0%}",
         f"{format_bytes(option.memory_bytes)} of {format_bytes(option.memory_available_bytes)}",
         mesh(option.parallel, option.recompute) + batch + precision,

@@ -13,7 +13,7 @@ shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple, Self
 
@@ -115,6 +115,16 @@ class Fabric:
             near_bytes_per_s=up * near.bytes_per_s if bridged and near else 0.0,
             switch_bytes_per_s=SWITCH_SHARE / UP_EFFICIENCY * up * inside.bytes_per_s if adds and inside else 0.0,
         )
+
+    @property
+    def inside(self) -> Fabric:
+        """Returns the links inside domains, as if nothing between them took time."""
+        return replace(self, out_bytes_per_s=np.inf, port_bytes_per_s=np.inf, out_latency_s=0.0)
+
+    @property
+    def outside(self) -> Fabric:
+        """Returns the links between domains, as if bytes inside them took no time."""
+        return replace(self, up_bytes_per_s=np.inf, near_bytes_per_s=np.inf)
 
     def inside_bytes_per_s(self, group: Group) -> Numbers:
         """Returns the rate of one device of ``group`` inside its domain: the faster link where it joins all of it."""

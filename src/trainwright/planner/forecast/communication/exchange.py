@@ -7,8 +7,9 @@ context and expert parallelism send.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +30,14 @@ from trainwright.planner.forecast.communication.collectives import (
 )
 from trainwright.planner.forecast.communication.dispatch import dispatch_s, token_bytes
 from trainwright.planner.forecast.memory.states import has_half_gradients
-from trainwright.spec.device import ClusterSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Dispatch
 from trainwright.spec.workload import Workload
 
 Collective = Callable[[Fabric, Values, Group], Numbers]
+KINDS = ("tensor", "context", "expert", "pipeline", "gather", "scatter", "gradients")
+"""Kinds of what is sent: ``Exchange`` has ``*_s`` and ``*_out_s`` of each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,7 +46,9 @@ class Exchange:
 
     ``tensor_s``, ``context_s``, ``expert_s`` and ``pipeline_s`` belong to one micro batch's forward pass; ``gather_s``
     collects sharded weights for one pass (zero but for ZeRO-3), ``scatter_s`` reduces and shards gradients of one
-    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step.
+    micro batch (zero below ZeRO-2); ``gradients_s`` is what data parallelism exchanges once a step. Where devices share
+    the host's bus these are the seconds on the bus alone, and ``*_out_s`` those on the network alone, if the other
+    were no limit: only the first are longer for the sharing.
     """
 
     tensor_s: Values = 0.0
@@ -54,10 +58,46 @@ class Exchange:
     gather_s: Numbers
     scatter_s: Numbers
     gradients_s: Numbers
+    tensor_out_s: Values = 0.0
+    context_out_s: Values = 0.0
+    expert_out_s: Values = 0.0
+    pipeline_out_s: Values = 0.0
+    gather_out_s: Values = 0.0
+    scatter_out_s: Values = 0.0
+    gradients_out_s: Values = 0.0
     overlapped: Values = 1.0
     """1 where gradients are exchanged as soon as a backward pass has made them, 0 where they wait for its end."""
+    shards_overlapped: Values = 1.0
+    """1 where sharded weights and gradients are sent while kernels run, 0 where these wait."""
     bus: Numbers
     """Logarithm of the devices that share the host's bus; 0 where they have links of their own."""
+
+    def met(self, link: Values, bus_sharing: Values) -> Exchange:
+        """Returns the seconds if a bus takes ``link`` times longer, and by ``bus_sharing`` powers of its devices."""
+        times = link * np.exp(bus_sharing * self.bus)
+        met: dict[str, Any] = {
+            f"{kind}_s": np.maximum(times * getattr(self, f"{kind}_s"), getattr(self, f"{kind}_out_s"))
+            for kind in KINDS
+        }
+        return replace(self, **met)
+
+
+def exchange_over(run: RunSpec, layouts: Layouts, seconds: Callable[[Fabric], Mapping[str, Values]]) -> Exchange:
+    """Returns what ``seconds`` says of each of ``KINDS`` over the run's links, apart where devices share a bus.
+
+    Raises as ``Fabric.of``.
+    """
+    cluster, fabric = run.cluster, Fabric.of(run.cluster)
+    on_bus, stack = not cluster.on_own_links, run.stack
+    sent: dict[str, Any] = {f"{kind}_s": each for kind, each in seconds(fabric.inside if on_bus else fabric).items()}
+    if on_bus and cluster.nodes > 1:
+        sent |= {f"{kind}_out_s": each for kind, each in seconds(fabric.outside).items()}
+    return Exchange(
+        **sent,
+        overlapped=float(stack.overlaps_gradients),
+        shards_overlapped=np.where(layouts.zero_stage == 3, stack.overlaps_shards, stack.overlaps_gradients) + 0.0,
+        bus=np.full(len(layouts), np.log(cluster.node.devices) if on_bus else 0.0),
+    )
 
 
 def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
@@ -65,8 +105,12 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
 
     Raises as ``Fabric.of``.
     """
-    model, workload, cluster, dispatch = run.transformer, run.workload, run.cluster, run.stack.dispatch
-    fabric = Fabric.of(cluster)
+    return exchange_over(run, layouts, lambda fabric: _seconds(run, layouts, fabric))
+
+
+def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values]:
+    """Returns the seconds of each of ``KINDS`` over these links."""
+    model, workload, dispatch = run.transformer, run.workload, run.stack.dispatch
     degrees = {name: getattr(layouts, name) for name in ("tp", "cp", "ep", "dp_shard", "dp_replicate", "pp")}
     groups = placement(domain=fabric.domain, **degrees)
     size = workload.element_bytes
@@ -78,23 +122,15 @@ def exchange(run: RunSpec, layouts: Layouts) -> Exchange:
     gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
     # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
     twice = all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp)
-    return Exchange(
-        tensor_s=2 * layers * np.where(split > 1, twice, all_reduce_s(fabric, hidden, groups.tp)),
-        context_s=layers * all_gather_s(fabric, keys, groups.cp),
-        expert_s=layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
-        pipeline_s=layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
-        gather_s=gather_s,
-        scatter_s=scatter_s,
-        gradients_s=gradients_s,
-        overlapped=float(run.stack.overlaps_gradients),
-        bus=shared_bus(cluster, layouts),
-    )
-
-
-def shared_bus(cluster: ClusterSpec, layouts: Layouts) -> Numbers:
-    """Returns the logarithm of a layout's devices that share a host's bus; 0 where they have links of their own."""
-    shared = np.minimum(cluster.node.devices, layouts.devices)
-    return np.zeros(len(layouts)) if cluster.on_own_links else np.log(shared)
+    return {
+        "tensor": 2 * layers * np.where(split > 1, twice, all_reduce_s(fabric, hidden, groups.tp)),
+        "context": layers * all_gather_s(fabric, keys, groups.cp),
+        "expert": layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
+        "pipeline": layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
+        "gather": gather_s,
+        "scatter": scatter_s,
+        "gradients": gradients_s,
+    }
 
 
 def _experts_s(
@@ -145,8 +181,13 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
     weights = (layouts.zero_stage == 3) & (owners > 1)
     gradients = weights | ((layouts.zero_stage == 2) & (owners > 1) & (layouts.pp == 1))
 
+    # ZeRO-3 gathers and scatters block by block, with the latency of each (``fully_shard`` on every block).
+    pieces = np.where(weights, slowest_layers(model, layouts) + 1.0, 1.0)
+
     def both(collective: Collective, dense_bytes: Numbers, experts_bytes: Numbers) -> Numbers:
-        return collective(fabric, dense_bytes, groups.shard) + collective(fabric, experts_bytes, experts_group)
+        dense_s = collective(fabric, dense_bytes / pieces, groups.shard)
+        experts_s = np.where(experts_bytes > 0, collective(fabric, experts_bytes / pieces, experts_group), 0.0)
+        return pieces * (dense_s + experts_s)
 
     gather = both(all_gather_s, _kept_bytes(model, workload) * dense, size * experts)
     trained, trained_experts = dense, experts

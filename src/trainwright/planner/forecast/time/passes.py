@@ -58,14 +58,14 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     seconds = forward + backward + again + kernels.casts
     host = np.asarray(kernels.launches * (3 + full))
     busy = longer(seconds, host)
-    link = exposure.link * np.exp(exposure.bus_sharing * sent.bus)
+    sent = sent.met(exposure.link, exposure.bus_sharing)
     parallel = exposure.tensor * sent.tensor_s + exposure.context * sent.context_s
     parallel = parallel + np.where(both, 0.0, exposure.expert * sent.expert_s)
-    weights = link * (2 * sent.gather_s + sent.scatter_s)
-    sends = link * 2 * sent.pipeline_s
-    beside = link * (2 + full) * sent.expert_s + sends
+    weights = 2 * sent.gather_s + sent.scatter_s
+    sends = 2 * sent.pipeline_s
+    beside: Numbers = np.asarray((2 + full) * sent.expert_s + sends)
     waited = np.where(both, longer(beside, busy) - busy, sends)
-    exposed = link * (2 + full) * parallel + waited + exposure.sharded * weights + longer(weights, busy) - busy
+    exposed = (2 + full) * parallel + waited + _sharded_s(weights, busy, sent.shards_overlapped, exposure)
     return Passes(
         forward=kernels.pace * forward,
         backward=kernels.pace * (backward + again + kernels.casts),
@@ -75,6 +75,16 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
         sends=np.where(both, 0.0, sends),
         hidden=np.where(both, beside - waited, 0.0),
     )
+
+
+def _sharded_s(seconds: Numbers, busy: Numbers, overlapped: Values, exposure: Exposure) -> Numbers:
+    """Returns what sending sharded weights and gradients adds to ``busy``.
+
+    Behind kernels it takes processors and memory bandwidth from them: they are slower by a share of its seconds, and
+    what is longer than all of them is waited for.
+    """
+    beside = longer(seconds, busy + exposure.sharded * seconds) - busy
+    return np.where(np.asarray(overlapped) > 0, beside, exposure.unhidden * seconds)
 
 
 def longer(one: Values, other: Values) -> Numbers:

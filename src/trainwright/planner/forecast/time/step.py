@@ -37,7 +37,7 @@ class StepTable:
 def combine(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposure) -> StepTable:
     """Returns the seconds of a step; the pipeline's bubble as if all stages were equal."""
     each, count = passes(kernels, sent, layouts, exposure), layouts.micro_batches
-    once = exposure.gradients * exposure.link * np.exp(exposure.bus_sharing * sent.bus) * sent.gradients_s
+    once = exposure.gradients * sent.met(exposure.link, exposure.bus_sharing).gradients_s
     behind = exposure.overlap * sent.overlapped * each.backward
     return StepTable(
         forward=count * each.forward,

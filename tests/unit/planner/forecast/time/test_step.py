@@ -134,11 +134,23 @@ def test_without_communication_nothing_is_exposed():
 
 
 def test_sharded_weights_hide_behind_work_and_stand_out_without_it():
-    sent = silence(gather_s=1.0, scatter_s=1.0)
+    sent = silence(gather_s=1.0, scatter_s=1.0, shards_overlapped=1.0)
     assert combine(work(products_s=10.0), sent, shape(), IDEAL).communicate[0] < 0.01
     assert combine(work(), sent, shape(), IDEAL).communicate[0] == pytest.approx(3.0)
     even = combine(work(products_s=1.0), sent, shape(), IDEAL).communicate[0]
     assert 0 < even < 1
+
+
+def test_kernels_beside_sharded_weights_are_slower_but_nobody_waits_twice():
+    """A fifth of three seconds while kernels of thirty run; where sending is all there is to wait for, nothing more."""
+    sent, rate = silence(gather_s=1.0, scatter_s=1.0, shards_overlapped=1.0), replace(IDEAL, sharded=0.2)
+    assert combine(work(products_s=10.0), sent, shape(), rate).communicate[0] == pytest.approx(0.2 * 3, rel=0.01)
+    assert combine(work(products_s=0.01), sent, shape(), rate).communicate[0] == pytest.approx(3 - 0.03, rel=0.01)
+
+
+def test_sharded_weights_are_waited_for_where_software_does_nothing_beside():
+    sent, rate = silence(gather_s=1.0, scatter_s=1.0), replace(IDEAL, sharded=0.2, unhidden=2.0)
+    assert combine(work(products_s=10.0), sent, shape(), rate).communicate[0] == pytest.approx(2 * 3)
 
 
 def test_gradients_hide_behind_half_of_a_backward_pass_where_software_lets_them():
