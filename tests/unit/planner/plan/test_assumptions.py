@@ -123,7 +123,8 @@ def test_a_plan_on_more_spot_devices_than_are_to_be_had_says_so_and_counts_no_co
     made = planned(scenario_of(replace(MANY, price_kind="spot"))).plan.estimate
     keys = {each.key: each for each in made.assumptions}
     assert keys["availability"].value == "256 of 1,024" and "billing" not in keys
-    assert made.usd.mid == pytest.approx(made.needs.device_hours * keys["price"].value, rel=0.001)
+    begun_minute = 1024 / 60 * keys["price"].value  # Nebius bills by the minute
+    assert 0 <= made.usd.mid - made.needs.device_hours * keys["price"].value <= begun_minute
     assert "availability" not in noted_keys(replace(MANY, on="32x8xh100-sxm", price_kind="spot"))
 
 
