@@ -86,7 +86,7 @@ class Block(nn.Module):
         rotary: Rotary | None,
         mask: Mask | None,
         cache: KVCache | None,
-        draw: Draw | None,
+        draw: Draw | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Both sub-layers in turn."""
         x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
