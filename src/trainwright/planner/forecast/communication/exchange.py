@@ -96,7 +96,7 @@ def exchange_over(run: RunSpec, layouts: Layouts, seconds: Callable[[Fabric], Ma
         **sent,
         overlapped=float(stack.overlaps_gradients),
         shards_overlapped=np.where(layouts.zero_stage == 3, stack.overlaps_shards, stack.overlaps_gradients) + 0.0,
-        bus=np.full(len(layouts), np.log(cluster.node.devices) if on_bus else 0.0),
+        bus=np.log(np.minimum(cluster.node.devices, layouts.devices)) if on_bus else np.zeros(len(layouts)),
     )
 
 
