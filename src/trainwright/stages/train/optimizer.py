@@ -23,7 +23,7 @@ from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
-MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.sharded_muon:ShardedMuon"
+MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.optimizers.sharded_muon:ShardedMuon"
 
 OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
 
@@ -43,7 +43,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     decay, momentum = section.muon_weight_decay, section.muon_momentum
     shared = any(hasattr(matrix, "device_mesh") for matrix in matrices.values())
     make = load(
-        "trainwright.model.sharded_muon:ShardedMuon" if shared else "trainwright.model.muon:Muon", kind="optimizer"
+        "trainwright.model.optimizers.sharded_muon:ShardedMuon" if shared else "trainwright.model.muon:Muon", kind="optimizer"
     )
     return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 

@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from trainwright.model.muon import Muon
-from trainwright.model.sharded_muon import ShardedMuon
+from trainwright.model.optimizers.sharded_muon import ShardedMuon
 
 SHAPES = [(8, 4), (4, 8), (6, 6), (8, 4)]
 
