@@ -50,18 +50,7 @@ def run(context: Context) -> StageResult:
     dataset = TokenDataset.open(prepared.path)
     settings = settings_of(recipe, plan, dataset)
     with torch_settings(settings):
-        network, new_head = make_network(recipe, settings, dataset.tokenizer_path, base=_base(context))
-        network = network.to(settings.device)
-        checkpoints = Checkpoints(
-            out / "checkpoints",
-            keep=recipe.train.exec.keep_checkpoints,
-            tokenizer=dataset.tokenizer_path,
-            events=events,
-        )
-        task = load_task(recipe, dataset)
-        trainer = Trainer(
-            task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step="base" in context.inputs
-        )
+        trainer, new_head = trainer_of(context, settings, dataset)
         log = out / "events.jsonl"
         interrupted = log.is_file()
         with Events(log, run=recipe.name, listeners=events.listeners) as recorded:
@@ -69,13 +58,24 @@ def run(context: Context) -> StageResult:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
                 head = [f"a new head for {new_head}"] if new_head else []
-                for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
+                for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
             summary = trainer.run(recorded)
-    write_bundle(out, network, dataset.tokenizer_path)
+    write_bundle(out, trainer.network, dataset.tokenizer_path)
     record = to_json(summary)
     write_atomically(out / "summary.json", json.dumps(record, indent=1, allow_nan=False).encode() + b"\n")
     return StageResult(summary=_headline(summary), execution=record["execution"])
+
+
+def trainer_of(context: Context, settings: Settings, dataset: TokenDataset) -> tuple[Trainer, str | None]:
+    """Returns the trainer, where checkpoints in ``out`` left it, and what it has a new head for; raises as ``run``."""
+    recipe, tokenizer, keep = context.recipe, dataset.tokenizer_path, context.recipe.train.exec.keep_checkpoints
+    network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
+    network = network.to(settings.device)
+    checkpoints = Checkpoints(context.out / "checkpoints", keep=keep, tokenizer=tokenizer, events=context.events)
+    task, follows = load_task(recipe, dataset), "base" in context.inputs
+    trainer = Trainer(task, network, dataset, checkpoints, settings, recipe=recipe, out=context.out, from_step=follows)
+    return trainer, new_head
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
