@@ -30,7 +30,7 @@ class StageResult:
 class ChildRuns(Protocol):
     """Runs a recipe of the stage's own making; ``Context.child`` says how."""
 
-    def __call__(self, recipe: Recipe, *, upto: str | None) -> dict[str, Artifact]:
+    def __call__(self, recipe: Recipe, *, upto: str | None, told: bool) -> dict[str, Artifact]:
         """Returns the artefacts by stage name."""
 
 
@@ -77,7 +77,7 @@ class Context:
         """Returns the same, or None where no artefact has the role."""
         return self.input(role, kind=kind) if role in self.inputs else None
 
-    def child(self, recipe: Recipe, *, upto: str | None = None) -> dict[str, Artifact]:
+    def child(self, recipe: Recipe, *, upto: str | None = None, told: bool = True) -> dict[str, Artifact]:
         """Run another recipe in a workspace below this stage's, as a tuning trial does.
 
         What the parent's workspace already holds is not made again. What the child makes outlives the stage, so that
@@ -86,6 +86,7 @@ class Context:
         Args:
             recipe: the child's.
             upto: the last stage; None runs all of them.
+            told: whether the child's progress is this stage's.
 
         Returns:
             The artefacts by stage name.
@@ -96,7 +97,7 @@ class Context:
         """
         if self.child_runs is None:
             raise RuntimeError("this context has no pipeline to run a child in")
-        return self.child_runs(recipe, upto=upto)
+        return self.child_runs(recipe, upto=upto, told=told)
 
 
 def of_kind(artifact: Artifact, kind: str) -> Artifact:

@@ -49,6 +49,7 @@ COMMANDS = {
     "recommend": Command("trainwright.cli.plan.recommend", "say what to train on: devices, clouds, prices, layouts"),
     "data": Command("trainwright.cli.recipe.data", "turn a corpus into token shards"),
     "train": Command("trainwright.cli.recipe.train", "train the model"),
+    "optimize": Command("trainwright.cli.recipe.optimize", "make training faster, one measured technique at a time"),
     "evaluate": Command("trainwright.cli.recipe.evaluate", "measure the trained model"),
     "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
     "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),

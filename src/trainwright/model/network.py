@@ -72,11 +72,7 @@ class Network(nn.Module, ABC):
         """Fill every parameter as a function of the seed alone."""
 
     def use(self, kernels: KernelChoice) -> None:
-        """Take over the kernels of the loss; a network whose attention can be chosen does so beside it.
-
-        Raises:
-            ValueError: a kernel is asked for by name that this network does not choose.
-        """
+        """Take over the kernel of the loss; a ValueError says that this network's attention cannot be chosen."""
         if kernels.attention not in ("auto", self.kernels.attention):
             raise ValueError(f"{type(self).__name__} has one attention, not attention={kernels.attention}")
         self.kernels = kernels

@@ -23,6 +23,16 @@ from trainwright.core.registry import is_reference, load
 from trainwright.core.source_digest import code_of, source_digest
 from trainwright.core.spelling import unknown
 from trainwright.core.units import parse_duration
+from trainwright.pipeline.identities import (
+    data_identity,
+    evaluate_identity,
+    export_identity,
+    optimize_identity,
+    plan_identity,
+    report_identity,
+    serve_identity,
+    train_identity,
+)
 from trainwright.spec.manifest import KINDS
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.data import TokenizerSection
@@ -60,7 +70,7 @@ class Stage:
     ``aside`` are kinds that later stages make, handed in where an earlier run left them and not a part of the address.
     ``check`` names a function of the recipe and of a tokenizer.json, if there is one, that yields what is known to be
     wrong before anything runs; it loads no torch and opens no large file. ``task_makes`` is what the task has to make
-    for this stage to be of use; None: anything.
+    for this stage to be of use; None: anything. A stage that is not ``usual`` runs where it is asked for by name.
     """
 
     name: str
@@ -75,6 +85,7 @@ class Stage:
     aside: tuple[str, ...] = ()
     check: str | None = None
     task_makes: str | None = None
+    usual: bool = True
 
 
 def _machine(recipe: Recipe, root: Path) -> Mapping[str, str]:
@@ -150,14 +161,6 @@ def _exported_with(recipe: Recipe, root: Path) -> Mapping[str, str]:
     return _code({"model.family": recipe.model.family} | exporters)
 
 
-def _data_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    """Where the tokenizer of a base lies is no part of what is made; its digest is."""
-    section = recipe.identity("data")
-    if "base" in inputs:
-        section["tokenizer"] = {"end_of_text": recipe.data.tokenizer.end_of_text}
-    return {"data": section}
-
-
 def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe:
     """Returns the recipe with the tokenizer of the base, whatever it says of training one."""
     if "base" not in inputs:
@@ -165,57 +168,6 @@ def _in_tokens_of_base(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Recipe
     end_of_text, path = recipe.data.tokenizer.end_of_text, str(inputs["base"].file(TOKENIZER))
     tokenizer = TokenizerSection(kind="pretrained", path=path, end_of_text=end_of_text)
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": tokenizer})})
-
-
-def _plan_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    return {
-        "model": recipe.identity("model"),
-        "task": recipe.identity("task"),
-        "train": recipe.train.model_dump(mode="json"),
-        "plan": recipe.identity("plan"),
-        "split": recipe.data.split.model_dump(mode="json"),
-        "vocabulary": recipe.data.tokenizer.vocabulary,
-    }
-
-
-def _train_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    """``precision: auto`` is identified by what it stands for on this machine, because the weights depend on it."""
-    return {
-        "seed": recipe.seed,
-        "model": recipe.identity("model"),
-        "task": recipe.identity("task"),
-        "train": recipe.identity("train") | {"precision": inputs["plan"].summary["precision"]},
-    }
-
-
-def _evaluate_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    window = {key: getattr(recipe.train, key) for key in ("sequence_tokens", "document_masking")}
-    return {
-        "task": recipe.identity("task"),
-        "evaluate": recipe.identity("evaluate"),
-        "window": window,
-        "seed": recipe.seed,
-    }
-
-
-def _export_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    """With what the model card says of the data and of training, which equal weights can differ in."""
-    data, trained = recipe.identity("data"), inputs["checkpoint"]
-    return {
-        "name": recipe.name,
-        "export": recipe.identity("export"),
-        "data": {key: data[key] for key in ("sources", "split", "dedup")},
-        "trained": {key: trained.summary.get(key) for key in ("tokens", "steps", "validation_loss", "bits_per_byte")},
-        "pretrained": "base" in trained.manifest.inputs or recipe.model.init_from is not None,
-    }
-
-
-def _serve_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    return {"name": recipe.name, "serve": recipe.serve.model_dump(mode="json", exclude={"host", "port"})}
-
-
-def _report_identity(recipe: Recipe, inputs: Mapping[str, Artifact]) -> Mapping[str, Any]:
-    return {"recipe": recipe.model_dump(mode="json", exclude={"stages"})}
 
 
 def _stage(name: str, *, identity: Identity, version: int = 1, needs: Sequence[Need] = (), **keys: Any) -> Stage:
@@ -247,7 +199,7 @@ STAGES: Mapping[str, Stage] = {
             check="trainwright.stages.plan.check:problems",
             version=8,
             aside=("dataset",),
-            identity=_plan_identity,
+            identity=plan_identity,
             outside=_estimate,
             base=_TOKENIZER,
             settled=_in_tokens_of_base,
@@ -258,7 +210,7 @@ STAGES: Mapping[str, Stage] = {
             "data",
             check="trainwright.stages.data.check:recipe_problems",
             version=2,
-            identity=_data_identity,
+            identity=data_identity,
             base=_TOKENIZER,
             settled=_in_tokens_of_base,
             sections=("data",),
@@ -268,17 +220,27 @@ STAGES: Mapping[str, Stage] = {
             "train",
             version=3,
             check="trainwright.stages.train.check:problems",
-            identity=_train_identity,
+            identity=train_identity,
             base=replace(_MODEL, optional=True),
             needs=[_DATASET, _PLAN_AS_ADVICE],
             sections=("model", "data", "task", "train", "plan"),
             outside=_trained_with,
         ),
         _stage(
+            "optimize",
+            usual=False,
+            check="trainwright.stages.train.check:problems",
+            identity=optimize_identity,
+            base=replace(_MODEL, optional=True),
+            needs=[_DATASET, Need(kind="machine")],
+            sections=("model", "data", "task", "train", "plan", "optimize"),
+            outside=_trained_with,
+        ),
+        _stage(
             "evaluate",
             version=3,
             check="trainwright.stages.evaluate.check:problems",
-            identity=_evaluate_identity,
+            identity=evaluate_identity,
             needs=[_MODEL, _DATASET, _PLAN_AS_ADVICE],
             sections=("evaluate", "data", "task"),
             outside=lambda recipe, root: _code(_network_and_task(recipe)),
@@ -288,7 +250,7 @@ STAGES: Mapping[str, Stage] = {
             "export",
             version=2,
             check="trainwright.stages.export.check:problems",
-            identity=_export_identity,
+            identity=export_identity,
             needs=[_MODEL],
             sections=("export",),
             outside=_exported_with,
@@ -296,7 +258,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "serve",
             check="trainwright.stages.serve.check:problems",
-            identity=_serve_identity,
+            identity=serve_identity,
             task_makes="text",
             needs=[Need(kind="bundle")],
             sections=("serve",),
@@ -304,7 +266,7 @@ STAGES: Mapping[str, Stage] = {
                 {"model.family": recipe.model.family, "serve.engine": recipe.serve.engine.name}
             ),
         ),
-        _stage("report", identity=_report_identity, needs=_ALL),
+        _stage("report", identity=report_identity, needs=_ALL),
     )
 }
 """In the order in which they run."""

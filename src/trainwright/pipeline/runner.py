@@ -197,9 +197,9 @@ def _carry_out(here: Address, workspace: Workspace, events: Events) -> Artifact:
 def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> Context:
     below = workspace.root / CHILDREN / workspace.path(here.stage.name, here.fingerprint).name
 
-    def child_runs(recipe: Recipe, *, upto: str | None) -> dict[str, Artifact]:
+    def child_runs(recipe: Recipe, *, upto: str | None, told: bool) -> dict[str, Artifact]:
         above = (workspace.root, *workspace.above)
-        return run(recipe, root=below, upto=upto, listeners=events.listeners, above=above)
+        return run(recipe, root=below, upto=upto, listeners=events.listeners if told else (), above=above)
 
     aside = {kind: left_here(maker(kind), here.recipe, here.inputs, root=workspace.root) for kind in here.stage.aside}
     return Context(

@@ -98,6 +98,29 @@ def with_step(recipe: Recipe, *, stage: str) -> Recipe:
     return recipe.model_copy(update={"stages": (*recipe.stages, StepSection(stage=stage))})
 
 
+def to_optimize(recipe: Recipe, *, step: str | None, option: str = "--step ") -> tuple[Recipe, str]:
+    """Returns the recipe with a step that optimises one of its trainings, and that step's name.
+
+    A listed step of this stage is taken as it is; where there is none, the training's own keys and inputs are the new
+    step's.
+
+    Args:
+        recipe: with its list of steps.
+        step: the training, or the step of this stage; None: the only one.
+        option: how the caller lets a user write the name, for errors.
+
+    Raises:
+        RecipeError: as ``named``.
+    """
+    listed = recipe.stages or ()
+    if any(section.stage == "optimize" for section in listed):
+        return recipe, named(recipe, stage="optimize", step=step, option=option).name
+    training = named(recipe, stage="train", step=step, option=option)
+    own = next((section for section in listed if section.title == training.name), StepSection(stage="train"))
+    section = own.model_copy(update={"stage": "optimize", "name": f"optimize-{training.name}"})
+    return recipe.model_copy(update={"stages": (*listed, section)}), section.title
+
+
 def _usual(recipe: Recipe) -> tuple[Step, ...]:
     """Returns each stage that the task has a use for once, under its own name; none whose input only a list can name.
 
@@ -107,7 +130,8 @@ def _usual(recipe: Recipe) -> tuple[Step, ...]:
     line = {
         name: stage
         for name, stage in STAGES.items()
-        if stage.task_makes in (None, makes)
+        if stage.usual
+        and stage.task_makes in (None, makes)
         and all(role == need.kind or need.optional for role, need in stage.needs.items())
     }
     return tuple(

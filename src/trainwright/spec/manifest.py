@@ -14,6 +14,7 @@ KINDS: Mapping[str, str] = {
     "plan": "plan",
     "data": "dataset",
     "train": "checkpoint",
+    "optimize": "ladder",
     "evaluate": "evaluation",
     "audit": "audit",
     "export": "bundle",

@@ -19,6 +19,7 @@ from trainwright.spec.sections.data import DataSection
 from trainwright.spec.sections.evaluate import EvaluateSection
 from trainwright.spec.sections.export import ExportSection
 from trainwright.spec.sections.model import ModelSection
+from trainwright.spec.sections.optimize import OptimizeSection
 from trainwright.spec.sections.plan import PlanSection
 from trainwright.spec.sections.serve import ServeSection
 from trainwright.spec.sections.steps import StepSection
@@ -53,6 +54,9 @@ class Recipe(Section):
     )
     train: TrainSection = Field(default_factory=TrainSection, description="the training run")
     plan: PlanSection = Field(default_factory=PlanSection, description="what the plan compares with")
+    optimize: OptimizeSection = Field(
+        default_factory=OptimizeSection, description="what is tried to make training faster"
+    )
     evaluate: EvaluateSection = Field(default_factory=EvaluateSection, description="what is measured")
     export: ExportSection = Field(default_factory=ExportSection, description="bundles")
     serve: ServeSection = Field(default_factory=ServeSection, description="the HTTP server")

@@ -9,7 +9,7 @@ import pytest
 from fixtures.planned_recipe import planned_recipe
 from trainwright.core.errors import RecipeError
 from trainwright.pipeline.graph import STAGES, Need
-from trainwright.pipeline.steps import named, steps, with_step, with_trained_model
+from trainwright.pipeline.steps import named, steps, to_optimize, with_step, with_trained_model
 from trainwright.spec.sections.steps import StepSection
 from trainwright.spec.sections.task import TaskSection
 
@@ -105,3 +105,28 @@ def test_a_step_that_names_no_input_follows_the_training_before_it(make) -> None
     tuned = {**TUNED, "train": {"duration": "9 steps"}}
     line = steps(make(BASE, tuned, {"stage": "export", "from": "tuned", "export": {"formats": ["huggingface"]}}))
     assert with_trained_model(line[-1], line) == line[-1].recipe
+
+
+def test_a_ladder_is_climbed_where_it_is_asked_for_alone(make) -> None:
+    assert "optimize" not in {each.name for each in steps(make())}
+    recipe, name = to_optimize(make(), step=None)
+    line = steps(recipe)
+    assert name == "optimize-train"
+    assert [each.stage.name for each in line] == ["data", "doctor", "optimize"]
+    assert {role for each in line if each.name == name for role in each.inputs} == {"dataset", "machine"}
+
+
+def test_the_ladder_of_a_step_has_its_keys_and_its_base(make) -> None:
+    recipe, name = to_optimize(make(BASE, {**TUNED, "train": {"duration": "9 steps"}}), step="tuned")
+    (ladder,) = (each for each in steps(recipe) if each.name == name)
+    assert ladder.recipe.train.duration == "9 steps"
+    assert ladder.inputs["base"] == "base"
+    with pytest.raises(RecipeError, match="say which, for example --step tuned"):
+        to_optimize(make(BASE, TUNED), step=None)
+
+
+def test_a_listed_ladder_is_taken_as_it_is(make) -> None:
+    listed = make(BASE, {"stage": "optimize", "optimize": {"steps": 30}})
+    recipe, name = to_optimize(listed, step=None)
+    assert recipe is listed and name == "optimize"
+    assert [each.recipe.optimize.steps for each in steps(recipe) if each.name == name] == [30]

@@ -46,6 +46,7 @@ class StepSection(Section):
     task: Overrides | None = Field(None, description="keys laid over the task section")
     train: Overrides | None = Field(None, description="keys laid over the train section")
     plan: Overrides | None = Field(None, description="keys laid over the plan section")
+    optimize: Overrides | None = Field(None, description="keys laid over the optimize section")
     evaluate: Overrides | None = Field(None, description="keys laid over the evaluate section")
     export: Overrides | None = Field(None, description="keys laid over the export section")
     serve: Overrides | None = Field(None, description="keys laid over the serve section")

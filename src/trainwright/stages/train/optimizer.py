@@ -23,6 +23,8 @@ from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
+MUON = "trainwright.model.muon:Muon"
+SHARED_MUON = "trainwright.model.optimizers.sharded_muon:ShardedMuon"
 MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.optimizers.sharded_muon:ShardedMuon"
 
 OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
@@ -42,9 +44,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
     shared = any(hasattr(matrix, "device_mesh") for matrix in matrices.values())
-    make = load(
-        "trainwright.model.optimizers.sharded_muon:ShardedMuon" if shared else "trainwright.model.muon:Muon", kind="optimizer"
-    )
+    make = load(SHARED_MUON if shared else MUON, kind="optimizer")
     return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
 

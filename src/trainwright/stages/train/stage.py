@@ -70,21 +70,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     dataset = TokenDataset.open(prepared.path)
     settings = settings_of(recipe, plan, dataset)
     with torch_settings(settings):
-        network, new_head = make_network(recipe, settings, dataset.tokenizer_path, base=_base(context))
-        network = network.to(settings.device)
-        world.share(network, compiled=settings.compiled)
-        checkpoints = Checkpoints(
-            out / "checkpoints",
-            keep=recipe.train.exec.keep_checkpoints,
-            tokenizer=dataset.tokenizer_path,
-            events=events,
-            world=world,
-        )
-        task = load_task(recipe, dataset)
-        going_on = "base" in context.inputs
-        trainer = Trainer(
-            task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=going_on, world=world
-        )
+        trainer, new_head = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
         interrupted = log.is_file()
         with Events(log if world.leads else None, run=recipe.name, listeners=events.listeners) as recorded:
@@ -92,12 +78,12 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
                 head = [f"a new head for {new_head}"] if new_head else []
-                for note in (*head, *settings.notes(), *task.notes(dataset.splits)):
+                for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
             summary = trainer.run(recorded)
-    weights = whole_on_cpu(network.named_parameters(), world)
+    weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
-        write_bundle(out, network.spec, weights, dataset.tokenizer_path)
+        write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
         record = json.dumps(to_json(summary), indent=1, allow_nan=False)
         write_atomically(out / "summary.json", record.encode() + b"\n")
     return summary
@@ -106,6 +92,23 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
 def result_of(summary: TrainSummary) -> StageResult:
     """Returns what the manifest says of a finished training."""
     return StageResult(summary=_headline(summary), execution=to_json(summary.execution))
+
+
+def trainer_of(
+    context: Context, settings: Settings, dataset: TokenDataset, world: World = ALONE
+) -> tuple[Trainer, str | None]:
+    """Returns the trainer, where checkpoints in ``out`` left it, and what has a new head; raises as ``train``."""
+    recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
+    network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
+    network = network.to(settings.device)
+    world.share(network, compiled=settings.compiled)
+    keep, events = recipe.train.exec.keep_checkpoints, context.events
+    checkpoints = Checkpoints(out / "checkpoints", keep=keep, tokenizer=tokenizer, events=events, world=world)
+    task, follows = load_task(recipe, dataset), "base" in context.inputs
+    trainer = Trainer(
+        task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
+    )
+    return trainer, new_head
 
 
 def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:

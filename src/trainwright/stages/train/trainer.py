@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_bo
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
+from trainwright.stages.train.step import Update
 from trainwright.stages.train.stop import ERRORS, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
@@ -130,16 +132,10 @@ class Trainer:
         return self._summary(validation, memory, flops_per_token)
 
     def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
-        settings, train = self.settings, self.recipe.train
-        section = train.schedule
-        schedule, validation = load_schedule(section), None
+        settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
-        batches = prefetched(self.batches, first, settings.steps, self.world.rows(settings.batch_sequences))
-        for step in range(first, settings.steps):
-            with self.clock.phase("data_wait"):
-                batch = next(batches)
-            share = rate(schedule, step, steps=settings.steps, warmup_steps=settings.warmup_steps, section=section)
-            metrics.add(self.step(batch, share))
+        for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
+            metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
             events.progress("train", done, total=settings.steps, unit="steps")
@@ -171,6 +167,17 @@ class Trainer:
                     )
         self.progress = self.progress.spent(self.clock.stop())
         return validation
+
+    def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
+        """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
+        section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
+        rows = self.world.rows(self.settings.batch_sequences)
+        schedule, batches = load_schedule(section), prefetched(self.batches, first, last, rows)
+        for step in range(first, last):
+            with self.clock.phase("data_wait"):
+                batch = next(batches)
+            share = rate(schedule, min(step, steps - 1), steps=steps, warmup_steps=warmup_steps, section=section)
+            yield self.step(batch, share), share
 
     def _state(self) -> State:
         return State(network=self.network, optimizers=self.optimizers, progress=self.progress)

@@ -1,0 +1,127 @@
+"""The ladder for people: a row for each technique, why each was kept or not, and the picture."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from trainwright.core.units import format_bytes, format_count
+from trainwright.planner.evidence.ladder import Ladder, Rung
+from trainwright.render.page import Page
+from trainwright.render.pictures.waterfall import WaterfallStep, waterfall
+from trainwright.spec.plan import Interval
+
+COLUMNS = (
+    "technique",
+    "kept",
+    "faster by",
+    "predicted",
+    "tokens/s",
+    "predicted",
+    "peak memory",
+    "predicted",
+    "loss differs by",
+)
+
+DRIFT = 0.1
+"""Of the speed, between two measurements of one configuration: more is not the training's."""
+
+
+def show(ladder: Ladder, page: Page) -> None:
+    """Writes the verdict, the table, and what each technique brought and why."""
+    page.heading(headline(ladder))
+    rows = [_naive(ladder)] if ladder.first is not None else []
+    page.table(COLUMNS, [*rows, *(_row(rung) for rung in ladder.rungs)])
+    page.line()
+    for rung in ladder.rungs:
+        page.line(f"{rung.technique} ({_changes(rung)}): {rung.why}.")
+        page.line(f"  {'kept' if rung.kept else 'not kept'}: {rung.reason}")
+    drifted = [rung.technique for rung in ladder.rungs if rung.drift > DRIFT]
+    if drifted:
+        page.note(
+            f"this machine's speed changed by more than {DRIFT:.0%} while {', '.join(drifted)} was measured, which "
+            "widens the interval: measure on a quiet machine"
+        )
+
+
+def headline(ladder: Ladder) -> str:
+    """Returns what all kept techniques brought together."""
+    if not ladder.kept:
+        return f"{ladder.recipe} on {ladder.device}: no technique helps; the naive configuration stays"
+    names = ", ".join(rung.technique for rung in ladder.kept)
+    gain, predicted = ladder.gain, ladder.predicted_gain
+    return (
+        f"{ladder.recipe} on {ladder.device}: {gain.mid:.2f}x as fast as the naive configuration "
+        f"({gain.low:.2f} to {gain.high:.2f}), predicted {predicted:.2f}x; kept: {names}"
+    )
+
+
+def draw(ladder: Ladder, path: Path) -> None:
+    """Draws the throughput from rung to rung; raises as ``waterfall``."""
+    first = ladder.first
+    base = 0.0 if first is None else first.tokens_per_s
+    steps = [
+        WaterfallStep(
+            name=rung.technique,
+            gain=rung.gain.mid,
+            low=rung.gain.low,
+            high=rung.gain.high,
+            predicted=rung.predicted_gain or 1.0,
+            kept=rung.kept,
+        )
+        for rung in ladder.rungs
+        if rung.gain is not None
+    ]
+    waterfall(base, steps, path, title=f"{ladder.recipe}: {ladder.gain.mid:.2f}x in all")
+
+
+def _naive(ladder: Ladder) -> tuple[object, ...]:
+    rung = next(each for each in ladder.rungs if each.before is not None)
+    before, predicted = rung.before, rung.predicted_before
+    if before is None or predicted is None:
+        return ("naive",)
+    return (
+        "naive",
+        "",
+        "",
+        "",
+        format_count(before.tokens_per_s),
+        format_count(predicted.tokens_per_s),
+        format_bytes(before.memory_bytes),
+        format_bytes(predicted.memory_bytes),
+        "",
+    )
+
+
+def _row(rung: Rung) -> tuple[object, ...]:
+    with_it, predicted = rung.with_it, rung.predicted
+    if rung.gain is None or with_it is None or predicted is None:
+        return (rung.technique, "no", *[""] * (len(COLUMNS) - 2))
+    return (
+        rung.technique,
+        "yes" if rung.kept else "no",
+        _interval(rung.gain),
+        f"{rung.predicted_gain:.2f}x",
+        format_count(with_it.tokens_per_s),
+        format_count(predicted.tokens_per_s),
+        format_bytes(with_it.memory_bytes),
+        format_bytes(predicted.memory_bytes),
+        _difference(rung),
+    )
+
+
+def _interval(gain: Interval) -> str:
+    return f"{gain.mid:.2f}x ({gain.low:.2f} to {gain.high:.2f})"
+
+
+def _difference(rung: Rung) -> str:
+    difference = rung.loss_difference
+    if difference is None:
+        return ""
+    shown = "0" if not difference else f"{difference:.0e}" if math.isfinite(difference) else "not a number"
+    return f"{shown} of {rung.tolerance:.0e}"
+
+
+def _changes(rung: Rung) -> str:
+    values = {key: str(value).lower() if isinstance(value, bool) else value for key, value in rung.changes.items()}
+    return " ".join(f"{key}={value}" for key, value in values.items()) or "not tried"

@@ -1,0 +1,156 @@
+"""The techniques of the ladder: what each changes in a recipe, why that helps, and what it may do to the loss.
+
+A technique is an entry of ``TECHNIQUES``. It changes keys of the recipe and nothing else, so that what the ladder keeps
+is what anybody can write by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.hardware.machine.facts import MachineFacts
+from trainwright.planner.counts.pieces import loss_rows
+from trainwright.spec.convnet import transformer
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.optimize import TechniqueName
+
+Changes = Mapping[str, Any]
+"""Values by dotted key of the recipe."""
+
+NAIVE: Changes = {
+    "train.precision": "fp32",
+    "train.exec.micro_batch": 1,
+    "train.exec.compile": False,
+    "train.exec.attention": "math",
+    "train.exec.update": "loop",
+    "train.exec.loss_chunk_tokens": "whole",
+}
+"""What everybody begins with. Recomputation is left as the recipe has it: a run may not fit without."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What a technique decides on.
+
+    Attributes:
+        asked: the recipe as its author wrote it.
+        recipe: the configuration so far.
+        plan: of that.
+        planned: the plan of that with some keys changed.
+        facts: of this machine.
+    """
+
+    asked: Recipe
+    recipe: Recipe
+    plan: Plan
+    planned: Callable[[Changes], Plan]
+    facts: MachineFacts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Technique:
+    """One rung of the ladder.
+
+    ``changes`` returns what to try, or a sentence that says why there is nothing. ``tolerance`` is the relative
+    difference of the loss that rounding may cause over some tens of updates. ``of_memory`` says that it is a means
+    against too little memory, whatever it does to the speed.
+    """
+
+    why: str
+    tolerance: float
+    changes: Callable[[Situation], Changes | str]
+    of_memory: bool = False
+
+
+def _micro_batch(situation: Situation) -> Changes | str:
+    """Tries the planner's choice, or twice the present one where the planner would keep that."""
+    key, plan = "train.exec.micro_batch", situation.plan
+    now, whole = plan.parallel.micro_batch_sequences, plan.workload.batch_sequences
+    if now >= whole:
+        return "a batch is one sequence" if whole == 1 else "the batch is one micro batch already"
+    best = situation.planned({key: "auto"}).parallel.micro_batch_sequences
+    larger = next(size for size in range(now + 1, whole + 1) if whole % size == 0)
+    return {key: best if best > now else larger}
+
+
+def _bf16(situation: Situation) -> Changes | str:
+    if situation.asked.train.precision == "fp32":
+        return "the recipe asks for fp32"
+    return {"train.precision": "bf16"}
+
+
+def _compile(situation: Situation) -> Changes | str:
+    if situation.facts.compiler is None and situation.plan.cluster.device.kind == "cpu":
+        return "there is no C++ compiler on this machine"
+    if not situation.facts.python_headers:
+        return "Python's C headers are not on this machine"
+    return {"train.exec.compile": True}
+
+
+def _loss(situation: Situation) -> Changes | str:
+    tokens = situation.plan.parallel.micro_batch_sequences * situation.recipe.train.sequence_tokens
+    rows = loss_rows("auto", tokens=tokens, vocabulary=transformer(situation.plan.model).vocabulary)
+    if rows >= tokens:
+        return f"the {tokens:,} tokens of a micro batch are one chunk"
+    return {"train.exec.loss_chunk_tokens": "auto"}
+
+
+def _recompute(situation: Situation) -> Changes | str:
+    return {"train.recompute": "none" if situation.recipe.train.recompute == "full" else "full"}
+
+
+TECHNIQUES: Mapping[TechniqueName, Technique] = {
+    "micro-batch": Technique(
+        why="more sequences in a pass: larger matrix products, and gradients are added up less often",
+        tolerance=1e-3,
+        changes=_micro_batch,
+    ),
+    "bf16": Technique(
+        why="matrix products and activations in 16 bits, weights and sums in 32: half the traffic, faster products",
+        tolerance=2e-2,
+        changes=_bf16,
+    ),
+    "compile": Technique(
+        why="torch.compile: what lies between two matrix products becomes one pass over memory",
+        tolerance=1e-2,
+        changes=_compile,
+    ),
+    "attention": Technique(
+        why="torch's fused kernel: the matrix of scores is never written to memory",
+        tolerance=1e-2,
+        changes=lambda situation: {"train.exec.attention": "sdpa"},
+    ),
+    "fused-update": Technique(
+        why="AdamW in one kernel: 28 bytes move for each parameter in place of 80",
+        tolerance=1e-3,
+        changes=lambda situation: {"train.exec.update": "fused"},
+    ),
+    "chunked-loss": Technique(
+        why="logits of some hundreds of tokens at a time: they take less memory, and stay in a cache where it is large",
+        tolerance=1e-2,
+        changes=_loss,
+        of_memory=True,
+    ),
+    "recompute": Technique(
+        why="activations are computed again in the backward pass: less memory for about a third more products",
+        tolerance=1e-3,
+        changes=_recompute,
+        of_memory=True,
+    ),
+}
+"""In the order in which they are tried."""
+
+
+def with_changes(recipe: Recipe, changes: Changes) -> Recipe:
+    """Returns the recipe with other values for some keys, written as its author did else, without a list of steps."""
+    document = recipe.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"stages"})
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        place = document
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    return Recipe.model_validate(document)

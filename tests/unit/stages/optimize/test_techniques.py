@@ -1,0 +1,92 @@
+"""What each technique tries on a machine, and when there is nothing to try."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from trainwright.planner.counts.pieces import LOGITS_CHUNK_MIN_TOKENS
+from trainwright.spec.sections.optimize import TechniqueName
+from trainwright.spec.workload import DatasetFacts
+from trainwright.stages.optimize.techniques import NAIVE, TECHNIQUES, Situation, with_changes
+from trainwright.stages.plan.build import build_plan
+from trainwright.testing.machine import fake_machine
+
+MACHINE = fake_machine()
+
+
+def planned(recipe):
+    return build_plan(recipe, MACHINE, DatasetFacts(vocabulary=300))
+
+
+@pytest.fixture
+def situation(make_recipe):
+    """What a technique sees after these changes to the naive configuration."""
+
+    def make(changes=None, *, facts=MACHINE.facts, **train) -> Situation:
+        asked, now = make_recipe(**train), dict(NAIVE) | (changes or {})
+        recipe = with_changes(asked, now)
+        return Situation(
+            asked=asked,
+            recipe=recipe,
+            plan=planned(recipe),
+            planned=lambda more: planned(with_changes(asked, {**now, **more})),
+            facts=facts,
+        )
+
+    return make
+
+
+def test_every_technique_has_an_entry_and_recomputation_comes_last() -> None:
+    assert tuple(TECHNIQUES) == get_args(TechniqueName)
+    assert tuple(TECHNIQUES)[-1] == "recompute", "the others decide whether memory is short"
+
+
+def test_every_technique_changes_the_naive_configuration_into_a_recipe(situation) -> None:
+    for name, technique in TECHNIQUES.items():
+        here = situation({"train.exec.micro_batch": 32} if name == "chunked-loss" else None, batch_tokens=32 * 32)
+        changes = technique.changes(here)
+        if name == "chunked-loss":
+            assert isinstance(changes, dict) == (LOGITS_CHUNK_MIN_TOKENS * 16 < 32 * 32)
+            continue
+        assert isinstance(changes, dict), name
+        assert with_changes(here.recipe, changes) != here.recipe
+
+
+def test_the_naive_keys_are_the_recipes_and_the_rest_is_the_authors(make_recipe) -> None:
+    asked = make_recipe(batch_tokens=512, exec={"threads": 2})
+    naive = with_changes(asked, NAIVE)
+    assert (naive.train.precision, naive.train.exec.micro_batch, naive.train.exec.compile) == ("fp32", 1, False)
+    assert (naive.train.batch_tokens, naive.train.exec.threads) == (512, 2)
+    assert naive.train.exec.kernels.attention == "math"
+    assert with_changes(naive, {"train.precision": "auto"}).train.precision == "auto"
+
+
+def test_the_micro_batch_is_the_planners_or_the_next_larger_one(situation) -> None:
+    try_it = TECHNIQUES["micro-batch"].changes
+    best = planned(situation().recipe.model_copy()).parallel.micro_batch_sequences
+    assert best == 1
+    (size,) = try_it(situation()).values()
+    assert size > 1 and 8 % size == 0
+    assert try_it(situation(batch_tokens=32)) == "a batch is one sequence"
+    assert try_it(situation({"train.exec.micro_batch": 8})) == "the batch is one micro batch already"
+
+
+def test_a_precision_that_the_author_chose_is_kept(situation) -> None:
+    assert TECHNIQUES["bf16"].changes(situation(precision="fp32")) == "the recipe asks for fp32"
+    assert TECHNIQUES["bf16"].changes(situation()) == {"train.precision": "bf16"}
+
+
+def test_nothing_is_compiled_without_a_compiler(situation) -> None:
+    facts = MACHINE.facts
+    assert "C++" in TECHNIQUES["compile"].changes(situation(facts=replace(facts, compiler=None)))
+    assert "headers" in TECHNIQUES["compile"].changes(situation(facts=replace(facts, python_headers=False)))
+    assert TECHNIQUES["compile"].changes(situation()) == {"train.exec.compile": True}
+
+
+def test_recomputation_is_tried_the_other_way_round_where_the_recipe_has_it(situation) -> None:
+    try_it = TECHNIQUES["recompute"].changes
+    assert try_it(situation()) == {"train.recompute": "full"}
+    assert try_it(situation(recompute="full")) == {"train.recompute": "none"}
