@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
+from trainwright.core.place import place_of
 from trainwright.core.records import from_json, to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
@@ -48,11 +50,16 @@ def run(context: Context) -> StageResult:
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
-    ranks = plan.parallel.ranks
-    if ranks == 1:
-        return result_of(train(context, plan, ALONE))
-    start = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")
-    result: StageResult = start(context, plan, ranks)
+    place = place_of(os.environ, nodes=context.recipe.train.exec.nodes)
+    if place is not None:
+        place.check(plan.parallel.ranks)
+    result: StageResult
+    if place is not None and place.commands > 1:
+        result = load("trainwright.stages.train.ranks.together:call_and_train", kind="layout")(context, plan, place)
+    elif plan.parallel.ranks > 1:
+        result = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")(context, plan)
+    else:
+        result = result_of(train(context, plan, ALONE))
     return result
 
 
