@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import Store
 
 from trainwright.spec.workload import ParallelPlan
 
@@ -25,7 +26,7 @@ DATA_AXES = ("dp_replicate", "dp_shard")
 """Ranks along these read other sequences of a batch."""
 GRADIENT_AXES = (*DATA_AXES, "cp")
 """Ranks along these see other targets: losses and gradients are summed over them."""
-Found = tuple[dist.Store, int, int]
+Found = tuple[Store, int, int]
 """Where processes meet, the number of this one, and how many they are."""
 TIMEOUT_S = 600.0
 """A collective that takes longer than this ends the run: a rank is gone or waits for another one."""

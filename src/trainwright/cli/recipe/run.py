@@ -86,6 +86,7 @@ def _run(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe], *, up
 
     made = _make(args, output, loaded, upto=upto)
     payload = {"workspace": workspace_of(args, name=loaded.value.name), "artifacts": documents(made)}
-    output.result(
-        payload, lambda: show(made, output) if made else output.note("done: the first command has the results")
-    )
+    if not made:
+        output.result(payload, lambda: output.note("done: the first command has the results"))
+        return
+    output.result(payload, lambda: show(made, output))

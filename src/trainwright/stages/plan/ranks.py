@@ -40,7 +40,7 @@ def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
     ranks = asked.parallel().ranks
     if devices and ranks > how.nodes * devices:
         raise RecipeError(
-            "the layout has more ranks than there are CUDA devices",
+            "the layout has more ranks than this machine has CUDA devices",
             where="train.exec.layout",
             seen=f"{ranks} ranks, {devices} devices" + (f" on each of {how.nodes} nodes" if how.nodes > 1 else ""),
             fix="lower its axes, or try the layout on the processors: train.exec.device=cpu",

@@ -16,7 +16,8 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import TCPStore  # torch.distributed has it too, without saying so to mypy
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from trainwright import __version__
 from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, TrainingError, in_one_line
@@ -43,6 +44,7 @@ class Meeting:
         """
         self.place, self.limit_s = place, limit_s
         self.store: Store = PrefixStore("trainwright", _served(place, limit_s))
+        self.store.set(f"here/{place.rank}", "")
 
     def agree(self, about: str, facts: Mapping[str, str]) -> None:
         """Compares what each command says of itself with what the first one says; all end where one differs.
@@ -95,8 +97,8 @@ class Meeting:
         """Tells the others that there is nothing more to train, and why if not all is done; waits till they heard."""
         self.store.set("end", error)
         deadline = time.monotonic() + FAREWELL_S
-        others = [f"gone/{rank}" for rank in range(1, self.place.commands)]
-        while not self.store.check(others) and time.monotonic() < deadline:
+        came = [rank for rank in range(1, self.place.commands) if self.store.check([f"here/{rank}"])]
+        while came and not self.store.check([f"gone/{rank}" for rank in came]) and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
     def leave(self) -> None:
@@ -219,18 +221,25 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _served(place: Place, limit_s: float) -> Store:
+    """Returns the store that lies at the meeting place, once it answers; the first command may serve it itself."""
+    serves = place.leads and not place.served
+    until = time.monotonic() + limit_s
+    while not serves and not _answers(place) and time.monotonic() < until:
+        time.sleep(POLL_S)
     try:
+        if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
+            raise ConnectionError("no answer")
         return TCPStore(
             place.host,
             place.port,
             world_size=None,
-            is_master=place.leads and not place.served,
+            is_master=serves,
             timeout=timedelta(seconds=max(limit_s, 1.0)),
             wait_for_workers=False,
             multi_tenant=True,
         )
-    except RuntimeError as error:
-        if place.leads and not place.served:
+    except (RuntimeError, ConnectionError) as error:
+        if serves:
             fix = "is the port free, and is the host this one? name another port on every node"
             raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
         raise MachineError(
@@ -240,3 +249,11 @@ def _served(place: Place, limit_s: float) -> Store:
             limit_s=limit_s,
             noun=place.noun,
         ) from error
+
+
+def _answers(place: Place) -> bool:
+    try:
+        socket.create_connection((place.host, place.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
