@@ -34,7 +34,9 @@ def alone(make_project):
 def project(alone, tmp_path):
     """The same recipe in a workspace that holds machine and dataset."""
     workspace = tmp_path / "runs"
-    shutil.copytree(alone.workspace, workspace, ignore=shutil.ignore_patterns("train-*", "plan-*"))
+    for stage in ("doctor", "data"):
+        source = alone.artifact(stage)
+        shutil.copytree(source, workspace / source.name)
     return type(alone)(recipe=alone.recipe, workspace=workspace)
 
 

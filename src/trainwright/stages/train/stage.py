@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, RecipeError
 from trainwright.core.paths import local_path
-from trainwright.core.place import place_of
 from trainwright.core.records import from_json, to_json
 from trainwright.core.registry import load
 from trainwright.model.build import build_network
@@ -35,7 +33,7 @@ from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whol
 from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
-from trainwright.stages.train.world import ALONE, World
+from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 
 def run(context: Context) -> StageResult:
@@ -50,16 +48,10 @@ def run(context: Context) -> StageResult:
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
-    place = place_of(os.environ, nodes=context.recipe.train.exec.nodes)
-    if place is not None:
-        place.check(plan.parallel.ranks)
-    result: StageResult
-    if place is not None and place.commands > 1:
-        result = load("trainwright.stages.train.ranks.together:call_and_train", kind="layout")(context, plan, place)
-    elif plan.parallel.ranks > 1:
-        result = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")(context, plan)
-    else:
-        result = result_of(train(context, plan, ALONE))
+    if plan.parallel.ranks == COMMANDS.get() == 1:
+        return result_of(train(context, plan, ALONE))
+    start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
+    result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,13 +18,14 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context, StageResult
 from trainwright.artifact.store import MANIFEST
 from trainwright.core.fingerprint import file_digest
-from trainwright.core.place import Place
+from trainwright.core.place import Place, place_of
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
+from trainwright.stages.train.world import COMMANDS
 
 SHARED = "not there: the workspace must lie on a file system that all nodes share"
 
@@ -39,18 +41,28 @@ def together(place: Place, recipe: Recipe) -> Iterator[None]:
         if not place.leads:
             for name, told in here.calls():
                 _follow(here, name, told)
-        yield
+        token = COMMANDS.set(place.commands)
+        try:
+            yield
+        finally:
+            COMMANDS.reset(token)
 
 
-def call_and_train(context: Context, plan: Plan, place: Place) -> StageResult:
+def call_and_train(context: Context, plan: Plan) -> StageResult:
     """Trains with all commands, as the one that leads; returns what came of it.
 
     Raises:
+        RecipeError: the plan, which ``layout: auto`` leaves it to, has other ranks than the launcher started.
         RecipeErrors: another command sees other inputs.
         TrainwrightError: as ``train``, or a rank of this command ended.
     """
+    how = context.recipe.train.exec
+    place = place_of(os.environ, nodes=how.nodes)
+    if place is None:
+        raise ValueError("several commands train together, and this one has no place")
+    place.check(plan.parallel.ranks)
     task = task_of(context, plan)
-    here = Meeting(place, context.recipe.train.exec.rendezvous_timeout)
+    here = Meeting(place, how.rendezvous_timeout)
     name = here.call(_told(task))
     here.agree(f"{name}/inputs", _seen(task.inputs, task.out))
     _train(here, replace(task, group=name), context.events)
