@@ -95,7 +95,9 @@ def nodes_of(environ: Mapping[str, str]) -> int | None:
         RecipeError: a variable that cannot be read.
     """
     if _all(TORCHRUN, environ):
-        return max(1, _number(environ, "WORLD_SIZE") // (_number(environ, "LOCAL_WORLD_SIZE", "1") or 1))
+        if not environ.get("LOCAL_WORLD_SIZE"):
+            return None
+        return max(1, _number(environ, "WORLD_SIZE") // max(1, _number(environ, "LOCAL_WORLD_SIZE")))
     if _all(SLURM, environ) and _number(environ, "SLURM_STEP_NUM_TASKS") > 1:
         return _number(environ, "SLURM_STEP_NUM_NODES", "1")
     return _number(environ, "PET_NNODES") if environ.get("PET_NNODES", "").isdigit() else None

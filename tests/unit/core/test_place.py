@@ -47,6 +47,10 @@ def test_a_rank_of_torchrun_meets_where_its_agent_serves() -> None:
     assert (place.leads, place.noun, nodes_of(TORCHRUN)) == (False, "rank", 2)
 
 
+def test_a_launcher_that_does_not_say_how_many_ranks_a_node_has_says_nothing_of_nodes() -> None:
+    assert nodes_of({name: value for name, value in TORCHRUN.items() if name != "LOCAL_WORLD_SIZE"}) is None
+
+
 def test_a_task_of_srun_meets_on_the_first_host() -> None:
     place = place_of(SLURM, nodes=1)
     assert place is not None
