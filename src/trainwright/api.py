@@ -18,11 +18,11 @@ from trainwright.core.paths import local_path
 from trainwright.hardware.catalogue.models import read_model
 from trainwright.hardware.catalogue.nodes import is_this_machine, names_here
 from trainwright.hardware.machine.shared import kept_machine
-from trainwright.pipeline import runner
 from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.presets import preset_file
 from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
+from trainwright.pipeline.together import run_together
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.explain.formula import Explanation
@@ -324,7 +324,7 @@ def run(recipe: Recipe, *, workspace: str | Path | None = None, upto: str | None
         TrainwrightError: a stage failed; what was finished before is kept.
     """
     _refuse_others(recipe, Recipe, field="recipe", expected="a Recipe, read by load_recipe(FILE)")
-    return runner.run(recipe, root=_root(workspace, recipe.name), upto=upto)
+    return run_together(recipe, root=_root(workspace, recipe.name), upto=upto)
 
 
 def open_artifact(path: str | Path) -> Artifact:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trainwright.cli.parser import CommandParser
 from trainwright.core.errors import RecipeError, RecipeErrors, TrainwrightError
 from trainwright.core.paths import local_path
+from trainwright.core.place import NODE_RANK, RENDEZVOUS, nodes_of
 from trainwright.pipeline.presets import preset_file
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from trainwright.core.config.load import Loaded
     from trainwright.spec.recipe import Recipe
 
-RESERVED = frozenset(("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_HOME", "TRAINWRIGHT_WORKSPACE"))
+RESERVED = frozenset(
+    ("TRAINWRIGHT_API_KEY", "TRAINWRIGHT_DEBUG", "TRAINWRIGHT_HOME", "TRAINWRIGHT_WORKSPACE", NODE_RANK, RENDEZVOUS)
+)
 """Environment variables that are not keys of the recipe."""
 
 _OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
@@ -56,6 +59,23 @@ def add_step(parser: CommandParser) -> None:
     parser.add_argument(
         "--step", metavar="NAME", help="which step of the recipe's list, where several are of this stage"
     )
+
+
+def add_nodes(parser: CommandParser) -> None:
+    """Adds what tells one command of many its place; ``take_place`` reads it."""
+    parser.add_argument("--nodes", metavar="N", help="hosts that train together, with this very command on each")
+    parser.add_argument("--node-rank", metavar="K", help="number of this host, from 0; the first makes all artefacts")
+    parser.add_argument("--rendezvous", metavar="HOST:PORT", help="where they meet: a free port of the first host")
+
+
+def take_place(args: argparse.Namespace) -> None:
+    """Sets what ``place_of`` reads, and the recipe's number of nodes, from the options or a launcher's variables."""
+    for name, value in ((NODE_RANK, args.node_rank), (RENDEZVOUS, args.rendezvous)):
+        if value is not None:
+            os.environ[name] = value
+    nodes = args.nodes if args.nodes is not None else nodes_of(os.environ)
+    if nodes is not None:
+        args.inputs = [*args.inputs, f"train.exec.nodes={nodes}"]
 
 
 def workspace_of(args: argparse.Namespace, *, name: str) -> Path:

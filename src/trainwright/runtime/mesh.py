@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import Store
 
 from trainwright.spec.workload import ParallelPlan
 
@@ -25,6 +26,8 @@ DATA_AXES = ("dp_replicate", "dp_shard")
 """Ranks along these read other sequences of a batch."""
 GRADIENT_AXES = (*DATA_AXES, "cp")
 """Ranks along these see other targets: losses and gradients are summed over them."""
+Found = tuple[Store, int, int]
+"""Where processes meet, the number of this one, and how many they are."""
 TIMEOUT_S = 600.0
 """A collective that takes longer than this ends the run: a rank is gone or waits for another one."""
 
@@ -93,21 +96,28 @@ ALONE = Mesh()
 
 
 @contextmanager
-def joined(parallel: ParallelPlan, device: torch.device) -> Iterator[Mesh]:
-    """Joins the processes that the environment names (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) for a while.
+def joined(parallel: ParallelPlan, device: torch.device, found: Found | None = None) -> Iterator[Mesh]:
+    """Joins the other processes for a while.
 
     Collectives run over gloo between processors and over the device's own library between accelerators.
 
     Args:
         parallel: the layout; its axes multiply to WORLD_SIZE.
         device: what this rank computes on.
+        found: where they meet, this one's number and how many there are; None: the environment says (RANK, WORLD_SIZE,
+            MASTER_ADDR, MASTER_PORT).
 
     Raises:
         ValueError: as many processes were started as the layout does not have.
     """
     kind = device.type
     backend = "gloo" if kind == "cpu" else f"cpu:gloo,{kind}:{dist.get_default_backend_for_device(kind)}"
-    dist.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
+    timeout = timedelta(seconds=TIMEOUT_S)
+    if found is None:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        store, rank, ranks = found
+        dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=ranks)
     try:
         yield mesh_of(parallel, kind)
     finally:

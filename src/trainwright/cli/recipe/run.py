@@ -8,7 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from trainwright.cli.arguments import add_recipe, add_workspace, load_recipe, located, workspace_of
+from trainwright.cli.arguments import (
+    add_nodes,
+    add_recipe,
+    add_workspace,
+    load_recipe,
+    located,
+    take_place,
+    workspace_of,
+)
 from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 
@@ -22,6 +30,7 @@ def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe(parser)
     add_workspace(parser)
+    add_nodes(parser)
     parser.add_argument(
         "--upto", metavar="NAME", help="stop after this step (a stage, where the recipe lists no steps)"
     )
@@ -30,6 +39,7 @@ def configure(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run every step, or those up to one, and print what came of them."""
     output = Output.of(args)
+    take_place(args)
     _run(args, output, load_recipe(args), upto=args.upto)
     return 0
 
@@ -63,12 +73,12 @@ def step_name(args: argparse.Namespace, loaded: Loaded[Recipe], *, stage: str) -
 
 def _make(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe], *, upto: str | None) -> dict[str, Artifact]:
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
-    from trainwright.pipeline.runner import run as run_pipeline
+    from trainwright.pipeline.together import run_together
 
     recipe = loaded.value
     root = workspace_of(args, name=recipe.name)
     with located(loaded), output.progress() as progress:
-        return run_pipeline(recipe, root=root, upto=upto, listeners=(progress,))
+        return run_together(recipe, root=root, upto=upto, listeners=(progress,))
 
 
 def _run(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe], *, upto: str | None) -> None:
@@ -76,4 +86,7 @@ def _run(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe], *, up
 
     made = _make(args, output, loaded, upto=upto)
     payload = {"workspace": workspace_of(args, name=loaded.value.name), "artifacts": documents(made)}
+    if not made:
+        output.result(payload, lambda: output.note("done: the first command has the results"))
+        return
     output.result(payload, lambda: show(made, output))

@@ -122,6 +122,8 @@ class TrainExec(Section):
     layout: Literal["auto"] | LayoutSection = Field(
         "auto", description="how several processes share the work; auto: the planner's, over the CUDA devices here"
     )
+    nodes: Positive = Field(1, description="hosts that train together; train --nodes and launchers set it")
+    rendezvous_timeout: Seconds = Field(600.0, description="how long the commands of a training wait for each other")
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
@@ -141,6 +143,13 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+
+    @model_validator(mode="after")
+    def _nodes_share(self) -> Self:
+        if isinstance(self.layout, LayoutSection) and self.layout.parallel().ranks % self.nodes:
+            ranks = self.layout.parallel().ranks
+            raise ValueError(f"{self.nodes} nodes cannot have as many of the layout's {ranks} ranks each")
+        return self
 
     @property
     def kernels(self) -> KernelChoice:

@@ -13,51 +13,59 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.machine import Here, this_machine
 from trainwright.planner.rates.threads import OnThreads
+from trainwright.spec.plan import Assumption
 from trainwright.spec.run import RunSpec
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
 from trainwright.spec.workload import ParallelPlan
 
 BETWEEN_PROCESSORS = "gloo"
+BETWEEN_NODES = "roce-100"
+"""The network between machines, where nobody has listed it: as in the catalogue's node of unknown devices."""
 UNLISTED = "pcie4"
 """The link between devices of this machine that the catalogue does not know."""
 
 
 def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
-    """Returns how many processes train: the layout's, or with ``auto`` one for each CUDA device, else one.
+    """Returns how many processes train: the layout's, or with ``auto`` one for each CUDA device, else one a node.
+
+    All nodes count as equal to this one.
 
     Raises:
-        RecipeError: more ranks than the machine has CUDA devices.
+        RecipeError: more ranks than the nodes have CUDA devices.
     """
     asked, devices = how.layout, len(facts.gpus) if how.device != "cpu" else 0
     if not isinstance(asked, LayoutSection):
-        return max(1, devices)
+        return how.nodes * max(1, devices)
     ranks = asked.parallel().ranks
-    if devices and ranks > devices:
+    if devices and ranks > how.nodes * devices:
         raise RecipeError(
             "the layout has more ranks than this machine has CUDA devices",
             where="train.exec.layout",
-            seen=f"{ranks} ranks, {devices} devices",
+            seen=f"{ranks} ranks, {devices} devices" + (f" on each of {how.nodes} nodes" if how.nodes > 1 else ""),
             fix="lower its axes, or try the layout on the processors: train.exec.device=cpu",
         )
     return ranks
 
 
 def threads_of(how: TrainExec, facts: MachineFacts, ranks: int) -> int | Literal["auto"]:
-    """Returns the threads of each process: asked for, or where several share the processors their part of them."""
+    """Returns the threads of each process: asked for, or where several share a node's processors their part of them."""
+    ranks //= how.nodes
     shared = how.threads == "auto" and ranks > 1 and (how.device == "cpu" or not facts.gpus)
     return max(1, facts.cores // ranks) if shared else how.threads
 
 
-def on_ranks(here: Here, ranks: int) -> Here:
-    """Returns a machine as a node of so many devices; of a processor each has its part of the memory.
+def on_ranks(here: Here, ranks: int, nodes: int = 1) -> Here:
+    """Returns nodes of so many devices, all like this machine; of a processor each device has its part of the memory.
 
     Args:
         here: the machine as one device, with the threads of one process.
         ranks: how many processes train.
+        nodes: on how many machines.
     """
     if ranks == 1:
         return here
+    ranks //= nodes
     device = here.cluster.device
     source = here.source
     if device.kind == "cpu":
@@ -69,12 +77,18 @@ def on_ranks(here: Here, ranks: int) -> Here:
     else:
         link = UNLISTED
     known = None if device.kind == "cpu" else find_device(device.name)
-    whole = several(here.cluster, f"{ranks}xhere", scale_up=link)
+    network = BETWEEN_PROCESSORS if device.kind == "cpu" else BETWEEN_NODES
+    whole = several(here.cluster, f"{nodes}x{ranks}xhere", scale_up=link, scale_out=network)
     node = replace(whole.node, device=device)
     if known is not None:
         listed = cluster(f"1x{ranks}x{known.name}").node
         node = replace(node, scale_up=listed.scale_up, scale_up_devices=listed.scale_up_devices, bus=listed.bus)
-    return replace(here, cluster=replace(whole, node=node), source=source)
+    whole = replace(whole, node=node)
+    if nodes == 1:
+        return replace(here, cluster=replace(whole, scale_out=None), source=source)
+    text = "every node like this machine; nobody has listed the network between them"
+    note = Assumption("network of a node", network, "", "default", text, key="scale_out")
+    return replace(here, cluster=whole, source=source, rates=(*here.rates, note))
 
 
 def here_for(how: TrainExec, machine: Machine) -> Here:
@@ -87,7 +101,7 @@ def here_for(how: TrainExec, machine: Machine) -> Here:
     ranks = ranks_of(how, machine.facts)
     threads = threads_of(how, machine.facts, ranks)
     here = this_machine(machine, wanted=how.device, threads=threads, checkpoint_every_s=how.checkpoint_every)
-    return on_ranks(here, ranks)
+    return on_ranks(here, ranks, how.nodes)
 
 
 def layout_of(how: TrainExec, run: RunSpec) -> ParallelPlan | None:

@@ -33,7 +33,7 @@ from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whol
 from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
-from trainwright.stages.train.world import ALONE, World
+from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 
 def run(context: Context) -> StageResult:
@@ -48,11 +48,10 @@ def run(context: Context) -> StageResult:
     refused = refusals(plan.parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
-    ranks = plan.parallel.ranks
-    if ranks == 1:
+    if plan.parallel.ranks == COMMANDS.get() == 1:
         return result_of(train(context, plan, ALONE))
-    start = load("trainwright.stages.train.ranks.start:train_on_ranks", kind="layout")
-    result: StageResult = start(context, plan, ranks)
+    start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
+    result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
     return result
 
 

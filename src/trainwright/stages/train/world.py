@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor
@@ -47,3 +48,5 @@ class World:
 
 
 ALONE = World()
+COMMANDS: ContextVar[int] = ContextVar("commands", default=1)
+"""How many commands train together; ``ranks.together`` sets it."""

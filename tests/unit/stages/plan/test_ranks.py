@@ -12,7 +12,7 @@ from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.planner.plan.machine import this_machine
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.sections.train import TrainExec
-from trainwright.stages.plan.ranks import here_for, kept, on_ranks, ranks_of, threads_of
+from trainwright.stages.plan.ranks import BETWEEN_PROCESSORS, here_for, kept, on_ranks, ranks_of, threads_of
 from trainwright.testing.machine import fake_machine
 
 GPU = Gpu(
@@ -36,6 +36,25 @@ def test_the_processors_are_divided_over_the_ranks() -> None:
     assert here.cluster.devices == 2
     assert here.cluster.device.memory_bytes == alone.cluster.device.memory_bytes // 2
     assert here.cluster.node.scale_up is not None
+
+
+def test_nodes_are_like_this_machine_and_their_network_is_assumed() -> None:
+    machine = fake_machine()
+    how = TrainExec(layout={"dp_shard": 4}, nodes=2)
+    assert threads_of(how, machine.facts, 4) == machine.facts.cores // 2
+    cluster = here_for(how, machine).cluster
+    assert (cluster.nodes, cluster.node.devices, cluster.devices) == (2, 2, 4)
+    assert cluster.scale_out is not None
+    assert cluster.node.host_memory_bytes == this_machine(machine).cluster.node.host_memory_bytes
+    (network,) = (each for each in here_for(how, machine).rates if each.key == "scale_out")
+    assert (network.value, network.origin) == (BETWEEN_PROCESSORS, "default")
+    assert here_for(TrainExec(layout={"dp_shard": 4}), machine).cluster.scale_out is None
+    assert ranks_of(TrainExec(nodes=3), machine.facts) == 3
+
+
+def test_nodes_that_cannot_share_a_layout_evenly_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 nodes cannot have as many of the layout's 4 ranks each"):
+        TrainExec(layout={"dp_shard": 4}, nodes=3)
 
 
 def test_one_rank_is_the_machine_itself() -> None:

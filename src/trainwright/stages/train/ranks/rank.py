@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import Interrupted, TrainwrightError
-from trainwright.runtime.mesh import joined
+from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.world import RankedWorld
@@ -38,6 +40,8 @@ class RankTask:
     digests: Mapping[str, str]
     out: Path
     root: Path
+    group: str = ""
+    """The training's name among those of one meeting; alone on a host it needs none."""
 
 
 def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
@@ -49,15 +53,7 @@ def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
     rank = int(os.environ["RANK"])
     events = Events(None, run=task.recipe.name, listeners=(reports.put,) if rank == 0 else (), rank=rank)
     try:
-        inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
-        context = Context(
-            recipe=task.recipe, inputs=inputs, digests=task.digests, out=task.out, root=task.root, events=events
-        )
-        device = _device(task.plan.cluster.device.kind)
-        with joined(task.plan.parallel, device) as mesh:
-            world = RankedWorld(mesh, batch_sequences=task.plan.workload.batch_sequences)
-            train(context, task.plan, world)
-            world.close()
+        train_as_rank(task, events, local_rank=int(os.environ["LOCAL_RANK"]), found=_found(task.group))
     except Interrupted as error:
         reports.put(error)  # all ranks agreed to stop: each ends by itself
     except TrainwrightError as error:
@@ -65,11 +61,41 @@ def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
         sys.exit(error.exit_code)
 
 
-def _device(kind: str) -> torch.device:
+def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Found | None) -> None:
+    """Trains in this process, as one rank of the group that it finds.
+
+    Args:
+        task: what all ranks are given.
+        events: where this one reports.
+        local_rank: its number on this host.
+        found: as ``runtime.mesh.joined`` takes it.
+
+    Raises:
+        TrainwrightError: as ``train``.
+    """
+    inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
+    context = Context(
+        recipe=task.recipe, inputs=inputs, digests=task.digests, out=task.out, root=task.root, events=events
+    )
+    device = _device(task.plan.cluster.device.kind, local_rank)
+    with joined(task.plan.parallel, device, found) as mesh:
+        world = RankedWorld(mesh, batch_sequences=task.plan.workload.batch_sequences)
+        train(context, task.plan, world)
+        world.close()
+
+
+def _found(group: str) -> Found | None:
+    """Returns the group that the environment names, under a name of its own: its store may serve several trainings."""
+    if not group:
+        return None
+    store, rank, ranks = next(rendezvous("env://"))
+    return PrefixStore(group, store), rank, ranks
+
+
+def _device(kind: str, index: int) -> torch.device:
     """Returns this rank's device; of several in a host each rank has the one of its number there."""
     if kind == "cpu":
         return torch.device("cpu")
-    index = int(os.environ["LOCAL_RANK"])
     torch.accelerator.set_device_index(index)
     return torch.device(kind, index)
 

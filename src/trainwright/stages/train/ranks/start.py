@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
+from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -29,14 +30,20 @@ from trainwright.stages.train.stage import result_of
 LOOPBACK = "127.0.0.1"
 
 
-def train_on_ranks(context: Context, plan: Plan, ranks: int) -> StageResult:
-    """Trains with so many processes of this host, and returns what the first of them wrote.
+def train_on_ranks(context: Context, plan: Plan) -> StageResult:
+    """Trains with the plan's processes on this host, and returns what the first of them wrote.
 
     Raises:
         TrainwrightError: what a rank reported.
         TrainingError: a rank died without a word; names it.
     """
-    task = RankTask(
+    launch(task_of(context, plan), _configuration(plan.parallel.ranks), context.events)
+    return result_in(context.out)
+
+
+def task_of(context: Context, plan: Plan) -> RankTask:
+    """Returns what the ranks of a stage are given."""
+    return RankTask(
         recipe=context.recipe,
         plan=plan,
         inputs={role: artifact.path for role, artifact in context.inputs.items()},
@@ -44,17 +51,30 @@ def train_on_ranks(context: Context, plan: Plan, ranks: int) -> StageResult:
         out=context.out,
         root=context.root,
     )
+
+
+def launch(task: RankTask, configuration: LaunchConfig, events: Events) -> None:
+    """Trains with the processes that a configuration says, of this host alone or this host's of many.
+
+    Raises:
+        TrainwrightError: what a rank reported.
+        TrainingError: a rank died without a word; names it.
+    """
     reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
     try:
-        with _quiet_agent(), _listening(reports, context.events, errors):
-            elastic_launch(_configuration(ranks), run_rank)(task, reports)
+        with _quiet_agent(), _listening(reports, events, errors):
+            elastic_launch(configuration, run_rank)(task, reports)
     except (ChildFailedError, SignalException) as failure:
         if not errors:
             raise (_died(failure) if isinstance(failure, ChildFailedError) else failure) from failure
     if errors:
         raise errors[0]
-    path = context.out / "summary.json"
+
+
+def result_in(out: Path) -> StageResult:
+    """Returns what the first rank wrote of a finished training."""
+    path = out / "summary.json"
     return result_of(from_json(TrainSummary, json.loads(path.read_text()), where=str(path)))
 
 

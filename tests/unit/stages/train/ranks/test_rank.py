@@ -25,10 +25,9 @@ def test_a_ranks_task_survives_the_way_to_its_process(make_recipe, tmp_path) -> 
 
 
 def test_ranks_on_processors_share_them() -> None:
-    assert _device("cpu") == torch.device("cpu")
+    assert _device("cpu", 1) == torch.device("cpu")
 
 
 @pytest.mark.cuda
-def test_each_rank_has_the_device_of_its_number(monkeypatch) -> None:
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    assert _device("cuda") == torch.device("cuda", 0)
+def test_each_rank_has_the_device_of_its_number() -> None:
+    assert _device("cuda", 0) == torch.device("cuda", 0)

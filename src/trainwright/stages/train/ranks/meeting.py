@@ -1,0 +1,259 @@
+"""``Meeting``: where the commands of one training find each other, compare what they are, and hear what to train.
+
+A key-value store of torch's that the launcher or the command of rank 0 serves. The first command leads: it plans,
+prepares data and writes artefacts as a command alone does. The others wait for its calls, each to one training.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import TCPStore  # torch.distributed has it too, without saying so to mypy
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+from trainwright import __version__
+from trainwright.core.errors import MachineError, RecipeError, RecipeErrors, TrainingError, in_one_line
+from trainwright.core.place import Place
+from trainwright.spec.recipe import Recipe
+
+POLL_S = 0.1
+FAREWELL_S = 10.0
+"""How long the first command waits for the others to hear its end: they may have ended by themselves."""
+VERDICT_S = 30.0
+"""How much longer than the time limit others wait for the first command's word: it too waits so long."""
+TOLD = 20
+"""Differences of one command that are told at most."""
+
+
+class Meeting:
+    """One command's view of the meeting place."""
+
+    def __init__(self, place: Place, limit_s: float) -> None:
+        """Comes there.
+
+        Raises:
+            MachineError: nobody serves the place within ``limit_s`` seconds, or its port is in use.
+        """
+        self.place, self.limit_s = place, limit_s
+        self.store: Store = PrefixStore("trainwright", _served(place, limit_s))
+        self.store.set(f"here/{place.rank}", "")
+
+    def agree(self, about: str, facts: Mapping[str, str]) -> None:
+        """Compares what each command says of itself with what the first one says; all end where one differs.
+
+        Args:
+            about: a name that no other comparison of this meeting has.
+            facts: what is compared, by name.
+
+        Raises:
+            RecipeErrors: each difference, with rank, host and both values.
+            MachineError: a command did not come within the time limit.
+        """
+        mine = {"host": socket.gethostname(), "facts": dict(facts)}
+        self.store.set(f"{about}/{self.place.rank}", json.dumps(mine))
+        if self.place.leads:
+            self._all_there(about)
+            said = [json.loads(self.store.get(f"{about}/{rank}")) for rank in range(self.place.commands)]
+            self.store.set(f"{about}/verdict", json.dumps(differences(said, self.place.noun)))
+        else:
+            self._word_of_the_first(f"{about}/verdict")
+        problems = json.loads(self.store.get(f"{about}/verdict"))
+        if problems:
+            raise RecipeErrors(RecipeError(**problem) for problem in problems)
+
+    def call(self, task: Mapping[str, Any]) -> str:
+        """Tells the others what to train next; returns the training's name among those of this meeting."""
+        number = self.store.add("calls", 1)
+        self.store.set(f"call/{number}", json.dumps(task))
+        return f"training-{number}"
+
+    def calls(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields each training that the first command calls to, with its name, until it ends well.
+
+        Raises:
+            TrainingError: it ended with an error, or went away without a word.
+        """
+        number = 1
+        while True:
+            key = f"call/{number}"
+            self._wait_for(key, "end")
+            if not self.store.check([key]):
+                break
+            yield f"training-{number}", json.loads(self.store.get(key))
+            number += 1
+        error = self.store.get("end").decode()
+        if error:
+            raise TrainingError("the command of {noun} 0 ended: {error}", noun=self.place.noun, error=error)
+
+    def end(self, error: str) -> None:
+        """Tells the others that there is nothing more to train, and why if not all is done; waits till they heard."""
+        self.store.set("end", error)
+        deadline = time.monotonic() + FAREWELL_S
+        came = [rank for rank in range(1, self.place.commands) if self.store.check([f"here/{rank}"])]
+        while came and not self.store.check([f"gone/{rank}" for rank in came]) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def leave(self) -> None:
+        """Tells the first command that this one needs it no longer."""
+        self.store.set(f"gone/{self.place.rank}", "")
+
+    def _all_there(self, about: str) -> None:
+        deadline = time.monotonic() + self.limit_s
+        while True:
+            came = [rank for rank in range(self.place.commands) if self.store.check([f"{about}/{rank}"])]
+            if len(came) == self.place.commands:
+                return
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        absent = ", ".join(str(rank) for rank in range(self.place.commands) if rank not in came)
+        raise MachineError(
+            "{came} of {commands} {noun}s came here within {limit_s:g} s; absent: {absent}",
+            where=self.place.endpoint,
+            fix="start the same command there, or raise train.exec.rendezvous_timeout",
+            came=len(came),
+            commands=self.place.commands,
+            noun=self.place.noun,
+            limit_s=self.limit_s,
+            absent=absent,
+        )
+
+    def _word_of_the_first(self, key: str) -> None:
+        deadline = time.monotonic() + self.limit_s + VERDICT_S
+        while not self._has(key):
+            if self._has("end"):
+                error = self.store.get("end").decode()
+                raise TrainingError("the command of {noun} 0 ended: {error}", noun=self.place.noun, error=error)
+            if time.monotonic() > deadline:
+                raise MachineError(
+                    "the command of {noun} 0 said nothing", where=self.place.endpoint, noun=self.place.noun
+                )
+            time.sleep(POLL_S)
+
+    def _wait_for(self, *keys: str) -> None:
+        while not any(self._has(key) for key in keys):
+            time.sleep(POLL_S)
+
+    def _has(self, key: str) -> bool:
+        try:
+            return self.store.check([key])
+        except RuntimeError as error:  # torch's DistError: the store is gone with the process that served it
+            raise TrainingError(
+                "the command of {noun} 0 went away",
+                where=self.place.endpoint,
+                fix="see what it said last",
+                noun=self.place.noun,
+            ) from error
+
+
+@contextmanager
+def meeting(place: Place, recipe: Recipe) -> Iterator[Meeting]:
+    """Comes to the meeting place, makes sure that all commands are alike, and leaves it in the end.
+
+    Raises:
+        MachineError: the place cannot be reached, or not all came, within ``train.exec.rendezvous_timeout``.
+        RecipeErrors: the commands differ.
+    """
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    here = Meeting(place, recipe.train.exec.rendezvous_timeout)
+    error: BaseException | None = None
+    try:
+        here.agree("start", facts_of(recipe))
+        yield here
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if not place.leads:
+            _leave(here)
+        else:
+            here.end("" if error is None else str(error) or in_one_line(error))
+
+
+def _leave(here: Meeting) -> None:
+    try:
+        here.leave()
+    except RuntimeError:  # the first command is gone: nobody waits for this one
+        logging.getLogger(__name__).debug("%s is gone", here.place.endpoint)
+
+
+def facts_of(recipe: Recipe) -> dict[str, str]:
+    """Returns what all commands of one training must have in common: versions, and the recipe but how it is run."""
+    facts = {"version of trainwright": __version__, "version of torch": torch.__version__}
+    for key, value in _flat("", recipe.model_dump(mode="json", by_alias=True)):
+        if ".exec." not in key or key.startswith(("train.exec.layout", "train.exec.nodes")):
+            facts[key] = json.dumps(value)
+    return facts
+
+
+def differences(said: list[dict[str, Any]], noun: str) -> list[dict[str, str]]:
+    """Returns each fact in which a command differs from the first one, as the fields of an error."""
+    first = said[0]
+    found = []
+    for rank, other in enumerate(said):
+        names = first["facts"] | other["facts"]
+        differing = [name for name in names if first["facts"].get(name) != other["facts"].get(name)]
+        found += [
+            {
+                "template": f"{noun} {rank} on {other['host']} has another {name} than {noun} 0",
+                "seen": other["facts"].get(name, "none"),
+                "expected": f"{first['facts'].get(name, 'none')} as on {first['host']}",
+            }
+            for name in differing[:TOLD]
+        ]
+    return found
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else str(key), each)
+    else:
+        yield prefix, value
+
+
+def _served(place: Place, limit_s: float) -> Store:
+    """Returns the store that lies at the meeting place, once it answers; the first command may serve it itself."""
+    serves = place.leads and not place.served
+    until = time.monotonic() + limit_s
+    while not serves and not _answers(place) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    try:
+        if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
+            raise ConnectionError("no answer")
+        return TCPStore(
+            place.host,
+            place.port,
+            world_size=None,
+            is_master=serves,
+            timeout=timedelta(seconds=max(limit_s, 1.0)),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    except (RuntimeError, ConnectionError) as error:
+        if serves:
+            fix = "is the port free, and is the host this one? name another port on every node"
+            raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
+        raise MachineError(
+            "nobody was here within {limit_s:g} s",
+            where=place.endpoint,
+            fix="start the command of {noun} 0 there, or raise train.exec.rendezvous_timeout",
+            limit_s=limit_s,
+            noun=place.noun,
+        ) from error
+
+
+def _answers(place: Place) -> bool:
+    try:
+        socket.create_connection((place.host, place.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

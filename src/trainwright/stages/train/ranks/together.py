@@ -1,0 +1,136 @@
+"""Training by several commands: the first one calls the others to it, and each brings its ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.launcher.api import LaunchConfig
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context, StageResult
+from trainwright.artifact.store import MANIFEST
+from trainwright.core.fingerprint import file_digest
+from trainwright.core.place import Place, place_of
+from trainwright.core.records import from_json
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.ranks.meeting import Meeting, meeting
+from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
+from trainwright.stages.train.ranks.start import launch, result_in, task_of
+from trainwright.stages.train.world import COMMANDS
+
+SHARED = "not there: the workspace must lie on a file system that all nodes share"
+
+
+@contextmanager
+def together(place: Place, recipe: Recipe) -> Iterator[None]:
+    """Comes to the other commands; one that does not lead trains with them here, until there is nothing more to train.
+
+    Raises:
+        TrainwrightError: the others cannot be reached, or differ, or a training failed.
+    """
+    with meeting(place, recipe) as here:
+        if not place.leads:
+            for name, told in here.calls():
+                _follow(here, name, told)
+        token = COMMANDS.set(place.commands)
+        try:
+            yield
+        finally:
+            COMMANDS.reset(token)
+
+
+def call_and_train(context: Context, plan: Plan) -> StageResult:
+    """Trains with all commands, as the one that leads; returns what came of it.
+
+    Raises:
+        RecipeError: the plan, which ``layout: auto`` leaves it to, has other ranks than the launcher started.
+        RecipeErrors: another command sees other inputs.
+        TrainwrightError: as ``train``, or a rank of this command ended.
+    """
+    how = context.recipe.train.exec
+    place = place_of(os.environ, nodes=how.nodes)
+    if place is None:
+        raise ValueError("several commands train together, and this one has no place")
+    place.check(plan.parallel.ranks)
+    task = task_of(context, plan)
+    here = Meeting(place, how.rendezvous_timeout)
+    name = here.call(_told(task))
+    here.agree(f"{name}/inputs", _seen(task.inputs, task.out))
+    _train(here, replace(task, group=name), context.events)
+    return result_in(context.out)
+
+
+def _follow(here: Meeting, name: str, told: Mapping[str, Any]) -> None:
+    inputs = {role: Path(path) for role, path in told["inputs"].items()}
+    out = Path(told["out"])
+    here.agree(f"{name}/inputs", _seen(inputs, out))
+    plan = inputs["plan"] / "plan.json"
+    task = RankTask(
+        recipe=Recipe.model_validate(told["recipe"]),
+        plan=from_json(Plan, json.loads(plan.read_text()), where=str(plan)),
+        inputs=inputs,
+        digests=told["digests"],
+        out=out,
+        root=Path(told["root"]),
+        group=name,
+    )
+    _train(here, task, Events(None, run=task.recipe.name, rank=here.place.rank))
+
+
+def _train(here: Meeting, task: RankTask, events: Events) -> None:
+    """Trains as the rank that this command is, or with the ranks of its node."""
+    place = here.place
+    if not place.trains:
+        launch(task, node_configuration(place, task, here.limit_s), events)
+        return
+    found = PrefixStore(task.group, here.store), place.rank, place.commands
+    train_as_rank(task, events, local_rank=place.local_rank, found=found)
+
+
+def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchConfig:
+    """Returns how a node's agent starts its ranks.
+
+    Their numbers are static: rank 0 must lie on the node of the command that leads, and torch's c10d backend numbers
+    nodes as they come. Agents meet where commands did: all stores of one process share the server of a port.
+    """
+    return LaunchConfig(
+        min_nodes=place.commands,
+        max_nodes=place.commands,
+        nproc_per_node=task.plan.parallel.ranks // place.commands,
+        run_id=task.group,
+        rdzv_backend="static",
+        rdzv_endpoint=place.endpoint,
+        rdzv_configs={"rank": place.rank, "timeout": max(1, round(limit_s))},
+        max_restarts=0,
+        monitor_interval=0.1,
+        start_method="spawn",
+        logs_specs=DefaultLogsSpecs(),
+    )
+
+
+def _told(task: RankTask) -> dict[str, Any]:
+    return {
+        "recipe": task.recipe.model_dump(mode="json", by_alias=True),
+        "inputs": {role: str(path.absolute()) for role, path in task.inputs.items()},
+        "digests": dict(task.digests),
+        "out": str(task.out.absolute()),
+        "root": str(task.root.absolute()),
+    }
+
+
+def _seen(inputs: Mapping[str, Path], out: Path) -> dict[str, str]:
+    """Returns each input's digest, as this command sees it: a manifest names the digests of all files."""
+    seen = {}
+    for role, path in inputs.items():
+        manifest = path / MANIFEST
+        seen[f"digest of {role}"] = file_digest(manifest) if manifest.is_file() else SHARED
+    return seen | {"folder of work under way": "there" if out.is_dir() else SHARED}

@@ -1,0 +1,138 @@
+"""One command on each of two nodes (both this host), or one for each rank: the weights of one command alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+RANKS = ("train.exec.layout.dp_shard=2", "train.duration=12 steps")
+
+
+def weights(project) -> str:
+    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def alone(make_project):
+    project = make_project()
+    done = project.call("train", *RANKS)
+    assert done.returncode == 0, done.stderr
+    return project
+
+
+@pytest.fixture
+def project(alone, tmp_path):
+    """The same recipe in a workspace that holds machine and dataset."""
+    workspace = tmp_path / "runs"
+    for stage in ("doctor", "data"):
+        source = alone.artifact(stage)
+        shutil.copytree(source, workspace / source.name)
+    return type(alone)(recipe=alone.recipe, workspace=workspace)
+
+
+@pytest.fixture
+def endpoint() -> str:
+    with socket.socket() as stream:
+        stream.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{stream.getsockname()[1]}"
+
+
+def node(project, endpoint: str, rank: int, *more: str) -> subprocess.Popen[str]:
+    place = ("--nodes", "2", "--node-rank", str(rank), "--rendezvous", endpoint)
+    command = project.command("train", *RANKS, *more, *place)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, said = process.communicate(timeout=200)
+    return process.returncode, said
+
+
+def test_two_nodes_end_in_the_bits_of_one(project, alone, endpoint) -> None:
+    first, second = node(project, endpoint, 0), node(project, endpoint, 1)
+    for process in (second, first):
+        code, said = ended(process)
+        assert code == 0, said
+    assert weights(project) == weights(alone)
+
+
+def test_ranks_of_torchrun_end_in_the_same_bits(project, alone, endpoint) -> None:
+    host, _, port = endpoint.partition(":")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*torchrun, "--master-addr", host, "--master-port", port, *project.command("train", *RANKS)[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("train: ") == 1, "the first rank alone prints results"
+    assert weights(project) == weights(alone)
+
+
+def test_tasks_of_srun_end_in_the_same_bits(project, alone, endpoint) -> None:
+    """Two processes with the variables of a step: Slurm itself is not here."""
+    host, _, port = endpoint.partition(":")
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": host, "SLURM_JOB_ID": "7"}
+    tasks = [
+        subprocess.Popen(
+            project.command("train", *RANKS),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | step | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "MASTER_PORT": port},
+        )
+        for rank in "01"
+    ]
+    for process in tasks:
+        code, said = ended(process)
+        assert code == 0, said
+    assert weights(project) == weights(alone)
+
+
+def test_nodes_with_other_recipes_end_with_the_difference_before_anything_is_made(project, endpoint) -> None:
+    before = sorted(path.name for path in project.workspace.iterdir())
+    both = node(project, endpoint, 0), node(project, endpoint, 1, "seed=6")
+    for code, said in map(ended, both):
+        assert code == 2, said
+        assert "has another seed than node 0 (seen 6, expected 5 as on" in said
+        assert "Traceback" not in said
+    assert sorted(path.name for path in project.workspace.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("rank", "line"), [(0, "1 of 2 nodes came here within 1 s; absent: 1"), (1, "nobody was here")]
+)
+def test_a_node_that_nobody_meets_says_so(project, endpoint, rank, line) -> None:
+    code, said = ended(node(project, endpoint, rank, "train.exec.rendezvous_timeout=1s"))
+    assert code == 3, said
+    assert f"error: {endpoint}: {line}" in said
+    assert len(said.splitlines()) == 1, said
+
+
+def test_a_node_ends_when_the_first_one_is_killed(make_project, endpoint) -> None:
+    project = make_project()
+    first, second = node(project, endpoint, 0), node(project, endpoint, 1)
+    deadline = time.monotonic() + 120
+    while not project.workspace.is_dir() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)  # it is made once the two have met
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    code, said = ended(second)
+    assert code == 5, said
+    assert "the command of node 0 went away" in said
+    assert "Traceback" not in said
+
+
+def test_another_number_of_processes_than_ranks_is_refused_before_they_meet(project) -> None:
+    rank = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    command = project.command("train", *RANKS)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=os.environ | rank)
+    assert done.returncode == 2, done.stderr
+    assert "another number of processes than the layout has ranks (seen 3, expected 2)" in done.stderr

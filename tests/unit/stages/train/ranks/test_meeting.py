@@ -1,0 +1,133 @@
+"""Commands that meet: threads of one process here, each with its own connection; processes in ``tests/system``."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from trainwright import __version__
+from trainwright.core.errors import MachineError, RecipeErrors, TrainingError
+from trainwright.core.place import Place
+from trainwright.stages.train.ranks.meeting import Meeting, differences, facts_of, meeting
+
+COMMANDS = 3
+
+
+@pytest.fixture
+def place() -> Place:
+    """The first of three, at a port that is free."""
+    with socket.socket() as stream:
+        stream.bind(("127.0.0.1", 0))
+        port = stream.getsockname()[1]
+    return Place(rank=0, commands=COMMANDS, host="127.0.0.1", port=port)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(COMMANDS) as threads:
+        yield threads
+
+
+def everyone(pool: ThreadPoolExecutor, place: Place, act: Callable[[Meeting], object]) -> list[Future[object]]:
+    """What each of the commands comes to; none leaves before all acted, for the first one serves the place."""
+    done = threading.Barrier(COMMANDS)
+
+    def come(rank: int) -> object:
+        here = Meeting(replace(place, rank=rank), 20.0)
+        try:
+            return act(here)
+        finally:
+            done.wait(60)
+
+    return [pool.submit(come, rank) for rank in range(COMMANDS)]
+
+
+def test_commands_that_are_alike_go_on(place: Place, pool: ThreadPoolExecutor) -> None:
+    results = everyone(pool, place, lambda here: here.agree("start", {"version": "1"}))
+    assert [each.result(60) for each in results] == [None] * COMMANDS
+
+
+def test_every_command_ends_with_every_difference(place: Place, pool: ThreadPoolExecutor) -> None:
+    def act(here: Meeting) -> None:
+        rank = here.place.rank
+        here.agree("start", {"version of torch": "2.13" if rank != 1 else "2.11", "seed": "5" if rank != 2 else "7"})
+
+    for each in everyone(pool, place, act):
+        with pytest.raises(RecipeErrors) as raised:
+            each.result(60)
+        first, second = str(raised.value).splitlines()
+        assert "node 1 on " in first
+        assert "another version of torch than node 0 (seen 2.11, expected 2.13 as on" in first
+        assert "node 2 on " in second
+        assert "another seed than node 0 (seen 7, expected 5" in second
+
+
+def test_a_fact_that_one_command_lacks_is_a_difference() -> None:
+    said = [{"host": "a", "facts": {"x": "1", "y": "2"}}, {"host": "b", "facts": {"x": "1", "z": "3"}}]
+    found = differences(said, "rank")
+    assert [(each["seen"], each["expected"]) for each in found] == [("none", "2 as on a"), ("3", "none as on a")]
+    assert all(each["template"].startswith("rank 1 on b has another ") for each in found)
+
+
+def test_versions_and_mathematics_are_compared_and_how_it_is_run_is_not(make_recipe) -> None:
+    facts = facts_of(make_recipe(exec_threads=1))
+    assert facts["version of trainwright"] == __version__
+    assert facts == facts_of(make_recipe(exec_threads=2))
+    other = facts_of(make_recipe(exec_threads=1, clip_norm=3.5))
+    assert {name for name in facts if facts[name] != other[name]} == {"train.clip_norm"}
+
+
+def test_calls_are_heard_in_order_until_the_end(place: Place, pool: ThreadPoolExecutor) -> None:
+    def act(here: Meeting) -> object:
+        if here.place.leads:
+            names = [here.call({"number": number}) for number in (1, 2)]
+            here.end("")
+            return names
+        heard = list(here.calls())
+        here.leave()
+        return heard
+
+    led, *followed = (each.result(60) for each in everyone(pool, place, act))
+    assert led == ["training-1", "training-2"]
+    assert followed == [[("training-1", {"number": 1}), ("training-2", {"number": 2})]] * 2
+
+
+def test_the_first_commands_error_ends_the_others(place: Place, pool: ThreadPoolExecutor) -> None:
+    def act(here: Meeting) -> None:
+        if here.place.leads:
+            here.end("the disk is full")
+            return
+        here.leave()
+        list(here.calls())
+
+    _, *followed = everyone(pool, place, act)
+    for each in followed:
+        with pytest.raises(TrainingError, match="node 0 ended: the disk is full"):
+            each.result(60)
+
+
+def test_who_did_not_come_is_named(place: Place, make_recipe) -> None:
+    recipe = make_recipe(exec_rendezvous_timeout=0.3)
+    pair = replace(place, commands=2)
+    with pytest.raises(MachineError, match=rf"{place.endpoint}: 1 of 2 nodes came here within 0.3 s; absent: 1"):
+        Meeting(pair, 0.3).agree("start", facts_of(recipe))
+
+
+def test_a_place_that_nobody_serves_is_named(place: Place, make_recipe) -> None:
+    recipe = make_recipe(exec_rendezvous_timeout=0.3)
+    last = replace(place, rank=1)
+    with pytest.raises(MachineError, match=rf"{place.endpoint}: nobody was here within 0.3 s"), meeting(last, recipe):
+        pytest.fail("nobody is there to meet")
+
+
+def test_a_port_in_use_is_named(place: Place) -> None:
+    with socket.socket() as stream:
+        stream.bind(("127.0.0.1", place.port))
+        stream.listen()
+        with pytest.raises(MachineError, match="cannot meet here .*is the port free"):
+            Meeting(place, 1.0)
