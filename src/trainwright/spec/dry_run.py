@@ -46,6 +46,11 @@ class DryRank:
     sent: tuple[Sent, ...]
     planned_sent: tuple[Sent, ...]
 
+    def ratios(self) -> dict[str, float | None]:
+        """Returns counted over planned bytes of each class and of all; None where one side alone has any."""
+        sides = [{**each, "total": sum(each.values())} for each in (self.memory, self.planned_memory)]
+        return {name: ratio(sides[0][name], sides[1][name]) for name in (*CLASSES, "total")}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DryRun:
@@ -57,3 +62,10 @@ class DryRun:
     micro_batches: int
     ranks: tuple[DryRank, ...]
     notes: tuple[str, ...] = ()
+
+
+def ratio(counted: float, planned: float) -> float | None:
+    """Returns one number over the other: 1 where both are none, None where one alone is."""
+    if counted and planned:
+        return counted / planned
+    return None if counted or planned else 1.0

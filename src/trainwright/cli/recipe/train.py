@@ -19,9 +19,7 @@ def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe_step(parser)
     parser.add_argument("--dry-run", action="store_true", help="count what each rank keeps and sends; start nothing")
-    parser.add_argument(
-        "--on", metavar="CLUSTER", help="of a dry run: 8x8xh100-sxm (default: processors like this one)"
-    )
+    parser.add_argument("--on", metavar="CLUSTER", help="of a dry run: 8x8xh100-sxm (default: this processor)")
 
 
 def run(args: argparse.Namespace) -> int:

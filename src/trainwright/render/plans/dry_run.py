@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trainwright.core.units import format_bytes, format_factor
 from trainwright.render.page import Page
-from trainwright.spec.dry_run import CLASSES, DryRank, DryRun, Sent
+from trainwright.spec.dry_run import DryRank, DryRun, Sent, ratio
 
 SHOWN = 6
 """Parameters of a rank that are shown where not all are wanted."""
@@ -42,7 +42,7 @@ def _show_rank(rank: DryRank, page: Page) -> None:
     if len(few) < len(shares):
         page.line(f"and {len(shares) - len(few)} more parameters (--verbose)")
     page.line()
-    page.table(("memory at the peak", "counted", "planned", "ratio"), _memory_rows(rank.memory, rank.planned_memory))
+    page.table(("memory at the peak", "counted", "planned", "ratio"), _memory_rows(rank))
     page.line()
     columns = ("messages of a step", "along", "count", "planned count", "bytes", "planned bytes", "ratio")
     page.table(columns, _message_rows(rank.sent, rank.planned_sent))
@@ -52,11 +52,13 @@ def _shape(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _memory_rows(counted: Mapping[str, float], planned: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
+def _memory_rows(rank: DryRank) -> list[tuple[str, str, str, str]]:
     """Returns a row for each class, and their sum."""
-    rows = [(name, counted[name], planned[name]) for name in CLASSES]
-    total = ("total", sum(counted.values()), sum(planned.values()))
-    return [(name, format_bytes(one), format_bytes(other), _ratio(one, other)) for name, one, other in (*rows, total)]
+    counted, planned = ({**each, "total": sum(each.values())} for each in (rank.memory, rank.planned_memory))
+    return [
+        (name, format_bytes(counted[name]), format_bytes(planned[name]), _factor(each))
+        for name, each in rank.ratios().items()
+    ]
 
 
 def _message_rows(counted: Sequence[Sent], planned: Sequence[Sent]) -> list[tuple[str, ...]]:
@@ -66,12 +68,14 @@ def _message_rows(counted: Sequence[Sent], planned: Sequence[Sent]) -> list[tupl
     for kind, axis in dict.fromkeys((*ours, *theirs)):
         nothing = Sent(kind=kind, axis=axis, count=0, size_bytes=0.0)
         one, other = ours.get((kind, axis), nothing), theirs.get((kind, axis), nothing)
-        sizes = (format_bytes(one.size_bytes), format_bytes(other.size_bytes), _ratio(one.size_bytes, other.size_bytes))
+        sizes = (
+            format_bytes(one.size_bytes),
+            format_bytes(other.size_bytes),
+            _factor(ratio(one.size_bytes, other.size_bytes)),
+        )
         rows.append((kind, axis, f"{one.count:,}", f"{other.count:,}", *sizes))
     return rows
 
 
-def _ratio(counted: float, planned: float) -> str:
-    if planned:
-        return format_factor(counted / planned)
-    return "" if counted else format_factor(1.0)
+def _factor(value: float | None) -> str:
+    return "" if value is None else format_factor(value)

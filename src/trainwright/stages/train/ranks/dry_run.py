@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,8 +28,10 @@ from torch.utils._pytree import tree_leaves
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.model.build import build_network
+from trainwright.model.losses import Loss
 from trainwright.model.network import Network
-from trainwright.model.tasks.task import Batch, load_task
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Batch
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.communication.messages import messages
 from trainwright.planner.forecast.memory.table import library_bytes, predict_memory
@@ -45,6 +46,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.layout import refusals
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.ranks.step import RankedStep
 from trainwright.stages.train.ranks.world import RankedWorld
 
 MOST_PASSES = 2
@@ -162,6 +164,17 @@ def _fake_group(rank: int, ranks: int) -> Iterator[None]:
         gc.collect()
 
 
+class _TrackedStep(RankedStep):
+    """A step whose tracker begins every pass anew: of a module it can see one pass alone; the peak stays."""
+
+    tracker: MemTracker
+
+    def loss(self, micro: Batch) -> Loss:
+        """As ``TrainingStep.loss``."""
+        self.tracker.reset_mod_stats()
+        return super().loss(micro)
+
+
 def _step(
     recipe: Recipe, run: RunSpec, parallel: ParallelPlan
 ) -> tuple[dict[str, Share], dict[str, float], tuple[Sent, ...]]:
@@ -169,7 +182,7 @@ def _step(
     model, work = run.transformer, run.workload
     mesh = mesh_of(parallel, "cpu")
     world = RankedWorld(mesh, batch_sequences=work.batch_sequences)
-    task = load_task(recipe, SimpleNamespace(end_of_text_id=0))  # type: ignore[arg-type]  # all that it asks for
+    task = NextToken(sequence_tokens=work.sequence_tokens, end_of_text=0 if recipe.train.document_masking else None)
     with FakeTensorMode():
         network = build_network(
             model, dtype=DTYPES[work.precision], recompute=work.recompute, kernels=recipe.train.exec.kernels
@@ -179,7 +192,10 @@ def _step(
         optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
         clock = PhaseClock(CPU)
         clock.start()
-        step = world.step(
+        _make_states(network, optimizers)
+        batch = _batch(len(world.rows(work.batch_sequences)), work.sequence_tokens, dropout=bool(model.dropout))
+        tracker, counter = _tracker(network, optimizers), Collectives(parallel)
+        step = _TrackedStep(
             task,
             network,
             optimizers,
@@ -187,13 +203,11 @@ def _step(
             micro_batch=parallel.micro_batch_sequences,
             clip_norm=recipe.train.clip_norm,
             compiled=False,
+            mesh=mesh,
+            batch_sequences=work.batch_sequences,
         )
-        _make_states(network, optimizers)
-        batch = _batch(len(world.rows(work.batch_sequences)), work.sequence_tokens, dropout=bool(model.dropout))
-        tracker, counter = _tracker(network, optimizers), Collectives(parallel)
+        step.tracker = tracker
         with tracker, counter:
-            # It keeps what it saw of each module for one pass alone; the peak, which is asked for, stays.
-            network.register_forward_pre_hook(lambda *_: tracker.reset_mod_stats(), prepend=True)
             step(batch, 1.0)
         memory = _by_class(tracker.get_tracker_snapshot("peak"))
         # The tracker of a sharded network knows one optimizer at most; state is there at every moment, so that the peak
@@ -271,7 +285,11 @@ class Collectives(TorchDispatchMode):
         )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kind = KIND_OF.get(func._opname) if func.namespace in ("c10d", "_c10d_functional") else None
+        kind = (
+            KIND_OF.get(func.name().partition("::")[2].partition(".")[0])
+            if func.namespace in ("c10d", "_c10d_functional")
+            else None
+        )
         if kind is None:
             return func(*args, **(kwargs or {}))
         group, before = _group_of(args), tree_leaves(args)
