@@ -27,8 +27,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(args)
     if args.on is not None:
-        what, fix = "only a dry run is of another cluster", "add --dry-run, or leave it out"
-        raise RecipeError(what, where="--on", seen=args.on, fix=fix)
+        raise RecipeError(
+            "only a dry run is of another cluster", where="--on", seen=args.on, fix="add --dry-run, or leave it out"
+        )
     return run_stage(args, stage="train")
 
 

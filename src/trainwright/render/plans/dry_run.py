@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright.core.units import format_bytes, format_factor
+from trainwright.planner.counts.dry_run import DryRank, DryRun, Sent, ratio
 from trainwright.render.page import Page
-from trainwright.spec.dry_run import DryRank, DryRun, Sent, ratio
 
 SHOWN = 6
 """Parameters of a rank that are shown where not all are wanted."""

@@ -32,6 +32,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch
+from trainwright.planner.counts.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.forecast.communication.messages import messages
 from trainwright.planner.forecast.memory.table import library_bytes, predict_memory
@@ -39,7 +40,6 @@ from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.mesh import AXES, mesh_of
 from trainwright.runtime.norms import local
-from trainwright.spec.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
