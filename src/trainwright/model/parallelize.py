@@ -79,4 +79,8 @@ def reduce_gradients(network: nn.Module, *, zero_stage: int, last: bool) -> None
     for module in sharded_modules(network):
         module.set_requires_gradient_sync(last or zero_stage >= 2, recurse=False)
         module.set_requires_all_reduce(last, recurse=False)
-        module.set_is_last_backward(last)
+        # Below ZeRO-3 weights do not change before the update, so that they are gathered once for all micro batches.
+        module.set_reshard_after_backward(last or zero_stage == 3, recurse=False)
+        # After what it takes for the last pass, FSDP lets go of the buffer in which gradients were reduced: that of
+        # embedding and head would be kept through the whole next micro batch.
+        module.set_is_last_backward(last or zero_stage >= 2)

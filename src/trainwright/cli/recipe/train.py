@@ -1,24 +1,49 @@
 """Train the model that a recipe describes; makes machine facts, plan and dataset first where they are missing.
 
-An interrupted run goes on from its last checkpoint, to the same weights.
+An interrupted run goes on from its last checkpoint, to the same weights. With --dry-run nothing is started: a step of
+the recipe's layout runs on tensors without memory, and what each rank keeps and sends is shown beside the plan.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from trainwright.cli.arguments import add_nodes, add_recipe_step, take_place
+from trainwright.cli.arguments import add_nodes, add_recipe_step, load_recipe, located, take_place, workspace_of
+from trainwright.cli.output import Output
 from trainwright.cli.parser import CommandParser
 from trainwright.cli.recipe.run import run_stage
+from trainwright.core.errors import RecipeError
 
 
 def configure(parser: CommandParser) -> None:
     """Add the command's arguments."""
     add_recipe_step(parser)
     add_nodes(parser)
+    parser.add_argument("--dry-run", action="store_true", help="count what each rank keeps and sends; start nothing")
+    parser.add_argument("--on", metavar="CLUSTER", help="of a dry run: 8x8xh100-sxm (default: this processor)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the stages up to training and print what came of them."""
+    """Run the stages up to training and print what came of them; or count one step, and print that."""
+    if args.dry_run:
+        return _dry_run(args)
+    if args.on is not None:
+        raise RecipeError(
+            "only a dry run is of another cluster", where="--on", seen=args.on, fix="add --dry-run, or leave it out"
+        )
     take_place(args)
     return run_stage(args, stage="train")
+
+
+def _dry_run(args: argparse.Namespace) -> int:
+    from trainwright.pipeline.dry_run import dry_run
+    from trainwright.pipeline.planning import training_of
+    from trainwright.render.plans.dry_run import show
+
+    output, loaded = Output.of(args), load_recipe(args)
+    root = workspace_of(args, name=loaded.value.name)
+    with located(loaded):
+        training, _ = training_of(loaded.value, root=root, step=args.step)
+        counted = dry_run(training, root=root, on=args.on)
+    output.result({"dry_run": counted}, lambda: show(counted, output))
+    return 0

@@ -54,3 +54,31 @@ def test_another_rate_keeps_the_dataset(ran, recipe):
     main(["train", recipe])
     main(["train", recipe, "train.optimizer.lr=2e-3"])
     assert ran[4:] == ["plan", "train"]
+
+
+def test_a_dry_run_counts_one_step_and_leaves_nothing(recipe, tmp_path, capsys):
+    root = tmp_path / "kept"
+    arguments = [
+        recipe,
+        "train.exec.layout.dp_shard=8",
+        "--dry-run",
+        "--on",
+        "8xh100-sxm",
+        "--workspace",
+        str(root),
+        "--json",
+    ]
+    assert main(["train", *arguments]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "trainwright.train/1"
+    counted = document["dry_run"]
+    (rank,) = counted["ranks"]
+    assert (counted["device"], counted["parallel"]["dp_shard"], rank["rank"], rank["alike"]) == ("h100-sxm", 8, 0, 8)
+    assert rank["shares"]["blocks.0.attention.query.weight"] == {"whole": [64, 64], "local": [8, 64]}
+    assert rank["sent"] and {each["axis"] for each in rank["sent"]} == {"dp_shard"}
+    assert not root.exists()
+
+
+def test_another_cluster_is_for_a_dry_run(recipe, capsys):
+    assert main(["train", recipe, "--on", "8xh100-sxm"]) == 2
+    assert "add --dry-run" in capsys.readouterr().err

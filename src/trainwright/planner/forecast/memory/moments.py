@@ -183,13 +183,16 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     Embedding and head, which FSDP's root keeps gathered, with one layer at the loss; with the current and the next
     layer and one layer's gradients in the backward pass. Between the micro batches of a pipeline weights stay gathered
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
+
+    This trainer gathers the root in fp32, for the head adds up its gradient in it, and no layer is left at the loss.
     """
     frozen, stages = case.adapter is not None, case.stages
+    own = case.memory.kernels == "own" and not frozen
     gathers = (case.sharded > 0) | case.layouts.offloads_weights
-    root, layer = stages.tables * case.element_bytes, stages.layer * case.frozen_bytes
+    root, layer = stages.tables * (4.0 if own else case.element_bytes), stages.layer * case.frozen_bytes
     whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
     piped = case.layouts.pp > 1
-    at_loss = np.where(piped, whole, root + layer)
+    at_loss = np.where(piped, whole, root if own else root + layer)
     backward = np.where(piped, whole, root + layer * (2.0 if frozen else 3.0))
     return np.where(gathers, at_loss, 0.0), np.where(gathers, backward, 0.0)
 

@@ -1,0 +1,65 @@
+"""A training on a fake process group: its plan here or on a cluster, and what every rank would keep and send."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
+from trainwright.pipeline.graph import Step
+from trainwright.pipeline.planning import plan_here, question_about
+from trainwright.planner.counts.dry_run import DryRun
+from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.evidence.finished import Ledger
+from trainwright.planner.plan.cluster import plan_run
+from trainwright.planner.plan.scenario import scenario_of
+from trainwright.spec.plan import Plan
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.layout import LayoutSection
+
+
+def dry_run(training: Step, *, root: Path, on: str | None = None) -> DryRun:
+    """Returns what each rank of a training would do; nothing is started and nothing is written.
+
+    Args:
+        training: one training (``planning.training_of``).
+        root: its workspace, which need not exist.
+        on: a cluster, ``8x8xh100-sxm``; None: this machine, with as many ranks as the recipe's layout has.
+
+    Raises:
+        RecipeError: the layout cannot run, or the trainer cannot execute it.
+    """
+    plan = _plan_here(training, root=root) if on is None else _plan_on(training, on=on, root=root)
+    run: DryRun = load("trainwright.stages.train.ranks.dry_run:dry_run", kind="layout")(training.recipe, plan)
+    return run
+
+
+def _plan_here(training: Step, *, root: Path) -> Plan:
+    """Returns the plan of this machine; a layout that is asked for is of its processors, which any number may share."""
+    recipe = training.recipe
+    if isinstance(recipe.train.exec.layout, LayoutSection):
+        recipe = _with_exec(recipe, device="cpu")
+    return plan_here(replace(training, recipe=recipe), root=root, ledger=Ledger())
+
+
+def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
+    how = training.recipe.train.exec
+    layout = FixedLayout()
+    if isinstance(how.layout, LayoutSection):
+        parallel = how.layout.parallel()
+        names = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "zero_stage", "virtual_stages", "schedule")
+        layout |= {name: getattr(parallel, name) for name in names}  # type: ignore[typeddict-item]
+    if how.micro_batch != "auto":
+        layout["micro_batch"] = how.micro_batch
+    question = question_about(training, on=on, root=root, layout=layout)
+    if question.here is not None:
+        raise RecipeError(
+            "a dry run of this machine needs no --on", where="--on", seen=on, fix="leave it out, or name a device"
+        )
+    return plan_run(scenario_of(question))
+
+
+def _with_exec(recipe: Recipe, **changes: object) -> Recipe:
+    section = recipe.train.model_copy(update={"exec": recipe.train.exec.model_copy(update=changes)})
+    return recipe.model_copy(update={"train": section})

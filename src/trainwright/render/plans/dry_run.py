@@ -1,0 +1,81 @@
+"""What a dry run counted, rank by rank, beside what the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.core.units import format_bytes, format_factor
+from trainwright.planner.counts.dry_run import DryRank, DryRun, Sent, ratio
+from trainwright.render.page import Page
+
+SHOWN = 6
+"""Parameters of a rank that are shown where not all are wanted."""
+
+
+def show(counted: DryRun, page: Page) -> None:
+    """Shows shapes, memory and messages of one rank for all that are like it."""
+    layout = counted.parallel
+    page.heading(f"{layout.ranks:,} ranks on {counted.device}: {_axes(counted)}; nothing was started")
+    page.line(
+        f"one step of {counted.passes} of {counted.micro_batches:,} micro batches of "
+        f"{layout.micro_batch_sequences} sequences on each rank"
+    )
+    for rank in counted.ranks:
+        page.line()
+        _show_rank(rank, page)
+    for note in counted.notes:
+        page.note(note)
+
+
+def _axes(counted: DryRun) -> str:
+    names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+    sizes = [f"{name} {size}" for name in names if (size := getattr(counted.parallel, name)) > 1]
+    return ", ".join(sizes) or "one process"
+
+
+def _show_rank(rank: DryRank, page: Page) -> None:
+    title = f"rank {rank.rank}" if rank.alike == 1 else f"rank {rank.rank}, and {rank.alike - 1:,} like it"
+    shares = list(rank.shares.items())
+    few = shares if page.verbose else shares[:SHOWN]
+    rows = [(name, _shape(share.whole), _shape(share.local)) for name, share in few]
+    page.table(("parameter", "whole", "on the rank"), rows, title=title)
+    if len(few) < len(shares):
+        page.line(f"and {len(shares) - len(few)} more parameters (--verbose)")
+    page.line()
+    page.table(("memory at the peak", "counted", "planned", "ratio"), _memory_rows(rank))
+    page.line()
+    columns = ("messages of a step", "along", "count", "planned count", "bytes", "planned bytes", "ratio")
+    page.table(columns, _message_rows(rank.sent, rank.planned_sent))
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _memory_rows(rank: DryRank) -> list[tuple[str, str, str, str]]:
+    """Returns a row for each class, and their sum."""
+    counted, planned = ({**each, "total": sum(each.values())} for each in (rank.memory, rank.planned_memory))
+    return [
+        (name, format_bytes(counted[name]), format_bytes(planned[name]), _factor(each))
+        for name, each in rank.ratios().items()
+    ]
+
+
+def _message_rows(counted: Sequence[Sent], planned: Sequence[Sent]) -> list[tuple[str, ...]]:
+    """Returns a row for each kind along each axis; what only one side has is 0 on the other."""
+    ours, theirs = ({(each.kind, each.axis): each for each in side} for side in (counted, planned))
+    rows: list[tuple[str, ...]] = []
+    for kind, axis in dict.fromkeys((*ours, *theirs)):
+        nothing = Sent(kind=kind, axis=axis, count=0, size_bytes=0.0)
+        one, other = ours.get((kind, axis), nothing), theirs.get((kind, axis), nothing)
+        sizes = (
+            format_bytes(one.size_bytes),
+            format_bytes(other.size_bytes),
+            _factor(ratio(one.size_bytes, other.size_bytes)),
+        )
+        rows.append((kind, axis, f"{one.count:,}", f"{other.count:,}", *sizes))
+    return rows
+
+
+def _factor(value: float | None) -> str:
+    return "" if value is None else format_factor(value)

@@ -1,0 +1,58 @@
+import pytest
+
+from trainwright import api
+from trainwright.core.errors import RecipeError
+from trainwright.pipeline import dry_run as module
+from trainwright.pipeline import planning
+from trainwright.pipeline.dry_run import dry_run
+from trainwright.pipeline.planning import training_of
+from trainwright.testing.machine import fake_machine
+
+RECIPE = """\
+name: planned
+model: {layers: 2, width: 128, heads: 2, context_tokens: 128}
+data: {sources: [{kind: python-stdlib}], tokenizer: {vocabulary: 1024}}
+train:
+  sequence_tokens: 128
+  batch_tokens: 16384
+  duration: 30 steps
+  exec: {layout: {dp_shard: 64}, micro_batch: 2}
+"""
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """Called with overrides and a cluster: the plan that the trainer is given."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    monkeypatch.setattr(planning, "left_here", lambda *args, **kwargs: None)
+    monkeypatch.setattr(planning, "machine_of", lambda recipe, root: fake_machine())
+    monkeypatch.setattr(module, "load", lambda name, kind: lambda recipe, plan: plan)
+
+    def plan(*overrides, on=None):
+        training, _ = training_of(api.load_recipe("r.yaml", overrides=overrides), root=tmp_path, step=None)
+        return dry_run(training, root=tmp_path, on=on)
+
+    return plan
+
+
+def test_the_layout_of_the_recipe_needs_no_devices(planned):
+    plan = planned()
+    assert (plan.parallel.dp_shard, plan.cluster.devices, plan.cluster.device.kind) == (64, 64, "cpu")
+
+
+def test_another_cluster_is_planned_in_the_layout_of_the_recipe(planned):
+    plan = planned("train.exec.layout.zero_stage=2", on="8x8xh100-sxm")
+    parallel = plan.parallel
+    assert (parallel.dp_shard, parallel.zero_stage, parallel.micro_batch_sequences) == (64, 2, 2)
+    assert plan.cluster.device.name == "h100-sxm"
+
+
+def test_a_cluster_of_other_size_is_refused(planned):
+    with pytest.raises(RecipeError, match="64"):
+        planned(on="8xh100-sxm")
+
+
+def test_this_machine_is_no_other_cluster(planned):
+    with pytest.raises(RecipeError, match="needs no --on"):
+        planned(on="here")

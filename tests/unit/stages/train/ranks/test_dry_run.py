@@ -1,0 +1,102 @@
+"""A step on a fake process group, held to counts by hand from the parameters' shapes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch.distributed as dist
+
+from trainwright.core.errors import RecipeError
+from trainwright.planner.counts.dry_run import DryRank, DryRun
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.workload import DatasetFacts
+from trainwright.stages.plan.build import build_plan
+from trainwright.stages.train.ranks.dry_run import dry_run
+from trainwright.testing.machine import fake_machine
+
+LAYERS, WIDTH, INNER, VOCABULARY = 3, 64, 96, 320
+BLOCK = {
+    "attention_norm.weight": (WIDTH,),
+    "attention.query.weight": (WIDTH, WIDTH),
+    "attention.key.weight": (WIDTH, WIDTH),
+    "attention.value.weight": (WIDTH, WIDTH),
+    "attention.out.weight": (WIDTH, WIDTH),
+    "ffn_norm.weight": (WIDTH,),
+    "ffn.gate.weight": (INNER, WIDTH),
+    "ffn.up.weight": (INNER, WIDTH),
+    "ffn.down.weight": (WIDTH, INNER),
+}
+ROOT = {"embedding": (VOCABULARY, WIDTH), "norm.weight": (WIDTH,), "head.weight": (VOCABULARY, WIDTH)}
+EACH = sum(map(math.prod, BLOCK.values()))
+APART = sum(map(math.prod, ROOT.values()))
+ALL = LAYERS * EACH + APART
+
+
+def counted(layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object) -> DryRun:
+    model = {"layers": LAYERS, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
+    section = {
+        "sequence_tokens": 32,
+        "batch_tokens": 32 * sequences,
+        "duration": "3 steps",
+        "precision": "bf16",
+        "exec": {"micro_batch": micro_batch, "layout": layout, "device": "cpu", "compile": False},
+    } | train
+    recipe = Recipe.model_validate(
+        {"name": "dry", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": section}
+    )
+    facts = DatasetFacts(vocabulary=VOCABULARY, train_tokens=90_000, train_documents=9, counted=True)
+    return dry_run(recipe, build_plan(recipe, fake_machine(), facts))
+
+
+def messages(rank: DryRank) -> dict[tuple[str, str], tuple[int, float]]:
+    return {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.sent}
+
+
+def test_eight_ranks_share_every_parameter_and_gather_it_in_pieces() -> None:
+    run = counted({"dp_shard": 8}, sequences=1024, micro_batch=64)
+    (rank,) = run.ranks
+    assert (run.passes, run.micro_batches, rank.rank, rank.alike) == (2, 2, 0, 8)
+    whole = {f"blocks.{layer}.{name}": shape for layer in range(LAYERS) for name, shape in BLOCK.items()} | ROOT
+    assert {name: share.whole for name, share in rank.shares.items()} == whole
+    assert all(share.local == (share.whole[0] // 8, *share.whole[1:]) for share in rank.shares.values())
+    # Every dim is a multiple of 8, so that nothing is padded. The root is fp32, what blocks compute with is bf16.
+    assert messages(rank) == {
+        ("all-gather", "dp_shard"): (2 * (2 * LAYERS + 1), 2 * (2 * LAYERS * EACH * 2 + APART * 4)),
+        ("reduce-scatter", "dp_shard"): (2 * (LAYERS + 1), 2 * ALL * 4),
+        ("all-reduce", "dp_shard"): (3, 8 + 4 + 8),
+    }
+    assert sorted(rank.planned_sent, key=lambda each: each.kind) == sorted(rank.sent, key=lambda each: each.kind)
+    assert rank.memory["weights"] == rank.memory["gradients"] == 4 * ALL / 8
+    assert rank.memory["optimizer"] == 8 * ALL / 8 + 4 * len(whole)  # and a count of steps for each
+    # At the loss of the second pass the root alone is gathered, and the first pass's buffers are gone.
+    assert rank.memory["communication"] == 4 * APART
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{"dp_shard": 4, "zero_stage": 1}, {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2}, {"dp_replicate": 4}],
+    ids=str,
+)
+def test_messages_are_those_of_the_plan(layout: dict[str, int]) -> None:
+    (rank,) = counted(layout, sequences=32).ranks
+    planned = {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.planned_sent}
+    assert messages(rank) == planned
+
+
+def test_one_process_sends_nothing() -> None:
+    (rank,) = counted({"dp_shard": 1}, sequences=2).ranks
+    assert rank.sent == rank.planned_sent == ()
+    assert rank.memory["weights"] == 4 * ALL
+
+
+def test_a_layout_that_is_not_executed_is_refused() -> None:
+    with pytest.raises(RecipeError, match="pp=2"):
+        counted({"pp": 2, "dp_shard": 2})
+
+
+def test_an_optimizer_that_reads_values_is_named() -> None:
+    with pytest.raises(RecipeError, match="has none in a dry run"):
+        counted({"dp_shard": 2}, optimizer={"name": "adamw", "moments": "bf16"})
+    assert not dist.is_initialized()
