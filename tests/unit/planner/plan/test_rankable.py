@@ -39,7 +39,8 @@ def test_a_batch_that_nobody_gave_is_not_said_to_be_given():
     (batch,) = [each for each in rankable(asked, pool).assumptions if each.key == "batch"]
     (before,) = [each for each in scenario_of(asked).assumptions if each.key == "batch"]
     assert batch.value != before.value and batch.origin == before.origin == "default"
-    assert batch.source == f"{before.source}; rounded from {before.value:,.0f} tokens to what most powers of two divide"
+    tried = before.source.removesuffix("; recommend tries larger ones too")
+    assert batch.source == f"{tried}; rounded from {before.value:,.0f} tokens to what most powers of two divide"
     given = replace(asked, batch_tokens=8192 * 1001)
     (batch,) = [each for each in rankable(given, pool).assumptions if each.key == "batch"]
     assert batch.origin == "given" and batch.source.startswith("rounded from 8,200,192 tokens")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from trainwright.spec.sections.train import AdamWSection, DecaySection, MuonSection, TrainSection, WsdSection
+from trainwright.spec.sections.train import AdamWAloneSection, DecaySection, MuonSection, TrainSection, WsdSection
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_the_sections_of_ours_have_their_own_names() -> None:
 
 
 def test_what_a_recipe_leaves_out_is_what_its_name_stands_for() -> None:
-    assert TrainSection.model_validate({"optimizer": {"name": "adamw"}}).optimizer == AdamWSection()
+    assert TrainSection.model_validate({"optimizer": {"name": "adamw"}}).optimizer == AdamWAloneSection()
     assert TrainSection.model_validate({"schedule": {"name": "cosine"}}).schedule == DecaySection()
     assert TrainSection().model_dump() == TrainSection.model_validate({"optimizer": {}, "schedule": {}}).model_dump()
