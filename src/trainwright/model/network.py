@@ -7,12 +7,13 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from trainwright.core.errors import RecipeError
 from trainwright.model.cache import KVCache
 from trainwright.model.losses import Loss, linear_cross_entropy
 from trainwright.spec.model import ModelSpec
@@ -33,19 +34,21 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        tokens: Int[Tensor, "batch seq"],
+        tokens: Int[Tensor, "batch seq"] | Float[Tensor, "batch seq width"],
         *,
         positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
+        part: range | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Returns normalised hidden states.
 
         Args:
-            tokens: token ids.
+            tokens: token ids; for a ``part`` that does not begin with block 0, what the part before it returned.
             positions: where each token stands in its document; 0, 1, 2... when None.
             documents: an id per token; no token attends to a token with another id.
             cache: keys and values of earlier tokens; the caller has selected slots and ``positions`` in it.
+            part: numbers of the blocks to run, a pipeline stage; what it returns is normalised by the last stage alone.
         """
 
     @property
@@ -65,6 +68,19 @@ class Network(nn.Module, ABC):
     def initialise(self, seed: int) -> None:
         """Fill every parameter as a function of the seed alone."""
 
+    def keep(self, parts: Sequence[range]) -> None:
+        """Drops all but these blocks, what stands before block 0, and what stands after the last; names stay.
+
+        Raises:
+            RecipeError: this network cannot be cut.
+        """
+        raise RecipeError(
+            "this network cannot be cut into pipeline stages",
+            where="train.exec.layout",
+            seen=type(self).__name__,
+            fix="set pp=1",
+        )
+
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""
         head, tables = self.head_weight, self.tables()
@@ -74,7 +90,7 @@ class Network(nn.Module, ABC):
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.head_weight.device
+        return next(self.parameters()).device
 
     @property
     def has_position_table(self) -> bool:

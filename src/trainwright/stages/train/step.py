@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import cast
@@ -14,6 +14,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 
@@ -108,6 +109,24 @@ class TrainingStep:
         with self.clock.phase("forward"):
             hidden = self.task.hidden(self.network, inputs)
             return self.task.loss(self.network, hidden, inputs)
+
+    def rehearse(self, micro: Batch, parameters: Iterable[Tensor]) -> tuple[int, int]:
+        """Runs a micro batch forth and back; returns the loss's peak and what is saved for backward, in bytes.
+
+        Args:
+            micro: on the device.
+            parameters: what of them lies in this process's memory; they are not counted.
+        """
+        inputs = self.task.inputs(self.network, micro)
+        saved = SavedBytes(parameters)
+        with saved.counting():
+            hidden = self.task.hidden(self.network, inputs)
+        leaf = hidden.detach().requires_grad_()
+        with LiveBytes() as live:
+            part, _ = self.task.loss(self.network, leaf, inputs)
+        part.backward()
+        hidden.backward(leaf.grad)
+        return live.peak_bytes, saved.total_bytes
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:
         """Yields the batch cut along its sequences; the last part may be smaller."""

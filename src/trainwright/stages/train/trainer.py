@@ -17,7 +17,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
-from trainwright.runtime.memory import LiveBytes, SavedBytes, measured_use, reset_peak, resident_bytes, tensor_bytes
+from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainExecution, TrainSummary
@@ -177,7 +177,7 @@ class Trainer:
             options = EvaluationOptions(
                 batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
-            result = self.task.evaluate(self.network, split, options)
+            result = self.world.evaluate(self.task, self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
@@ -211,21 +211,12 @@ class Trainer:
         Returns:
             Peak bytes of the loss's temporaries, and bytes saved for the backward pass.
         """
-        task, network = self.task, self.step.network
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        inputs = task.inputs(network, self.step.on_device(micro))
-        saved = SavedBytes(self.world.local(self.network.parameters()))
-        with saved.counting():
-            hidden = task.hidden(network, inputs)
-        leaf = hidden.detach().requires_grad_()
-        with LiveBytes() as live:
-            part, _ = task.loss(network, leaf, inputs)
-        part.backward()
-        hidden.backward(leaf.grad)
+        found = self.step.rehearse(self.step.on_device(micro), self.world.local(self.network.parameters()))
         self.optimizers.zero_grad()
-        return live.peak_bytes, saved.total_bytes
+        return found
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))

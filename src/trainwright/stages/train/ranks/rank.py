@@ -21,7 +21,7 @@ from trainwright.core.errors import Interrupted, TrainwrightError
 from trainwright.runtime.mesh import joined
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
 
 _DIE_WITH_PARENT = 1
@@ -55,7 +55,7 @@ def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
         )
         device = _device(task.plan.cluster.device.kind)
         with joined(task.plan.parallel, device) as mesh:
-            world = RankedWorld(mesh, batch_sequences=task.plan.workload.batch_sequences)
+            world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
             train(context, task.plan, world)
             world.close()
     except Interrupted as error:
