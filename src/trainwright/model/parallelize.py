@@ -36,7 +36,7 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
             block.compile()
     over = _sharing(mesh)
     if over is not None:
-        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3)
+        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
 
 
 def _sharing(mesh: Mesh) -> DeviceMesh | None:
@@ -53,6 +53,8 @@ def _sharing(mesh: Mesh) -> DeviceMesh | None:
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
     """Shards every block, then what is left; ``gather_again``: weights are dropped after the forward pass (ZeRO-3).
+
+    In a pipeline they are not: other micro batches need them at once.
 
     A block's layers cast their weights to the dtype of products, so that they may be gathered in it: the same bits at
     half the bytes. The rest keeps its dtype, for the head adds up its gradient in it.

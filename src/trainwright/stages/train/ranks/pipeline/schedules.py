@@ -1,6 +1,6 @@
 """Schedules of a pipeline: which micro batch a rank works on next. They are torch's own.
 
-``torch.distributed.pipelining`` runs them, sends what stages hand on, and keeps sharded weights gathered over all micro
+``torch.distributed.pipelining`` runs them and sends what stages hand on. Sharded weights stay gathered over all micro
 batches of a step: in a pipeline ZeRO-3 holds what ZeRO-1 does (``planner.search.candidates`` counts on that).
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
@@ -34,6 +35,14 @@ SEVERAL = {
 
 Run = Callable[[Tensor | None, int], Tensor]
 """What a stage makes of another's output (of nothing, the first) for a micro batch, by its number."""
+
+
+class _Whole(nn.Module):
+    """Hides from torch's schedules that a network is sharded: of a rank's stages one would shard all of them again."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
 
 
 class Stage(PipelineStage):
@@ -61,14 +70,14 @@ class Stage(PipelineStage):
         """
         number = torch.empty(1, dtype=torch.long, device="meta")
         super().__init__(
-            network,
+            _Whole(network),
             *place,
             network.device,
             input_args=(number if place[0] == 0 else stream,),
             output_args=(stream,),
             group=group,
         )
-        self._run, self._clock = run, clock
+        self._network, self._run, self._clock = network, run, clock
 
     def forward_maybe_with_nosync(self, *given: Tensor, micro: Tensor) -> Tensor:
         """Returns what this stage makes of a micro batch; instead of a call of the whole module."""
@@ -85,13 +94,20 @@ class Stage(PipelineStage):
         with self._clock.phase("backward"):
             super().backward_weight_one_chunk(*arguments, **options)
 
-    def perform_reduce_grad(self, grad_scale_factor: int) -> None:
-        """Leaves it to ``reduce``: another stage of the rank may still add gradients to the same module."""
-
     def reduce(self) -> None:
-        """Adds up the gradients of all of this rank's stages over the ranks that share them."""
+        """Adds up the gradients of all of this rank's stages over the ranks that share them, and shards weights."""
+        hiding, self.submod = self.submod, self._network
         with self._clock.phase("communicate"):
-            super().perform_reduce_grad(1)
+            self.perform_reduce_grad(1)
+        self.submod = hiding
+
+
+def gather(network: Network) -> None:
+    """Lets the coming passes leave weights and gradients whole, until ``Stage.reduce``."""
+    if isinstance(network, FSDPModule):
+        network.set_is_last_backward(False)
+        network.set_requires_gradient_sync(False)
+        network.set_reshard_after_backward(False)
 
 
 def passes(parallel: ParallelPlan, micro_batches: int) -> int:

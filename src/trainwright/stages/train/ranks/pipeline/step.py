@@ -19,7 +19,7 @@ from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import GRADIENT_AXES
 from trainwright.runtime.norms import clip, local
 from trainwright.stages.train.ranks.pipeline.relay import Relay
-from trainwright.stages.train.ranks.pipeline.schedules import Stage, held, passes, schedule_of
+from trainwright.stages.train.ranks.pipeline.schedules import Stage, gather, held, passes, schedule_of
 from trainwright.stages.train.ranks.step import RankedStep
 
 
@@ -67,6 +67,7 @@ class PipelinedStep(RankedStep):
             self._parts = [torch.zeros((), dtype=exact, device=self.device)]
         schedule, stages = self._schedule()
         numbers = torch.arange(len(self._micro))
+        gather(self.network)
         # What is neither a forward nor a backward pass in there waits for other stages.
         with self.clock.phase("communicate"):
             schedule.step(numbers, micro=numbers, target=numbers, return_outputs=False)
