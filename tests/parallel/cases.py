@@ -74,6 +74,7 @@ PIPELINES = (
     {"pp": 2, "dp_shard": 2, "zero_stage": 1, "schedule": "zero_bubble"},
     {"pp": 2, "dp_shard": 2, "zero_stage": 3, "schedule": "interleaved", "virtual_stages": 2},
     {"pp": 2, "dp_shard": 2, "zero_stage": 1, "schedule": "dualpipe"},
+    {"pp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1},
 )
 """Of a model with four blocks, so that each stage has one at least."""
 

@@ -11,9 +11,7 @@ from torch.distributed.tensor import DTensor
 from trainwright.runtime.mesh import AXES, Mesh
 
 
-def clip(
-    parameters: Iterable[Tensor], largest: float | None, mesh: Mesh, *, again: Sequence[Tensor] = ()
-) -> Tensor:
+def clip(parameters: Iterable[Tensor], largest: float | None, mesh: Mesh, *, again: Sequence[Tensor] = ()) -> Tensor:
     """Scales all gradients so that their joint L2 norm is at most ``largest``; returns the norm before that.
 
     The scale is that of ``torch.nn.utils.clip_grad_norm_``: ``largest / (norm + 1e-6)``, at most 1. Parameters in

@@ -35,19 +35,25 @@ SPLIT_BACKWARD = frozenset(("zero_bubble", "dualpipe"))
 """Schedules that compute gradients of a stage's inputs before those of its weights."""
 
 
-def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none") -> tuple[str, ...]:
-    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
+def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None) -> tuple[str, ...]:
+    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
+
+    ``blocks`` are the model's; None: as many as the layout needs.
+    """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) != field.default
     )
-    return alone if parallel.pp == 1 else (*alone, *_in_a_pipeline(parallel, recompute))
+    return alone if parallel.pp == 1 else (*alone, *_in_a_pipeline(parallel, recompute, blocks))
 
 
-def _in_a_pipeline(parallel: ParallelPlan, recompute: Recompute) -> Iterator[str]:
+def _in_a_pipeline(parallel: ParallelPlan, recompute: Recompute, blocks: int | None) -> Iterator[str]:
     """Yields what torch's schedules do not run."""
     name = f"schedule={parallel.schedule}"
+    stages = 2 * parallel.pp  # of a rank it runs two, where DualPipe of the paper has each stage on two ranks
+    if parallel.schedule == "dualpipe" and blocks is not None and stages > blocks:
+        yield f"{name}: {stages} stages for {blocks} blocks; set pp={blocks // 2}"
     if parallel.virtual_stages > 1 and parallel.schedule != "interleaved":
         chunks = f"virtual_stages={parallel.virtual_stages}"
         yield f"{chunks}: {name} has one stage on a rank; set schedule=interleaved or virtual_stages=1"

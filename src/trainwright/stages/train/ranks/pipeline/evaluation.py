@@ -40,9 +40,7 @@ class Ended:
     result: Evaluation | Exception
 
 
-def evaluate(
-    task: Task, network: Network, split: TokenSplit, options: EvaluationOptions, *, mesh: Mesh
-) -> Evaluation:
+def evaluate(task: Task, network: Network, split: TokenSplit, options: EvaluationOptions, *, mesh: Mesh) -> Evaluation:
     """Returns what the task measures, on every rank; all ranks of the pipeline call it together.
 
     Raises:
@@ -117,20 +115,26 @@ class _Stages:
             for start in range(0, len(asked.tokens), self.rows)
         ]
         made: list[Tensor] = []
-        sent: list[tuple[Tensor, dist.Work | None]] = []
+        sending: list[tuple[Tensor, dist.Work | None]] = []
         for stage in self.pipeline.of(self.place):
-            before = made
-            made = []
+            before, made = made, []
+            following = self._owner(stage + 1)
             for number, piece in enumerate(tokens):
                 given = self._given(stage, piece, before, number)
                 made.append(self.network(given, part=self.pipeline.parts[stage], **pieces[number]))
-                following = self._owner(stage + 1)
-                if following not in (None, self.place):
-                    sent.append((made[-1], dist.isend(made[-1], group=self.group, group_dst=following)))
-        for _, work in sent:
+                if following is not None and following not in (0, self.place):
+                    sending.append(self._sent(made[-1], following))
+            if following == 0 and self.place > 0:
+                # The first rank receives when it has sent everything: NCCL keeps two ranks' messages in one order.
+                sending += [self._sent(each, following) for each in made]
+        for _, work in sending:
             if work is not None:
                 work.wait()
         return made
+
+    def _sent(self, tensor: Tensor, rank: int) -> tuple[Tensor, dist.Work | None]:
+        """Returns a tensor on its way, which must be kept until it has arrived."""
+        return tensor, dist.isend(tensor, group=self.group, group_dst=rank)
 
     def _given(self, stage: int, tokens: Tensor, before: list[Tensor], number: int) -> Tensor:
         """Returns the input of a stage: tokens, what this rank made just now, or what another rank sends."""

@@ -121,7 +121,9 @@ def passes(parallel: ParallelPlan, micro_batches: int) -> int:
     return micro_batches
 
 
-def schedule_of(parallel: ParallelPlan, stages: Sequence[Stage], micro_batches: int, loss: Callable[..., Tensor]) -> Any:
+def schedule_of(
+    parallel: ParallelPlan, stages: Sequence[Stage], micro_batches: int, loss: Callable[..., Tensor]
+) -> Any:
     """Returns what runs a step; gradients are those of the sum of the losses.
 
     Args:

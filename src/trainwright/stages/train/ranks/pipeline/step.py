@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -155,17 +154,13 @@ class PipelinedStep(RankedStep):
             assert parameter.grad is not None
             mine = local(parameter.grad)
             theirs = {owner: torch.empty_like(mine) for owner in owners if owner != self.place}
-            works = [
-                work
+            exchange = [
+                dist.P2POp(how, tensor, group=self.group, group_peer=owner)
                 for owner, buffer in theirs.items()
-                for work in (
-                    dist.isend(mine, group=self.group, group_dst=owner),
-                    dist.irecv(buffer, group=self.group, group_src=owner),
-                )
+                for how, tensor in ((dist.isend, mine), (dist.irecv, buffer))
             ]
-            for work in works:
-                if work is not None:
-                    work.wait()
+            for work in dist.batch_isend_irecv(exchange):
+                work.wait()
             whole = reduce(torch.add, [mine if owner == self.place else theirs[owner] for owner in owners])
             mine.copy_(whole)
 
