@@ -6,7 +6,7 @@ Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -123,22 +123,6 @@ class Decoder(Network):
         named = {"embedding": getattr(self, "embedding", None), "positions": self.positions}
         return {name: table for name, table in named.items() if table is not None}
 
-    def keep(self, parts: Sequence[range]) -> None:
-        """Drops what another pipeline stage has; a tied embedding stays with the head too."""
-        numbers = sorted(number for part in parts for number in part)
-        blocks = nn.ModuleList()
-        for number in numbers:
-            blocks.add_module(str(number), self.blocks[number])
-        self.blocks = blocks
-        begins, ends = numbers[0] == 0, numbers[-1] == self.spec.layers - 1
-        if not (begins or (ends and self.head is None)):
-            del self.embedding
-        if not begins:
-            self.positions = None
-        if not ends:
-            self.norm = nn.Identity()
-            self.head = None
-
     def forward(
         self,
         tokens: Int[Tensor, "batch seq"] | Float[Tensor, "batch seq width"],
@@ -151,25 +135,21 @@ class Decoder(Network):
         """Returns normalised hidden states; see ``Network.forward``."""
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
-        part = range(self.spec.layers) if part is None else part
-        x = self._embedded(tokens, positions) if part.start == 0 else tokens
+        x = tokens
+        if part is None or part.start == 0:
+            x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+            if self.positions is not None:
+                x = x + F.embedding(positions, self.positions).to(x.dtype)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
         mask = None if documents is None else document_mask(documents, x.dtype)
         mask = mask if cache is None else cache.mask()
-        for number in part:
-            block = self.blocks.get_submodule(str(number))
+        for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if self.recompute and self.training:
                 x = checkpoint(block, x, rotary, mask, cache, use_reentrant=False, preserve_rng_state=False)
             else:
                 x = block(x, rotary, mask, cache)
-        return self.norm(x) if part.stop == self.spec.layers else x
-
-    def _embedded(
-        self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
-    ) -> Float[Tensor, "batch seq width"]:
-        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-        return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
+        return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -7,13 +7,12 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from trainwright.core.errors import RecipeError
 from trainwright.model.cache import KVCache
 from trainwright.model.losses import Loss, linear_cross_entropy
 from trainwright.spec.model import ModelSpec
@@ -67,19 +66,6 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def initialise(self, seed: int) -> None:
         """Fill every parameter as a function of the seed alone."""
-
-    def keep(self, parts: Sequence[range]) -> None:
-        """Drops all but these blocks, what stands before block 0, and what stands after the last; names stay.
-
-        Raises:
-            RecipeError: this network cannot be cut.
-        """
-        raise RecipeError(
-            "this network cannot be cut into pipeline stages",
-            where="train.exec.layout",
-            seen=type(self).__name__,
-            fix="set pp=1",
-        )
 
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""

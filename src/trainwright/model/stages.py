@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import nn
+
 from trainwright.core.errors import RecipeError
+from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
 from trainwright.planner.counts.stages import stage_blocks
 from trainwright.runtime.mesh import Mesh
@@ -55,6 +58,32 @@ def pipeline_of(model: ModelSpec, parallel: ParallelPlan) -> Pipeline:
 
 
 def keep_stages(network: Network, mesh: Mesh) -> None:
-    """Drops from a whole network what other pipeline ranks have."""
+    """Drops from a whole network what other pipeline ranks have; a tied embedding stays with the head too.
+
+    What is left keeps its names, so that a checkpoint does not depend on the layout.
+
+    Raises:
+        RecipeError: the network is no decoder, or the model has fewer blocks than stages.
+    """
+    if not isinstance(network, Decoder):
+        raise RecipeError(
+            "this network cannot be cut into pipeline stages",
+            where="train.exec.layout",
+            seen=type(network).__name__,
+            expected=f"a {Decoder.__name__}",
+            fix="set pp=1",
+        )
     pipeline = pipeline_of(network.spec, mesh.parallel)
-    network.keep([pipeline.parts[stage] for stage in pipeline.of(mesh.index("pp"))])
+    numbers = [number for stage in pipeline.of(mesh.index("pp")) for number in pipeline.parts[stage]]
+    blocks = nn.ModuleList()
+    for number in numbers:
+        blocks.add_module(str(number), network.blocks[number])
+    network.blocks = blocks
+    begins, ends = numbers[0] == 0, numbers[-1] == network.spec.layers - 1
+    if not (begins or (ends and network.head is None)):
+        del network.embedding
+    if not begins:
+        network.positions = None
+    if not ends:
+        del network.norm
+        network.head = None

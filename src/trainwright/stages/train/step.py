@@ -111,12 +111,7 @@ class TrainingStep:
             return self.task.loss(self.network, hidden, inputs)
 
     def rehearse(self, micro: Batch, parameters: Iterable[Tensor]) -> tuple[int, int]:
-        """Runs a micro batch forth and back; returns the loss's peak and what is saved for backward, in bytes.
-
-        Args:
-            micro: on the device.
-            parameters: what of them lies in this process's memory; they are not counted.
-        """
+        """Runs a micro batch, leaves no gradient; returns bytes of the loss's peak, and saved beside ``parameters``."""
         inputs = self.task.inputs(self.network, micro)
         saved = SavedBytes(parameters)
         with saved.counting():
@@ -126,6 +121,7 @@ class TrainingStep:
             part, _ = self.task.loss(self.network, leaf, inputs)
         part.backward()
         hidden.backward(leaf.grad)
+        self.optimizers.zero_grad()
         return live.peak_bytes, saved.total_bytes
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:

@@ -206,17 +206,11 @@ class Trainer:
         )
 
     def _dry_run(self) -> tuple[int, int]:
-        """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted.
-
-        Returns:
-            Peak bytes of the loss's temporaries, and bytes saved for the backward pass.
-        """
+        """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        found = self.step.rehearse(self.step.on_device(micro), self.world.local(self.network.parameters()))
-        self.optimizers.zero_grad()
-        return found
+        return self.step.rehearse(self.step.on_device(micro), self.world.local(self.network.parameters()))
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))

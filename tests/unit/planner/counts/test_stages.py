@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -19,7 +19,7 @@ def slowest(sizes: tuple[int, ...], block: float, head: float) -> float:
 def all_cuts(blocks: int, stages: int) -> list[tuple[int, ...]]:
     """The sizes of all cuts in which each stage has a block at least."""
     ends = ((0, *inner, blocks) for inner in combinations(range(1, blocks), stages - 1))
-    return [tuple(end - start for start, end in zip(cut, cut[1:], strict=False)) for cut in ends]
+    return [tuple(end - start for start, end in pairwise(cut)) for cut in ends]
 
 
 @pytest.mark.parametrize("vocabulary", [320, 3_000, 40_000])

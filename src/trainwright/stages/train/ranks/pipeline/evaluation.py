@@ -49,20 +49,18 @@ def evaluate(task: Task, network: Network, split: TokenSplit, options: Evaluatio
     stages = _Stages(network, mesh, rows=options.batch_sequences)
     many = replace(options, batch_sequences=options.batch_sequences * FILLING * mesh.size("pp"))
     if not stages.lead:
-        result = _follow(stages)
-    else:
-        try:
-            result = task.evaluate(Relay(network, stages.ask), split, many)
-        except Exception as error:  # noqa: BLE001  # raised below, on all ranks
-            result = error
-        stages.tell(Ended(result))
-    if isinstance(result, Exception):
-        raise result
+        return _follow(stages)
+    try:
+        result = task.evaluate(Relay(network, stages.ask), split, many)
+    except Exception as error:
+        stages.tell(Ended(error))
+        raise
+    stages.tell(Ended(result))
     return result
 
 
-def _follow(stages: _Stages) -> Evaluation | Exception:
-    """Computes passes until the measurement is over; returns its result."""
+def _follow(stages: _Stages) -> Evaluation:
+    """Computes passes until the measurement is over; returns its result, or raises its error."""
     training = stages.network.training
     stages.network.eval()
     try:
@@ -71,8 +69,9 @@ def _follow(stages: _Stages) -> Evaluation | Exception:
                 stages.compute(heard)
     finally:
         stages.network.train(training)
-    result: Evaluation | Exception = heard.result
-    return result
+    if isinstance(heard.result, Exception):
+        raise heard.result
+    return heard.result
 
 
 class _Stages:

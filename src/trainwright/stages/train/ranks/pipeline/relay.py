@@ -31,7 +31,7 @@ class Relay(Network):
         self.run = run
         self.output: Tensor | None = None
 
-    def forward(self, tokens: Tensor, **inputs: Any) -> Tensor:  # type: ignore[override]  # passes all of them on
+    def forward(self, tokens: Tensor, **inputs: Any) -> Tensor:
         """Returns what the function returns, and keeps it in ``output``."""
         self.output = self.run(tokens, **inputs)
         return self.output

@@ -132,7 +132,7 @@ def schedule_of(
         micro_batches: a number that ``passes`` returned.
         loss: of the last stage's output and a micro batch's number.
     """
-    options = {"loss_fn": loss, "scale_grads": False}
+    options: dict[str, Any] = {"loss_fn": loss, "scale_grads": False}
     if parallel.schedule in SEVERAL:
         return SEVERAL[parallel.schedule](list(stages), micro_batches, **options)
     # With fewer micro batches than stages no backward pass can begin before the last forward pass has.

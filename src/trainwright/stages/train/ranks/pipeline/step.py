@@ -187,4 +187,5 @@ class PipelinedStep(RankedStep):
                 part.backward()
                 logits_bytes = live.peak_bytes
             output.backward(torch.zeros_like(output) if leaf.grad is None else leaf.grad)
+        self.optimizers.zero_grad()
         return logits_bytes, activation_bytes
