@@ -60,8 +60,30 @@ DATA_LAYOUTS = (
 )
 
 
-def pairwise(layouts: tuple[Mapping[str, object], ...]) -> tuple[Case, ...]:
-    """Returns cases in which every two settings meet on each kind of layout, spread over the layouts."""
+PIPELINES = (
+    {"pp": 2, "schedule": "gpipe"},
+    {"pp": 2},
+    {"pp": 2, "schedule": "interleaved", "virtual_stages": 2},
+    {"pp": 2, "schedule": "zero_bubble"},
+    {"pp": 2, "schedule": "dualpipe"},
+    {"pp": 4},
+    {"pp": 4, "schedule": "zero_bubble"},
+    {"pp": 2, "dp_shard": 2, "zero_stage": 1},
+    {"pp": 2, "dp_shard": 2, "zero_stage": 3},
+    {"pp": 2, "dp_replicate": 2},
+    {"pp": 2, "dp_shard": 2, "zero_stage": 1, "schedule": "zero_bubble"},
+    {"pp": 2, "dp_shard": 2, "zero_stage": 3, "schedule": "interleaved", "virtual_stages": 2},
+    {"pp": 2, "dp_shard": 2, "zero_stage": 1, "schedule": "dualpipe"},
+    {"pp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1},
+)
+"""Of a model with four blocks, so that each stage has one at least."""
+
+
+def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tuple[Case, ...]:
+    """Returns cases in which every two settings meet on each kind of layout, spread over the layouts.
+
+    ``model`` are fields of the shape that all of them have.
+    """
     settings: tuple[dict[str, object], ...] = (
         {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
         {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
@@ -71,10 +93,11 @@ def pairwise(layouts: tuple[Mapping[str, object], ...]) -> tuple[Case, ...]:
         {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
     )
     return tuple(
-        Case(layout=layout, **settings[(place + shift) % len(settings)])  # type: ignore[arg-type]
+        Case(layout=layout, **chosen | {"model": chosen.get("model", {}) | model})  # type: ignore[arg-type, operator]
         for place, layout in enumerate(layouts)
         for shift in (0, 2, 4)
+        for chosen in (settings[(place + shift) % len(settings)],)
     )
 
 
-CASES = pairwise(DATA_LAYOUTS)
+CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4)

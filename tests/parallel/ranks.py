@@ -22,7 +22,7 @@ from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
-from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import ALONE, World
 
@@ -100,7 +100,7 @@ def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tens
 
 def differences(case: Case) -> Iterator[tuple[str, float]]:
     """Yields how far the layout is from one process: each quantity's name with the relative difference."""
-    ranked = Training(case, RankedWorld(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    ranked = Training(case, world_of(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
     if dist.get_rank() != 0:
         for _ in history(ranked):
             pass

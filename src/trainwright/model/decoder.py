@@ -138,7 +138,8 @@ class Decoder(Network):
 
     def tables(self) -> dict[str, nn.Parameter]:
         """Returns the embedding, and the positions where they are learned."""
-        return {"embedding": self.embedding} | ({} if self.positions is None else {"positions": self.positions})
+        named = {"embedding": getattr(self, "embedding", None), "positions": self.positions}
+        return {name: table for name, table in named.items() if table is not None}
 
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernels of attention and loss."""
@@ -149,34 +150,37 @@ class Decoder(Network):
 
     def forward(
         self,
-        tokens: Int[Tensor, "batch seq"],
+        tokens: Int[Tensor, "batch seq"] | Float[Tensor, "batch seq width"],
         *,
         positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
         samples: Int[Tensor, " batch"] | None = None,
         places: Int[Tensor, " seq"] | None = None,
+        part: range | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Returns normalised hidden states; see ``Network.forward``."""
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
-        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-        if self.positions is not None:
-            x = x + F.embedding(positions, self.positions).to(x.dtype)
-        x = x if draw is None else draw.embedded(x)
+        x = tokens
+        if part is None or part.start == 0:
+            x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+            if self.positions is not None:
+                x = x + F.embedding(positions, self.positions).to(x.dtype)
+            x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
         mask = None if documents is None else document_mask(documents, x.dtype)
         mask = mask if cache is None else cache.mask()
-        for block in self.blocks:
+        for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if self.recompute != "none" and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
             else:
                 x = block(x, rotary, mask, cache, draw)
-        return self.norm(x)
+        return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

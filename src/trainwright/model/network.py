@@ -35,23 +35,25 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        tokens: Int[Tensor, "batch seq"],
+        tokens: Int[Tensor, "batch seq"] | Float[Tensor, "batch seq width"],
         *,
         positions: Int[Tensor, "#batch seq"] | None = None,
         documents: Int[Tensor, "batch seq"] | None = None,
         cache: KVCache | None = None,
         samples: Int[Tensor, " batch"] | None = None,
         places: Int[Tensor, " seq"] | None = None,
+        part: range | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Returns normalised hidden states.
 
         Args:
-            tokens: token ids.
+            tokens: token ids; for a ``part`` that does not begin with block 0, what the part before it returned.
             positions: where each token stands in its document; 0, 1, 2... when None.
             documents: an id per token; no token attends to a token with another id.
             cache: keys and values of earlier tokens; the caller has selected slots and ``positions`` in it.
             samples: 64 bits of each sequence's own, which decide what training drops (``model.dropout``).
             places: where each token stands in its whole sequence, for the same; 0, 1, 2... when None.
+            part: numbers of the blocks to run, a pipeline stage; what it returns is normalised by the last stage alone.
         """
 
     @property
@@ -86,7 +88,7 @@ class Network(nn.Module, ABC):
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.head_weight.device
+        return next(self.parameters()).device
 
     @property
     def has_position_table(self) -> bool:

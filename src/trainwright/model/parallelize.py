@@ -8,6 +8,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.runtime.mesh import Mesh
 
@@ -15,6 +16,7 @@ from trainwright.runtime.mesh import Mesh
 def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
     """Turns a network into this rank's part of it, in place.
 
+    0. Of a pipeline, the blocks of other ranks' stages are dropped.
     1. Blocks are compiled, each by itself, so that one block's code serves all of them.
     2. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
        weights are gathered while the one before computes.
@@ -27,12 +29,14 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
         mesh: the ranks; alone nothing is shared.
         compiled: run blocks through ``torch.compile``.
     """
+    if mesh.size("pp") > 1:
+        load("trainwright.model.stages:keep_stages", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
             block.compile()
     over = _sharing(mesh)
     if over is not None:
-        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3)
+        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
 
 
 def _sharing(mesh: Mesh) -> DeviceMesh | None:
@@ -49,6 +53,8 @@ def _sharing(mesh: Mesh) -> DeviceMesh | None:
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
     """Shards every block, then what is left; ``gather_again``: weights are dropped after the forward pass (ZeRO-3).
+
+    In a pipeline they are not: other micro batches need them at once.
 
     A block's layers cast their weights to the dtype of products, so that they may be gathered in it: the same bits at
     half the bytes. The rest keeps its dtype, for the head adds up its gradient in it.

@@ -11,13 +11,15 @@ from torch.distributed.tensor import DTensor
 from trainwright.runtime.mesh import AXES, Mesh
 
 
-def clip(parameters: Iterable[Tensor], largest: float | None, mesh: Mesh) -> Tensor:
+def clip(parameters: Iterable[Tensor], largest: float | None, mesh: Mesh, *, again: Sequence[Tensor] = ()) -> Tensor:
     """Scales all gradients so that their joint L2 norm is at most ``largest``; returns the norm before that.
 
-    The scale is that of ``torch.nn.utils.clip_grad_norm_``: ``largest / (norm + 1e-6)``, at most 1.
+    The scale is that of ``torch.nn.utils.clip_grad_norm_``: ``largest / (norm + 1e-6)``, at most 1. Parameters in
+    ``again`` are another pipeline stage's too, which counts them.
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = global_norm(gradients, mesh)
+    counted = {id(parameter.grad) for parameter in again}
+    norm = global_norm([gradient for gradient in gradients if id(gradient) not in counted], mesh)
     if largest is not None and gradients:
         scale = (largest / (norm + 1e-6)).clamp_max(1.0)
         torch._foreach_mul_([local(gradient) for gradient in gradients], scale)

@@ -40,3 +40,13 @@ def test_a_gradient_that_is_not_finite_says_so() -> None:
     assert parameter.grad is not None
     parameter.grad[0, 0] = torch.nan
     assert clip([parameter], 1.0, ALONE).isnan()
+
+
+def test_what_another_stage_counts_is_scaled_and_not_counted() -> None:
+    ours, theirs = parameters(), parameters()
+    norm = clip(ours, 0.1, ALONE, again=[ours[1]])
+    assert theirs[0].grad is not None
+    torch.testing.assert_close(norm, theirs[0].grad.norm())
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        assert other.grad is not None
+        torch.testing.assert_close(one.grad, other.grad * 0.1 / (norm + 1e-6))

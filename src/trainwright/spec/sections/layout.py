@@ -25,5 +25,8 @@ class LayoutSection(Section):
     virtual_stages: Positive = Field(1, description="chunks of layers on each pipeline rank; more than one interleaves")
 
     def parallel(self) -> ParallelPlan:
-        """Returns the layout, its micro batch left at 1."""
-        return ParallelPlan(**{name: getattr(self, name) for name in type(self).model_fields})
+        """Returns the layout, its micro batch left at 1; several chunks interleave where no schedule is asked for."""
+        asked = {name: getattr(self, name) for name in type(self).model_fields}
+        if self.virtual_stages > 1 and "schedule" not in self.model_fields_set:
+            asked["schedule"] = "interleaved"
+        return ParallelPlan(**asked)

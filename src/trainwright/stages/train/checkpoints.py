@@ -207,7 +207,7 @@ def load_weights(model: Network, weights: Mapping[str, Tensor], world: World = A
         TrainingError: a name or a shape does not match; names it.
     """
     parameters = dict(model.named_parameters())
-    odd = sorted(parameters.keys() ^ weights.keys())
+    odd = sorted(world.names(parameters) ^ weights.keys())
     if odd:
         raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
     with torch.no_grad():

@@ -5,37 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
+from trainwright.core.registry import load
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import ParallelPlan, Workload
+from trainwright.spec.workload import ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "micro_batch_sequences", "compile", "threads", "deterministic")
-)
+    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
+) | {"compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
-OF_OTHERS = frozenset(("sequence_parallel", "schedule", "virtual_stages"))
+OF_OTHERS = frozenset(("sequence_parallel",))
 """Fields that say how axes are shared which are refused already: of one rank they say nothing."""
 
 REASONS = {
     "tp": "matrices stay whole on one device",
-    "pp": "all layers run on one device",
     "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
     "offload": "weights and optimizer state stay on the device",
 }
+OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
-def refusals(parallel: ParallelPlan) -> tuple[str, ...]:
+def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
-    return tuple(
+    alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) != field.default
     )
+    return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 
 def plan_differences(

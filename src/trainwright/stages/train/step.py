@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import cast
@@ -14,6 +15,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 
@@ -108,6 +110,24 @@ class TrainingStep:
         with self.clock.phase("forward"):
             hidden = self.task.hidden(self.network, inputs)
             return self.task.loss(self.network, hidden, inputs)
+
+    def rehearse(self, micro: Batch, parameters: Iterable[Tensor], *, caches: bool) -> tuple[int, int]:
+        """Runs a micro batch, leaves no gradient; returns bytes of the loss's peak, and saved beside ``parameters``.
+
+        ``caches``: recomputation keeps results of its own, which autograd does not show.
+        """
+        inputs = self.task.inputs(self.network, micro)
+        saved, beside = SavedBytes(parameters), LiveBytes()
+        with saved.counting(), beside if caches else nullcontext():
+            hidden = self.task.hidden(self.network, inputs)
+        saved.add_live(beside, result=hidden)
+        leaf = hidden.detach().requires_grad_()
+        with LiveBytes() as live:
+            part, _ = self.task.loss(self.network, leaf, inputs)
+        part.backward()
+        hidden.backward(leaf.grad)
+        self.optimizers.zero_grad()
+        return live.peak_bytes, saved.total_bytes
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:
         """Yields the batch cut along its sequences; the last part may be smaller."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
-from trainwright.runtime.memory import LiveBytes, SavedBytes, measured_use, reset_peak, resident_bytes, tensor_bytes
+from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainExecution, TrainSummary
@@ -190,7 +189,7 @@ class Trainer:
             options = EvaluationOptions(
                 batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
-            result = self.task.evaluate(self.network, split, options)
+            result = self.world.evaluate(self.task, self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
@@ -219,28 +218,13 @@ class Trainer:
         )
 
     def _dry_run(self) -> tuple[int, int]:
-        """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted.
-
-        Returns:
-            Peak bytes of the loss's temporaries, and bytes saved for the backward pass.
-        """
-        task, network = self.task, self.step.network
+        """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        inputs = task.inputs(network, self.step.on_device(micro))
-        saved, beside = SavedBytes(self.world.local(self.network.parameters())), LiveBytes()
         caches = self.recipe.train.recompute != "none" and not self.settings.compiled
-        with saved.counting(), beside if caches else nullcontext():
-            hidden = task.hidden(network, inputs)
-        saved.add_live(beside, result=hidden)
-        leaf = hidden.detach().requires_grad_()
-        with LiveBytes() as live:
-            part, _ = task.loss(network, leaf, inputs)
-        part.backward()
-        hidden.backward(leaf.grad)
-        self.optimizers.zero_grad()
-        return live.peak_bytes, saved.total_bytes
+        here = self.world.local(self.network.parameters())
+        return self.step.rehearse(self.step.on_device(micro), here, caches=caches)
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))

@@ -8,7 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+from trainwright.artifact.shards import TokenSplit
 from trainwright.model.network import Network
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.stages.train.step import TrainingStep
 
 
@@ -34,8 +36,16 @@ class World:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
         return since_s, signal
 
+    def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
+        """Returns what a task measures on a split; every process must ask, and each has the result."""
+        return task.evaluate(network, split, options)
+
+    def names(self, names: Iterable[str]) -> set[str]:
+        """Returns these names and those that other processes have of the same network."""
+        return set(names)
+
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-        """Yields tensors with their names, whole; every process must ask for the same ones."""
+        """Yields tensors with their names, whole, and the leading process all; every process must ask together."""
         yield from tensors
 
     def part(self, like: Tensor, value: Tensor) -> Tensor:

@@ -29,3 +29,9 @@ def test_nothing_said_is_one_device() -> None:
 def test_slips_are_refused_by_name(said: dict[str, int], field: str) -> None:
     with pytest.raises(ValidationError, match=field):
         LayoutSection.model_validate(said)
+
+
+def test_several_chunks_interleave_where_no_schedule_is_asked_for() -> None:
+    assert LayoutSection(pp=2, virtual_stages=2).parallel().schedule == "interleaved"
+    assert LayoutSection(pp=2, virtual_stages=2, schedule="1f1b").parallel().schedule == "1f1b"
+    assert LayoutSection(pp=2).parallel().schedule == "1f1b"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 
 import pytest
@@ -33,6 +34,37 @@ def test_what_is_not_executed_is_refused_by_name(name) -> None:
     (line,) = refusals(parallel)
     assert line.startswith(f"{name}={getattr(parallel, name)}: ")
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
+
+
+PIPELINES = [
+    (ParallelPlan(pp=2, virtual_stages=2), "virtual_stages=2: schedule=1f1b .*set schedule=interleaved"),
+    (ParallelPlan(pp=2, dp_shard=2, zero_stage=2), "zero_stage=2: .*set zero_stage=1"),
+    (
+        ParallelPlan(pp=2, schedule="zero_bubble", compile=True),
+        "compile=True: schedule=zero_bubble .*set compile=False",
+    ),
+    (ParallelPlan(pp=3, schedule="dualpipe"), "schedule=dualpipe: 6 stages for 4 blocks; set pp=2"),
+]
+
+
+@pytest.mark.parametrize(("parallel", "reason"), PIPELINES)
+def test_what_a_pipeline_does_not_run_is_refused(parallel, reason) -> None:
+    (line,) = refusals(parallel, blocks=4)
+    assert re.match(reason, line)
+
+
+@pytest.mark.parametrize("schedule", ["zero_bubble", "dualpipe"])
+def test_a_split_backward_pass_is_not_recomputed(schedule) -> None:
+    (line,) = refusals(ParallelPlan(pp=2, schedule=schedule), recompute="full")
+    assert line.startswith(f"schedule={schedule}: ")
+    assert line.endswith("set recompute=none or schedule=1f1b")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe"])
+def test_every_schedule_is_executed(schedule) -> None:
+    virtual = 2 if schedule == "interleaved" else 1
+    assert refusals(ParallelPlan(pp=2, schedule=schedule, virtual_stages=virtual), blocks=4) == ()
+    assert refusals(ParallelPlan(pp=2, compile=True), recompute="full") == ()
 
 
 def test_what_is_executed_is_not_refused() -> None:
@@ -129,8 +161,8 @@ def test_what_the_dataset_decides_may_differ_from_the_plan(make_recipe, dataset)
 
 def test_a_plan_for_several_devices_is_not_trained_on_one(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = make_recipe()
-    inputs = inputs_for(recipe, parallel=ParallelPlan(tp=2, pp=2))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan .*tp=2.*set tp=1; pp=2.*set pp=1"):
+    inputs = inputs_for(recipe, parallel=ParallelPlan(pp=2, ep=2, zero_stage=2, dp_shard=2))
+    with pytest.raises(RecipeError, match=r"cannot execute this plan .*ep=2.*set ep=1; zero_stage=2.*set zero_stage=1"):
         train(recipe, inputs, tmp_path / "out")
     assert not (tmp_path / "out" / "checkpoints").exists()
 

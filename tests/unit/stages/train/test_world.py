@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
 from fixtures.tiny_models import decoder
+from trainwright.artifact.shards import TokenSplit
+from trainwright.model.tasks.next_token import NextToken
+from trainwright.model.tasks.task import Evaluation, EvaluationOptions
 from trainwright.stages.train.world import ALONE
 
 
@@ -18,6 +23,20 @@ def test_one_process_has_everything() -> None:
     assert [id(each) for each in ALONE.local(network.parameters())] == [id(each) for each in network.parameters()]
     value = torch.arange(3.0)
     assert torch.equal(ALONE.part(torch.zeros(3), value), value)
+
+
+def test_one_process_knows_all_names_and_measures_by_itself() -> None:
+    assert ALONE.names(["head", "embedding"]) == {"head", "embedding"}
+    asked: list[tuple[object, ...]] = []
+
+    class Asked(NextToken):
+        def evaluate(self, *arguments: object) -> Evaluation:  # type: ignore[override]
+            asked.append(arguments)
+            return Evaluation(count=1, metrics={})
+
+    arguments = (decoder(), cast("TokenSplit", object()), EvaluationOptions(batch_sequences=1))
+    assert ALONE.evaluate(Asked(sequence_tokens=4), *arguments) == Evaluation(count=1, metrics={})
+    assert asked == [arguments]
 
 
 def test_one_process_leads_and_agrees_with_itself() -> None:

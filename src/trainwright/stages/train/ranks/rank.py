@@ -23,7 +23,7 @@ from trainwright.core.errors import Interrupted, TrainwrightError
 from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
 
 _DIE_WITH_PARENT = 1
@@ -79,7 +79,7 @@ def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Fou
     )
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:
-        world = RankedWorld(mesh, batch_sequences=task.plan.workload.batch_sequences)
+        world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
         train(context, task.plan, world)
         world.close()
 

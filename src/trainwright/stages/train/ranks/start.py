@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import signal
 import threading
 import uuid
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from trainwright.stages.train.ranks.rank import RankTask, run_rank
 from trainwright.stages.train.stage import result_of
 
 LOOPBACK = "127.0.0.1"
+_UNIX_SIGNALS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name))
 
 
 def train_on_ranks(context: Context, plan: Plan) -> StageResult:
@@ -63,7 +65,7 @@ def launch(task: RankTask, configuration: LaunchConfig, events: Events) -> None:
     reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
     try:
-        with _quiet_agent(), _listening(reports, events, errors):
+        with _same_signals(), _quiet_agent(), _listening(reports, events, errors):
             elastic_launch(configuration, run_rank)(task, reports)
     except (ChildFailedError, SignalException) as failure:
         if not errors:
@@ -125,6 +127,18 @@ def _quiet_agent() -> Iterator[None]:
         yield
     finally:
         agent.setLevel(before)
+
+
+@contextmanager
+def _same_signals() -> Iterator[None]:
+    """Gives signals back to who had them: torch's agent takes them for good, and later stages wait for theirs."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *_UNIX_SIGNALS)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _died(failed: ChildFailedError) -> TrainingError:

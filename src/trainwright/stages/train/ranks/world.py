@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallelize import parallelize
 from trainwright.runtime.mesh import DATA_AXES, Mesh
@@ -16,6 +17,16 @@ from trainwright.stages.train.ranks.agreement import Agreement
 from trainwright.stages.train.ranks.step import RankedStep
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
+
+PIPELINED = "trainwright.stages.train.ranks.pipeline.world:PipelinedWorld"
+
+
+def world_of(mesh: Mesh, *, batch_sequences: int) -> RankedWorld:
+    """Returns this process's place on a mesh; pipelines have a world of their own."""
+    if mesh.size("pp") == 1:
+        return RankedWorld(mesh, batch_sequences=batch_sequences)
+    world: RankedWorld = load(PIPELINED, kind="layout")(mesh, batch_sequences=batch_sequences)
+    return world
 
 
 class RankedWorld(World):
