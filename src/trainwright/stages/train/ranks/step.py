@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainwright.model.parallelize import reduce_gradients
+from trainwright.model.parallel.parallelize import reduce_gradients
 from trainwright.model.tasks.task import Batch
 from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
 from trainwright.runtime.norms import clip

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
-from trainwright.model.parallelize import parallelize
+from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.mesh import DATA_AXES, Mesh
 from trainwright.runtime.norms import local
 from trainwright.stages.train.ranks.agreement import Agreement

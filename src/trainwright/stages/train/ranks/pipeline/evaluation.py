@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
 from trainwright.model.network import Network
-from trainwright.model.stages import pipeline_of
+from trainwright.model.parallel.stages import pipeline_of
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.runtime.mesh import Mesh
 from trainwright.stages.train.ranks.pipeline.relay import Relay

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainwright.model.losses import Loss
-from trainwright.model.stages import pipeline_of
+from trainwright.model.parallel.stages import pipeline_of
 from trainwright.model.tasks.task import Batch
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import GRADIENT_AXES
@@ -164,7 +164,7 @@ class PipelinedStep(RankedStep):
             whole = reduce(torch.add, [mine if owner == self.place else theirs[owner] for owner in owners])
             mine.copy_(whole)
 
-    def rehearse(self, micro: Batch, parameters: Iterable[Tensor]) -> tuple[int, int]:
+    def rehearse(self, micro: Batch, parameters: Iterable[Tensor], *, caches: bool) -> tuple[int, int]:
         """Runs this rank's stages on one micro batch without the others; returns bytes, as ``TrainingStep`` does.
 
         What is saved for the backward pass counts as often as the schedule keeps it.

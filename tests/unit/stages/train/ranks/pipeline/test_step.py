@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.tiny_models import decoder
-from trainwright.model.stages import keep_stages
+from trainwright.model.parallel.stages import keep_stages
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.tiny_models import decoder
-from trainwright.model.parallelize import parallelize, sharded_modules
+from trainwright.model.parallel.parallelize import parallelize, sharded_modules
 from trainwright.runtime.mesh import ALONE, mesh_of
 from trainwright.spec.workload import ParallelPlan
 

@@ -30,7 +30,7 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
         compiled: run blocks through ``torch.compile``.
     """
     if mesh.size("pp") > 1:
-        load("trainwright.model.stages:keep_stages", kind="layout")(network, mesh)
+        load("trainwright.model.parallel.stages:keep_stages", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
             block.compile()

@@ -9,7 +9,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.tiny_models import decoder, spec
 from trainwright.core.errors import RecipeError
-from trainwright.model.stages import keep_stages, pipeline_of
+from trainwright.model.parallel.stages import keep_stages, pipeline_of
 from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.workload import ParallelPlan
 
