@@ -22,7 +22,7 @@ from trainwright.pipeline.calibration import NOTHING, ledger_of, with_runs
 from trainwright.pipeline.planning import plan_here, question_about, training_of
 from trainwright.pipeline.presets import preset_file
 from trainwright.pipeline.question_fields import OF_RUN, SEARCH, read_fields, text
-from trainwright.pipeline.together import run_together
+from trainwright.pipeline.several.together import run_together
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.evidence.references import experienced
 from trainwright.planner.explain.formula import Explanation

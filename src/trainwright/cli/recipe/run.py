@@ -73,7 +73,7 @@ def step_name(args: argparse.Namespace, loaded: Loaded[Recipe], *, stage: str) -
 
 def _make(args: argparse.Namespace, output: Output, loaded: Loaded[Recipe], *, upto: str | None) -> dict[str, Artifact]:
     # The pipeline brings pydantic and NumPy, which --help must not wait for.
-    from trainwright.pipeline.together import run_together
+    from trainwright.pipeline.several.together import run_together
 
     recipe = loaded.value
     root = workspace_of(args, name=recipe.name)

@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _dry_run(args: argparse.Namespace) -> int:
-    from trainwright.pipeline.dry_run import dry_run
     from trainwright.pipeline.planning import training_of
+    from trainwright.pipeline.several.dry_run import dry_run
     from trainwright.render.plans.dry_run import show
 
     output, loaded = Output.of(args), load_recipe(args)

@@ -9,7 +9,7 @@ from torch import nn
 from trainwright.core.errors import RecipeError
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
-from trainwright.planner.counts.stages import stage_blocks
+from trainwright.planner.counts.parallel.stages import stage_blocks
 from trainwright.runtime.mesh import Mesh
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import ParallelPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright.core.units import format_bytes, format_factor
-from trainwright.planner.counts.dry_run import DryRank, DryRun, Sent, ratio
+from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun, Sent, ratio
 from trainwright.render.page import Page
 
 SHOWN = 6

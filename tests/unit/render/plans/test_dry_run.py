@@ -1,7 +1,7 @@
 import io
 
 from trainwright.cli.output import Output
-from trainwright.planner.counts.dry_run import CLASSES, DryRank, DryRun, Sent, Share
+from trainwright.planner.counts.parallel.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.render.plans.dry_run import show
 from trainwright.spec.workload import ParallelPlan
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.planner.counts.dry_run import Sent
+from trainwright.planner.counts.parallel.dry_run import Sent
 from trainwright.planner.counts.parameters import parameter_counts, total_parameters
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan

@@ -32,8 +32,8 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch
-from trainwright.planner.counts.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parallel.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.planner.forecast.communication.messages import messages
 from trainwright.planner.forecast.memory.table import library_bytes, predict_memory
 from trainwright.runtime.clock import PhaseClock
@@ -101,6 +101,10 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
     refused = refusals(parallel)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="train.exec.layout", seen="; ".join(refused))
+    if parallel.pp > 1:
+        raise RecipeError(
+            "a dry run counts no pipeline", where="train.exec.layout", seen=f"pp={parallel.pp}", expected="pp=1"
+        )
     if recipe.task.name != "next-token":
         raise RecipeError(
             "a dry run makes batches of text alone", where="task.name", seen=recipe.task.name, expected="next-token"

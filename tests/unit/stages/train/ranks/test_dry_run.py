@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as dist
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.dry_run import DryRank, DryRun
+from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan

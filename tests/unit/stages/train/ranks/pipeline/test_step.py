@@ -57,7 +57,7 @@ def alone() -> tuple[int, int]:
     step = TrainingStep(
         *(TASK, network, Optimizers(network, AdamWSection()), clock()), micro_batch=2, clip_norm=None, compiled=False
     )
-    return step.rehearse({"tokens": TOKENS}, network.parameters())
+    return step.rehearse({"tokens": TOKENS}, network.parameters(), caches=False)
 
 
 def test_a_rehearsal_counts_a_stage_as_often_as_the_schedule_keeps_it(rank: int) -> None:
@@ -65,7 +65,7 @@ def test_a_rehearsal_counts_a_stage_as_often_as_the_schedule_keeps_it(rank: int)
     found = {}
     for schedule in ("1f1b", "gpipe"):
         step = step_of(ParallelPlan(pp=2, schedule=schedule), sequences=12)
-        found[schedule] = step.rehearse({"tokens": TOKENS}, step.parameters)
+        found[schedule] = step.rehearse({"tokens": TOKENS}, step.parameters, caches=False)
         assert all(parameter.grad is None for parameter in step.parameters)
     assert found["1f1b"][0] == found["gpipe"][0] == (logits if rank == 1 else 0)
     kept = 2 - rank

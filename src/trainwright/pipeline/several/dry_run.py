@@ -9,8 +9,8 @@ from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.pipeline.graph import Step
 from trainwright.pipeline.planning import plan_here, question_about
-from trainwright.planner.counts.dry_run import DryRun
 from trainwright.planner.counts.layouts import FixedLayout
+from trainwright.planner.counts.parallel.dry_run import DryRun
 from trainwright.planner.evidence.finished import Ledger
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.scenario import scenario_of

@@ -1,4 +1,4 @@
-from trainwright.planner.counts.dry_run import DryRank, ratio
+from trainwright.planner.counts.parallel.dry_run import DryRank, ratio
 
 
 def test_one_side_alone_has_no_ratio() -> None:

@@ -4,8 +4,8 @@ from trainwright import api
 from trainwright.core.errors import RecipeError
 from trainwright.pipeline import dry_run as module
 from trainwright.pipeline import planning
-from trainwright.pipeline.dry_run import dry_run
 from trainwright.pipeline.planning import training_of
+from trainwright.pipeline.several.dry_run import dry_run
 from trainwright.testing.machine import fake_machine
 
 RECIPE = """\

@@ -9,7 +9,7 @@ from trainwright.artifact.events import Listener
 from trainwright.artifact.store import Artifact
 from trainwright.core.place import place_of
 from trainwright.core.registry import load
-from trainwright.pipeline.runner import run
+from trainwright.pipeline import runner
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 
@@ -33,7 +33,7 @@ def run_together(
     if place is not None and isinstance(how.layout, LayoutSection):
         place.check(how.layout.parallel().ranks)
     if place is None or place.commands == 1:
-        return run(recipe, root=root, upto=upto, listeners=listeners)
+        return runner.run(recipe, root=root, upto=upto, listeners=listeners)
     together = load("trainwright.stages.train.ranks.together:together", kind="layout")
     with together(place, recipe):
-        return run(recipe, root=root, upto=upto, listeners=listeners) if place.leads else {}
+        return runner.run(recipe, root=root, upto=upto, listeners=listeners) if place.leads else {}

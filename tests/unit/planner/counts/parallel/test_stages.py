@@ -9,7 +9,7 @@ import pytest
 from fixtures.tiny_models import spec
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.counts.flops import count_flops
-from trainwright.planner.counts.stages import costs, stage_blocks
+from trainwright.planner.counts.parallel.stages import costs, stage_blocks
 
 
 def slowest(sizes: tuple[int, ...], block: float, head: float) -> float:
