@@ -259,8 +259,8 @@ def test_a_run_keeps_its_results_in_the_workspace(recipe, monkeypatch):
     api.run(recipe)
     api.run(recipe, workspace="~/here", upto="data")
     assert asked == [
-        {"root": Path("runs/tiny"), "upto": None},
-        {"root": Path.home() / "here", "upto": "data"},
+        {"root": Path("runs/tiny"), "upto": None, "listeners": ()},
+        {"root": Path.home() / "here", "upto": "data", "listeners": ()},
     ]
 
 

@@ -2,9 +2,9 @@ import pytest
 
 from trainwright import api
 from trainwright.core.errors import RecipeError
-from trainwright.pipeline import dry_run as module
 from trainwright.pipeline import planning
 from trainwright.pipeline.planning import training_of
+from trainwright.pipeline.several import dry_run as module
 from trainwright.pipeline.several.dry_run import dry_run
 from trainwright.testing.machine import fake_machine
 

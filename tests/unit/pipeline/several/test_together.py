@@ -10,7 +10,7 @@ import pytest
 from fixtures.planned_recipe import planned_recipe
 from trainwright.core.errors import RecipeError
 from trainwright.core.place import Place
-from trainwright.pipeline import together
+from trainwright.pipeline.several import together
 
 RANK = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 
