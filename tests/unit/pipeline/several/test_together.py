@@ -26,7 +26,7 @@ def met(monkeypatch) -> list[Place]:
         yield
 
     monkeypatch.setattr(together, "load", lambda reference, kind: meet)
-    monkeypatch.setattr(together, "run", lambda *given, **options: {"made": True})
+    monkeypatch.setattr(together.runner, "run", lambda *given, **options: {"made": True})
     return places
 
 
