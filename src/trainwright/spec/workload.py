@@ -169,9 +169,10 @@ STAGE_WASTE = 0.08
 class ParallelPlan:
     """How the devices share one step; every axis is a mesh axis.
 
-    ``ep`` divides the experts over ranks that data parallelism (and tensor parallelism) already has; it takes no devices of its own. ``zero_stage``
-    says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0 nothing, 1 the optimizer's state,
-    2 gradients too, 3 weights too (FSDP). Where nobody shares it is 0, whatever is said.
+    ``ep`` divides the experts over ranks that data parallelism (and tensor parallelism) already has; it takes no
+    devices of its own. ``zero_stage`` says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0
+    nothing, 1 the optimizer's state, 2 gradients too, 3 weights too (FSDP). Where nobody shares it is 0, whatever is
+    said.
     """
 
     dp_replicate: int = 1
