@@ -11,7 +11,6 @@ import torch
 from trainwright.core.registry import load
 from trainwright.hardware.machine.processor import cpu_features
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.sections.train import DeviceChoice
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Torch's types by our names."""
@@ -37,8 +36,11 @@ class Device:
         return torch.device(self.torch_type)
 
 
-def choose(wanted: DeviceChoice = "auto") -> Device:
+def choose(wanted: str = "auto") -> Device:
     """Returns the device asked for; ``auto`` takes the accelerator that torch sees, else the processor.
+
+    Args:
+        wanted: as ``train.exec.device``.
 
     Raises:
         MachineError: a kind is asked for by name, and torch sees no such device; says what is missing.

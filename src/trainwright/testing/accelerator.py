@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import machinery
 from types import ModuleType, SimpleNamespace, TracebackType
@@ -68,12 +69,12 @@ class FakeAccelerator:
     def __enter__(self) -> Self:
         """Puts it into torch's place."""
         FakeEvent.device = self
-        answers = {
-            "current_accelerator": lambda check_available=False: self.device,
+        answers: dict[str, Callable[..., Any]] = {
+            "current_accelerator": lambda **_options: self.device,
             "is_available": lambda: True,
             "synchronize": self._wait,
-            "empty_cache": lambda: None,
-            "reset_peak_memory_stats": lambda: setattr(self, "peak_bytes", self.allocated_bytes),
+            "empty_cache": bool,
+            "reset_peak_memory_stats": self._forget_peak,
             "memory_allocated": lambda: self.allocated_bytes,
             "max_memory_allocated": lambda: self.peak_bytes,
             "max_memory_reserved": lambda: self.peak_bytes,
@@ -97,6 +98,13 @@ class FakeAccelerator:
     ) -> None:
         """Gives torch back."""
         self._stack.close()
+
+    def asked(self, name: str) -> int:
+        """Returns how often ``torch.accelerator`` was asked so."""
+        return self.calls[name]
+
+    def _forget_peak(self) -> None:
+        self.peak_bytes = self.allocated_bytes
 
     def _wait(self) -> None:
         self.waited_until_s = self.busy_until_s
