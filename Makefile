@@ -12,7 +12,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test check soak lint format docs bench gpu wheelhouse package constraints clean
+.PHONY: help setup setup-dev demo test check soak lint format docs bench peers gpu wheelhouse package constraints clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -64,6 +64,10 @@ check: setup-dev ## before each commit: ruff and the fast tests
 	$(BIN)/ruff format --check
 	$(BIN)/python -m pytest -n 2 -m "not slow and not cuda" $(PYTEST_ARGS)
 
+KILLS ?= 50
+soak: setup-dev ## hours: the full product of layouts, random kills, random layouts; into benchmarks/results (KILLS=50)
+	$(BIN)/python benchmarks/soak.py --kills $(KILLS) $(PYTEST_ARGS)
+
 lint: setup-dev ## ruff, mypy, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -79,8 +83,12 @@ docs: setup-dev ## build the documentation into site/; a broken link or an untra
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "documentation: site/index.html"
 
-bench: setup-dev ## training speed beside a bare loop and Hugging Face Trainer
+bench: setup-dev ## training speed beside a bare loop, Hugging Face Trainer and, after make peers, litgpt
 	$(BIN)/python benchmarks/train_cpu.py
+
+peers: ## an environment of its own for what benchmarks compare with and ours must not have: litgpt
+	$(or $(PYTHON),python3) -m venv build/peers
+	build/peers/bin/python -m pip install --disable-pip-version-check $(PIP_ARGS) 'torch==2.13.0' 'litgpt==0.5.13'
 
 GPU_PYTHON ?= python3
 GPU_SITE := build/gpu

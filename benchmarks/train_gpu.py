@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from train_cpu import Case, random_dataset
+from contestants import Case, random_dataset
 from trainwright.artifact.events import Events
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context

@@ -43,6 +43,17 @@ def test_the_autoload_looks_for_the_same_files() -> None:
     assert tuple(f"/{pattern}" for pattern in DEVICE_FILES) == accelerator("tpu").device_files
 
 
+@pytest.mark.parametrize(("language", "never"), [("en", NEVER_RUN), ("zh", "从未在硬件上运行")])
+def test_the_documentation_says_of_each_what_its_record_says(language: str, never: str) -> None:
+    page = (ROOT / "docs" / language / "accelerators.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 8}
+    assert rows.keys() == {record.kind for record in accelerators()}
+    for record in accelerators():
+        cells = [cell.strip() for cell in rows[record.kind].split("|")]
+        assert cells[3:6] == [record.package or "torch", record.collectives, record.compiler]
+        assert cells[7] == (record.verified or never)
+
+
 def test_bf16_by_capability() -> None:
     cuda = accelerator("cuda")
     assert [cuda.multiplies_bf16(each) for each in (None, "7.5", "8.0", "10.3")] == [False, False, True, True]
