@@ -36,19 +36,20 @@ def killed_once(project, dice: random.Random) -> bool:
         project.command("train", *RANKS), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
     )
     deadline = time.monotonic() + 60
-    while len(ranks_of(process)) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while process.poll() is None and len(ranks_of(process)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(dice.uniform(0.0, 12.0))
-    victims = [*ranks_of(process), psutil.Process(process.pid)] if process.poll() is None else []
-    if not victims:
+    below = ranks_of(process)
+    if process.poll() is not None:
+        return False
+    try:
+        dice.choice([*below, psutil.Process(process.pid)]).kill()
+    except psutil.NoSuchProcess:  # it ended by itself meanwhile
         process.wait()
         return False
-    below = ranks_of(process)
-    victim = dice.choice(victims)
-    victim.kill()
     process.wait(timeout=300)
     _, alive = psutil.wait_procs(below, timeout=60)
-    assert not alive, f"ranks outlived the kill of {victim.pid}: {alive}"
+    assert not alive, f"ranks outlived a kill: {alive}"
     return True
 
 
