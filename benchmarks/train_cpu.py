@@ -71,7 +71,7 @@ def taking_turns(contestants: Mapping[str, Contestant], rounds: int, case: str) 
     """Returns the runs of all contestants, round by round, each round in the other direction; a first one warms up."""
     runs: dict[str, list[Run]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
-        order = list(contestants) if number % 2 else list(reversed(contestants))
+        order = list(contestants)[:: 1 if number % 2 else -1]
         for name in order:
             run = contestants[name]()
             if number:
@@ -124,7 +124,7 @@ def measure(case: Case, root: Path, *, arguments: argparse.Namespace) -> dict[st
     tokens, peak = case.sequences * case.tokens, matmul_peak(arguments.precision)
     flops = training_flops_per_token(case.spec, sequence_tokens=case.tokens) * tokens
     steps_s = {name: statistics.median(map(_step_s, each)) for name, each in runs.items()}
-    ratios = {}
+    ratios: dict[str, float] = {}
     for mode in modes:
         others = [name for name in runs if name.endswith(mode) and not name.startswith("ours")]
         ratios |= {name: speed_over(runs[f"ours {mode}"], runs[name]) for name in others}
