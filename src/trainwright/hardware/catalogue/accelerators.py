@@ -18,6 +18,8 @@ from trainwright.spec.device import DeviceKind
 
 _FOLDER = "accelerators"
 NEVER_RUN = "never run on hardware"
+NEVER_RUN_KEY = "never_run"
+"""Of the assumption of a plan that says so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainwright.core.errors import MachineError
-from trainwright.hardware.catalogue.accelerators import accelerator
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY, accelerator
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.machine.facts import MachineFacts
@@ -167,7 +167,7 @@ def _unverified(device: DeviceSpec) -> tuple[Assumption, ...]:
     record = accelerator(device.kind)
     if record.verified:
         return ()
-    return (_assume(f"training on {record.title}s", record.standing, "", "default", "make gpu", key="never_run"),)
+    return (_assume(f"training on {record.title}s", record.standing, "", "default", "make gpu", key=NEVER_RUN_KEY),)
 
 
 def _unprobed_processor(facts: MachineFacts) -> Here:
