@@ -22,6 +22,7 @@ from trainwright import __version__
 from trainwright.cli import streams, tables
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
+from trainwright.core.autoload import spare_autoload
 from trainwright.core.errors import (
     MACHINE_ERRNOS,
     HungUp,
@@ -181,6 +182,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no exception escapes."""
     wait_briefly(os.environ)
+    spare_autoload(os.environ)
     if argv is None:
         streams.prepare()
         for number in (signal.SIGTERM, signal.SIGHUP):

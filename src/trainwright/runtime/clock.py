@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
+from trainwright.runtime.device import Mark, marker, seconds_between, synchronise
 from trainwright.spec.measures import PhaseTimes
-
-_Mark = float | torch.cuda.Event
 
 
 class PhaseClock:
-    """Times phases of training steps on a CPU or a CUDA device.
+    """Times phases of training steps on a device.
 
     Every moment between ``start`` and ``stop`` belongs to one phase; what no ``with clock.phase(name)`` claims is
-    ``other``. On CUDA the marks are events in the current stream, read after the work has finished, so that timing
+    ``other``. Beside a CPU the marks are events in the current stream, read after the work has finished, so that timing
     never makes the host wait for the device.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+        self._device, self._mark = device, marker(device)
         self._running = "other"
-        self._since: _Mark | None = None
-        self._spans: list[tuple[str, _Mark, _Mark]] = []
+        self._since: Mark | None = None
+        self._spans: list[tuple[str, Mark, Mark]] = []
 
     def start(self) -> None:
         """Begin to measure; the running phase is ``other``."""
@@ -44,14 +42,13 @@ class PhaseClock:
     def stop(self) -> PhaseTimes:
         """Returns seconds of every phase since ``start`` or the last ``stop``; measuring goes on.
 
-        On CUDA this waits for the device to reach this point.
+        This waits for the device to reach this point.
         """
         self._switch(self._running)
-        if self._cuda:
-            torch.cuda.synchronize()
+        synchronise(self._device)
         totals = dict.fromkeys(PhaseTimes.names(), 0.0)
         for name, begin, end in self._spans:
-            totals[name] += _seconds(begin, end)
+            totals[name] += seconds_between(begin, end)
         self._spans.clear()
         return PhaseTimes(**totals)
 
@@ -61,18 +58,3 @@ class PhaseClock:
             raise RuntimeError("the clock was not started")
         self._spans.append((self._running, self._since, now))
         self._running, self._since = name, now
-
-    def _mark(self) -> _Mark:
-        if not self._cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-
-def _seconds(begin: _Mark, end: _Mark) -> float:
-    if isinstance(begin, float) and isinstance(end, float):
-        return end - begin
-    assert isinstance(begin, torch.cuda.Event)
-    assert isinstance(end, torch.cuda.Event)
-    return float(begin.elapsed_time(end)) / 1e3

@@ -29,7 +29,7 @@ class FakeTime:
 @pytest.fixture
 def fake(monkeypatch) -> FakeTime:
     clock = FakeTime()
-    monkeypatch.setattr("trainwright.runtime.clock.time", clock)
+    monkeypatch.setattr("trainwright.runtime.device.time", clock)
     return clock
 
 

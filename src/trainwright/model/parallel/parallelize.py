@@ -10,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
+from trainwright.runtime.device import compiler
 from trainwright.runtime.mesh import Mesh
 
 
@@ -33,7 +34,7 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
         load("trainwright.model.parallel.stages:keep_stages", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
-            block.compile()
+            block.compile(backend=compiler(mesh.device_type))
     over = _sharing(mesh)
     if over is not None:
         _shard(network, over, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -34,6 +34,9 @@ _Schedule = Annotated[
     str, SCHEDULE, Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction")
 ]
 Average = Annotated[float, Field(ge=0, lt=1)]
+DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "npu", "tpu", "mps", "xpu"]
+DEVICES: tuple[str, ...] = get_args(DeviceChoice)[1:]
+"""The kinds of device that training runs on; ``catalog/accelerators`` has a file for each."""
 
 
 class OptimizerSection(Section):
@@ -135,7 +138,7 @@ class TrainExec(Section):
         "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
     )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
+    device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
     keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")
     deterministic: bool | Literal["auto"] = Field(

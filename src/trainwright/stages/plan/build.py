@@ -10,6 +10,7 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.hardware.machine.record import Machine
@@ -133,7 +134,8 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     wanted = recipe.train.exec.compile
     if wanted != "auto":
         return wanted
-    if here.facts.compiler is None or not here.facts.python_headers:
+    device = here.cluster.device.kind
+    if not accelerator(device).compiles_by_itself or here.facts.compiler is None or not here.facts.python_headers:
         return False
     layouts = _layouts(run.workload, micro_batches(recipe, run.workload))
     every = forecast(run, layouts, here.source)

@@ -15,6 +15,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.device import compiler
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.stages.train.optimizer import Optimizers, clip
 
@@ -61,7 +62,9 @@ class TrainingStep:
         self.micro_batch = micro_batch
         self.clip_norm = clip_norm
         # A compiled module stands for the network: calls are compiled, everything else is passed on to it.
-        self.network = cast("Network", torch.compile(network)) if compiled else network
+        self.network = (
+            cast("Network", torch.compile(network, backend=compiler(self.device.type))) if compiled else network
+        )
 
     def __call__(self, batch: Batch, share: float) -> Update:
         """Train on one batch with ``share`` of the peak learning rate."""

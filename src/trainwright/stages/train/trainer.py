@@ -171,7 +171,8 @@ class Trainer:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
         section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
         rows = self.world.rows(self.settings.batch_sequences)
-        schedule, batches = load_schedule(section), prefetched(self.batches, first, last, rows)
+        batches = prefetched(self.batches, first, last, rows, device=self.settings.device)
+        schedule = load_schedule(section)
         for step in range(first, last):
             with self.clock.phase("data_wait"):
                 batch = next(batches)

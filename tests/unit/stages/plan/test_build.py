@@ -97,6 +97,14 @@ def test_long_runs_are_compiled_where_a_compiler_is(planned):
     assert planned("train.duration=1e6 steps", machine=bare).parallel.compile is False
 
 
+@pytest.mark.parametrize(("kind", "compiled"), [("cuda", True), ("xpu", True), ("npu", False), ("tpu", False)])
+def test_long_runs_are_compiled_only_on_devices_that_compile_by_themselves(planned, kind, compiled):
+    machine = fake_machine()
+    measured = replace(machine.probes, device_kind=kind, memory_bytes=16 << 30)
+    plan = planned("train.duration=1e6 steps", machine=Machine(facts=machine.facts, probes=measured))
+    assert plan.parallel.compile is compiled
+
+
 def test_a_machine_that_was_busy_is_compiled_for_by_its_fast_end(planned):
     quiet = fake_machine()
     busy = replace(quiet, probes=replace(quiet.probes, cpu_busy=0.85))

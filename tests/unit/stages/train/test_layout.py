@@ -138,9 +138,9 @@ def test_both_doors_to_a_plan_of_this_machine_give_a_layout_that_is_executed(tmp
 def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> None:
     recipe = make_recipe()
     plan = plan_of(recipe)
-    node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="tpu"))
+    node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="hpu"))
     plan = replace(plan, cluster=replace(plan.cluster, node=node))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen tpu, expected cpu or cuda"):
+    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen hpu, expected one of cpu, cuda"):
         settings_of(recipe, plan, TokenDataset.open(dataset.path))
 
 

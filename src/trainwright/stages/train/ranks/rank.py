@@ -20,7 +20,9 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import Interrupted, TrainwrightError
+from trainwright.runtime.device import choose
 from trainwright.runtime.mesh import Found, joined
+from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.world import world_of
@@ -92,12 +94,13 @@ def _found(group: str) -> Found | None:
     return PrefixStore(group, store), rank, ranks
 
 
-def _device(kind: str, index: int) -> torch.device:
+def _device(kind: DeviceKind, index: int) -> torch.device:
     """Returns this rank's device; of several in a host each rank has the one of its number there."""
     if kind == "cpu":
         return torch.device("cpu")
+    chosen = choose(kind).torch_device
     torch.accelerator.set_device_index(index)
-    return torch.device(kind, index)
+    return torch.device(chosen.type, index)
 
 
 def _belong_to_parent() -> None:
