@@ -120,9 +120,10 @@ class Trainer:
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
-        logits_bytes, activation_bytes = self._dry_run()
-        with StopRequest() as stop:
-            validation = self._loop(metrics, stop, events)
+        with self.world.counted(self.network, self.clock, compiled=settings.compiled):
+            logits_bytes, activation_bytes = self._dry_run()
+            with StopRequest() as stop:
+                validation = self._loop(metrics, stop, events)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -241,8 +242,7 @@ class Trainer:
     def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
-        steps_s = phases.total_s - phases.evaluate - phases.checkpoint
-        speed = settings.steps * settings.batch_tokens / steps_s
+        speed = settings.steps * settings.batch_tokens / phases.of_steps.total_s
         return TrainSummary(
             steps=settings.steps,
             tokens=settings.steps * settings.batch_tokens,
@@ -252,7 +252,7 @@ class Trainer:
             train_loss=mean_loss(self.progress.recent),
             validation=validation,
             phases=phases,
-            step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
+            step_phases=phases.of_steps.scaled(1 / settings.steps),
             memory=memory,
             process_bytes=self._process_bytes,
             tokens_per_s=speed,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
+from trainwright.runtime.clock import PhaseClock
 from trainwright.stages.train.step import TrainingStep
+
+COMPILATION = "trainwright.runtime.compilation:compilation_counted"
 
 
 class World:
@@ -31,6 +36,10 @@ class World:
     def step(self, *arguments: Any, **options: Any) -> TrainingStep:
         """Returns what makes one update, with the arguments of ``TrainingStep``."""
         return TrainingStep(*arguments, **options)
+
+    def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> AbstractContextManager[Any]:
+        """Returns a context in which compilation, and what ranks wait for each other, are phases of their own."""
+        return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()  # type: ignore[no-any-return]
 
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""

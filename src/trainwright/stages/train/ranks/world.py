@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
+from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import DATA_AXES, Mesh
 from trainwright.runtime.norms import local
 from trainwright.stages.train.ranks.agreement import Agreement
@@ -57,6 +60,12 @@ class RankedWorld(World):
     def step(self, *arguments: Any, **options: Any) -> TrainingStep:
         """Returns what makes one update."""
         return RankedStep(*arguments, mesh=self.mesh, batch_sequences=self._batch_sequences, **options)
+
+    @contextmanager
+    def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> Iterator[None]:
+        """Counts compilation, and what this rank waits for others, as phases of their own within."""
+        with super().counted(network, clock, compiled=compiled), exchanges_counted(network, clock):
+            yield
 
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
