@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-EventKind = Literal["stage", "metric", "phase", "memory", "progress", "message", "resume"]
+EventKind = Literal["stage", "metric", "phase", "memory", "progress", "message", "resume", "restart"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +18,7 @@ class Event:
     * ``progress``: ``value`` of ``total`` units of the task ``name`` are done; shown, not stored.
     * ``message``: ``text`` for a person.
     * ``resume``: the task ``name`` goes on after ``step``; what stands before it about later steps is undone.
+    * ``restart``: the task ``name`` was ended by a fault and started again; ``value`` is the seconds lost in between.
     """
 
     run: str

@@ -118,6 +118,10 @@ class TrainingMetrics:
             )
             self._warned_of_peak = True
 
+    def message(self, text: str) -> None:
+        """Tell a person something."""
+        self._events.message(text)
+
     def metric(self, name: str, value: float, *, step: int, unit: str = "") -> None:
         """Report one number everywhere."""
         self._events.metric(name, value, unit=unit, step=step)

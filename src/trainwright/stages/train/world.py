@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -14,8 +14,11 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.runtime.clock import PhaseClock
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
 
+T = TypeVar("T")
 COMPILATION = "trainwright.runtime.compilation:compilation_counted"
 
 
@@ -25,6 +28,7 @@ class World:
     leads: bool = True
     """Whether this process writes what is written once, and tells people."""
     ranks: int = 1
+    rank: int = 0
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""
@@ -44,6 +48,19 @@ class World:
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
         return since_s, signal
+
+    def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
+        """Tells how far the ranks are apart, and which of them stays behind; every process must call it together.
+
+        Args:
+            step: updates done so far.
+            times: seconds since the last call, by phase.
+            metrics: where to tell it.
+        """
+
+    def gathered(self, value: T) -> tuple[T, ...]:
+        """Returns the values of all ranks where there are several; every process must ask together."""
+        return ()
 
     def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Returns what a task measures on a split; every process must ask, and each has the result."""

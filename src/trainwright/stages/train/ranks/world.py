@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -16,11 +17,15 @@ from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import DATA_AXES, Mesh
 from trainwright.runtime.norms import local
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.ranks.agreement import Agreement
 from trainwright.stages.train.ranks.step import RankedStep
+from trainwright.stages.train.ranks.stragglers import Stragglers
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
 
+T = TypeVar("T")
 PIPELINED = "trainwright.stages.train.ranks.pipeline.world:PipelinedWorld"
 
 
@@ -44,8 +49,8 @@ class RankedWorld(World):
         """
         self.mesh = mesh
         self.leads = mesh.leads
-        self.ranks = mesh.ranks
-        self.agreement = Agreement()
+        self.rank, self.ranks = mesh.rank, mesh.ranks
+        self.agreement, self.stragglers = Agreement(), Stragglers()
         self._batch_sequences = batch_sequences
 
     def share(self, network: Network, *, compiled: bool) -> None:
@@ -71,6 +76,16 @@ class RankedWorld(World):
         """Returns what all ranks wished one step ago."""
         return self.agreement.agreed(since_s, signal)
 
+    def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
+        """Tells what the ranks said at the call before."""
+        self.stragglers.compare(step, times, metrics)
+
+    def gathered(self, value: T) -> tuple[T, ...]:
+        """Returns the values of all ranks, by rank."""
+        values: list[Any] = [None] * self.ranks
+        dist.all_gather_object(values, value)
+        return tuple(values)
+
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
         for name, tensor in tensors:
@@ -90,3 +105,4 @@ class RankedWorld(World):
     def close(self) -> None:
         """Waits for what the ranks still exchange."""
         self.agreement.close()
+        self.stragglers.close()
