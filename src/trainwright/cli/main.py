@@ -50,6 +50,7 @@ COMMANDS = {
     "data": Command("trainwright.cli.recipe.data", "turn a corpus into token shards"),
     "train": Command("trainwright.cli.recipe.train", "train the model"),
     "optimize": Command("trainwright.cli.recipe.optimize", "make training faster, one measured technique at a time"),
+    "profile": Command("trainwright.cli.recipe.profile", "show where the time of a few steps goes"),
     "evaluate": Command("trainwright.cli.recipe.evaluate", "measure the trained model"),
     "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
     "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),

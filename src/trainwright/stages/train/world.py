@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
+from trainwright.artifact.stage import Context
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.runtime.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.plan import Plan
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
 
@@ -83,6 +85,8 @@ class World:
         yield from tensors
 
 
+Work = Callable[[Context, Plan, World], Any]
+"""What one process does of a training: all of it, or a part that is looked at."""
 ALONE = World()
 COMMANDS: ContextVar[int] = ContextVar("commands", default=1)
 """How many commands train together; ``ranks.together`` sets it."""

@@ -25,10 +25,11 @@ def test_the_slowest_is_held_against_the_median(busy_s, rank, spread) -> None:
 
 def test_a_rank_is_named_once_when_it_stays_behind() -> None:
     patience = Patience()
-    assert [patience.lasting(1, 1.5) for _ in range(REPORTS + 2)] == [False, False, True, False, False]
-    assert not patience.lasting(1, 1.1), "it has caught up"
-    assert [patience.lasting(1, 1.5) for _ in range(REPORTS)] == [False, False, True], "and falls behind again"
-    assert [patience.lasting(rank, 1.5) for rank in (2, 1, 2, 1, 2)] == [False] * 5, "ranks that take turns are noise"
+    assert [patience.lasting(1, 1.5, 4.0) for _ in range(5)] == [False, False, True, False, False]
+    assert not patience.lasting(1, 1.1, 4.0), "it has caught up"
+    assert [patience.lasting(1, 1.5, 4.0) for _ in range(3)] == [False, False, True], "and falls behind again"
+    assert [patience.lasting(rank, 1.5, 9.0) for rank in (2, 1, 2, 1, 2)] == [False] * 5, "ranks in turn are noise"
+    assert not any(patience.lasting(3, 9.0, 0.01) for _ in range(99)), "and so is a second of tiny steps"
 
 
 def test_busy_seconds_are_heard_one_report_later(tmp_path) -> None:
@@ -79,7 +80,7 @@ def test_the_message_names_rank_and_host(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(dist, "all_gather", gather)
     stragglers = Stragglers()
     for step in range(2, 2 * REPORTS + 6, 2):
-        stragglers.compare(step, PhaseTimes(forward=1.0), metrics)
+        stragglers.compare(step, PhaseTimes(forward=4.0), metrics)
     spreads = [event.value for event in told if event.name == "train/rank_spread"]
     (message,) = [event.text for event in told if event.kind == "message"]
     assert math.isclose(min(spreads), 2.0)
