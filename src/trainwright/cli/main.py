@@ -55,6 +55,7 @@ COMMANDS = {
     "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
     "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),
     "serve": Command("trainwright.cli.recipe.serve", "answer HTTP requests with the model"),
+    "events": Command("trainwright.cli.recipe.events", "write a run's numbers for TensorBoard, MLflow or W&B"),
     "report": Command("trainwright.cli.recipe.report", "write one HTML page about a run"),
     "hardware": Command("trainwright.cli.catalog.hardware", "look up, show and compare accelerators"),
     "catalog": Command("trainwright.cli.catalog.catalog", "say how old prices are, and fetch newer ones"),

@@ -45,7 +45,7 @@ class World:
 
     def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> AbstractContextManager[Any]:
         """Returns a context in which compilation, and what ranks wait for each other, are phases of their own."""
-        return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()  # type: ignore[no-any-return]
+        return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()
 
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
