@@ -128,19 +128,18 @@ def read_events(path: Path) -> Iterator[Event]:
 def worked_s(path: Path) -> float:
     """Returns the seconds of all sessions in a log, from their start to the last that they told; 0 where there is none.
 
-    What was done and is done again counts; so does what restarts took. A night in which nobody resumed does not, nor
-    what a killed process did after its last line.
+    What was done and is done again counts, and so does the time from a fault to the restart. A night in which nobody
+    resumed does not, nor what a killed process did after its last line.
     """
-    total_s, first_s, last_s = 0.0, 0.0, 0.0
+    total_s, first_s, last_s, restarting = 0.0, 0.0, 0.0, False
     for event in _recorded(path) if path.is_file() else ():
-        if event.kind == "restart":
-            total_s += event.value
-            continue
-        if event.kind == "resume" or not first_s:
+        if (event.kind == "resume" and not restarting) or not first_s:
             total_s += last_s - first_s
             first_s = event.t_s
         if event.name == START:
-            total_s += event.value
+            total_s += 0.0 if restarting else event.value
+            restarting = False
+        restarting = restarting or event.kind == "restart"
         last_s = event.t_s
     return total_s + last_s - first_s
 

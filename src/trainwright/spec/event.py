@@ -17,8 +17,8 @@ class Event:
     * ``phase``: seconds of one phase of ``step``. ``memory``: bytes of one class.
     * ``progress``: ``value`` of ``total`` units of the task ``name`` are done; shown, not stored.
     * ``message``: ``text`` for a person.
+    * ``restart``: the task ``name`` begins again after a fault; ``value`` seconds of work since ``step`` are lost.
     * ``resume``: the task ``name`` goes on after ``step``; what stands before it about later steps is undone.
-    * ``restart``: the task ``name`` was ended by a fault and started again; ``value`` is the seconds lost in between.
     """
 
     run: str

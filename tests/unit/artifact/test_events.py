@@ -103,12 +103,16 @@ def test_the_time_of_work_is_that_of_all_sessions_without_the_nights_between(tmp
         (9000.0, "resume", "train", 10.0),
         (9000.0, "metric", "train/start_s", 5.0),
         (9030.0, "metric", "train/loss", 2.0),
-        (9031.0, "restart", "train", 7.0),
-        (9040.0, "resume", "train", 20.0),
-        (9050.0, "metric", "train/loss", 1.0),
+        (9090.0, "restart", "train", 70.0),  # a fault was found a minute after the last line
+        (9100.0, "resume", "train", 20.0),
+        (9100.0, "metric", "train/start_s", 8.0),
+        (9110.0, "metric", "train/loss", 1.0),
+        (20000.0, "resume", "train", 30.0),
+        (20000.0, "metric", "train/start_s", 5.0),
+        (20003.0, "metric", "train/loss", 1.0),
     ]
     path = tmp_path / "events.jsonl"
     records = [dict(zip(("t_s", "kind", "name", "value"), line, strict=True)) | {"run": "r"} for line in lines]
     path.write_text("".join(json.dumps(record) + "\n" for record in records) + "torn")
-    assert worked_s(path) == (20 + 60) + (5 + 30) + 7 + 10
+    assert worked_s(path) == (20 + 60) + (5 + 110) + (5 + 3)
     assert worked_s(tmp_path / "none.jsonl") == 0
