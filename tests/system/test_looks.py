@@ -78,4 +78,4 @@ def test_a_step_beyond_the_run_is_one_line(trained) -> None:
     project, _ = trained
     done = project.call("train", *RANKS, "--break-at", "31")
     assert done.returncode == 2
-    assert "the run ends before this step: 31, expected at most 30" in done.stderr
+    assert "the run ends before this step (seen 31, expected at most 30)" in done.stderr

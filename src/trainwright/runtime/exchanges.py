@@ -59,13 +59,21 @@ def exchanges_counted(network: nn.Module, clock: PhaseClock) -> Iterator[None]:
 def _timed(clock: PhaseClock, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def timed(*arguments: Any, **options: Any) -> Any:
-        # What a thread of ours does beside training, such as writing a checkpoint, is none of the step's waiting.
-        if type(threading.current_thread()) is threading.Thread:
+        if _beside_training():
             return function(*arguments, **options)
         with clock.exchange():
             return function(*arguments, **options)
 
     return timed
+
+
+def _beside_training() -> bool:
+    """Returns whether a thread that Python started asks: it writes a checkpoint, say, and no step waits for it.
+
+    Training runs in the main thread, and its backward passes in threads that torch started, which Python calls dummies.
+    """
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not thread.name.startswith("Dummy-")
 
 
 def _replaced(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> Callable[[], None]:

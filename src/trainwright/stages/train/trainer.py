@@ -285,7 +285,7 @@ class Trainer:
             peak_flops_per_s=settings.peak_flops_per_s,
             mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
             goodput=self._goodput(),
-            ranks=self.world.gathered(self._rank_use(memory)),
+            ranks=tuple(self.world.gathered(self._rank_use(memory))) if self.world.ranks > 1 else (),
             execution=TrainExecution(
                 device=settings.device.type,
                 threads=settings.threads,

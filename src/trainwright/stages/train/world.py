@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -20,7 +20,6 @@ from trainwright.spec.plan import Plan
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
 
-T = TypeVar("T")
 COMPILATION = "trainwright.runtime.compilation:compilation_counted"
 
 
@@ -60,9 +59,9 @@ class World:
             metrics: where to tell it.
         """
 
-    def gathered(self, value: T) -> tuple[T, ...]:
-        """Returns the values of all ranks where there are several; every process must ask together."""
-        return ()
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
+        return [value]
 
     def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Returns what a task measures on a split; every process must ask, and each has the result."""

@@ -79,7 +79,7 @@ def profiled(context: Context, plan: Plan, world: World, *, first: int, last: in
         operators=_operators(profiler),
         files=files,
     )
-    ranks = world.gathered(mine) or (mine,)
+    ranks = tuple(world.gathered(mine))
     if world.leads:
         made = Profile(recipe=context.recipe.name, device=plan.cluster.device.name, first=first, last=last, ranks=ranks)
         write_atomically(context.out / FILE, json.dumps(to_json(made), indent=1).encode() + b"\n")

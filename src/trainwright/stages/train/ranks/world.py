@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -25,7 +25,6 @@ from trainwright.stages.train.ranks.stragglers import Stragglers
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
 
-T = TypeVar("T")
 PIPELINED = "trainwright.stages.train.ranks.pipeline.world:PipelinedWorld"
 
 
@@ -80,11 +79,11 @@ class RankedWorld(World):
         """Tells what the ranks said at the call before."""
         self.stragglers.compare(step, times, metrics)
 
-    def gathered(self, value: T) -> tuple[T, ...]:
-        """Returns the values of all ranks, by rank."""
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
         values: list[Any] = [None] * self.ranks
         dist.all_gather_object(values, value)
-        return tuple(values)
+        return values
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
