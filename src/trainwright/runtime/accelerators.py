@@ -42,13 +42,17 @@ def record_of(torch_type: str) -> Accelerator:
 
 
 def marker(device: torch.device) -> Callable[[], Mark]:
-    """Returns what marks a moment: an event in the current stream, or the host's clock where events tell no time."""
+    """Returns what marks a moment: an event in the stream that is current now, whatever stream is used meanwhile.
+
+    Where events tell no time it is the host's clock.
+    """
     if not record_of(device.type).timed_events:
         return time.perf_counter
+    stream = torch.accelerator.current_stream(device)
 
     def mark() -> Mark:
-        event = torch.Event(device=device, enable_timing=True)
-        event.record()
+        event = torch.Event(device, enable_timing=True)
+        event.record(stream)
         return event
 
     return mark

@@ -70,6 +70,14 @@ def compiler(torch_type: str) -> str:
     return "inductor" if torch_type == "cpu" else load(f"{ACCELERATORS}:compiler", kind="device")(torch_type)
 
 
+def passed(mark: Mark, device: torch.device) -> None:
+    """Wait until the device has passed a mark; where marks are the host's clock, until it has done everything."""
+    if isinstance(mark, torch.Event):
+        mark.synchronize()
+    else:
+        synchronise(device)
+
+
 def seconds_between(begin: Mark, end: Mark) -> float:
     """Returns the seconds from one mark to a later one that the device has passed."""
     if isinstance(begin, float) and isinstance(end, float):

@@ -26,6 +26,40 @@ class TrainExecution:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RankUse:
+    """What one rank measured of ``steps`` steps, since its process began; ``phases`` are seconds of all of them."""
+
+    rank: int
+    host: str
+    steps: int
+    phases: PhaseTimes
+    memory: MemoryUse
+
+    @property
+    def step_phases(self) -> PhaseTimes:
+        """Returns seconds of a step by phase."""
+        return self.phases.of_steps.scaled(1 / max(1, self.steps))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goodput:
+    """How much of the time that a run was worked on went into steps that counted.
+
+    Attributes:
+        share: ``steps_s`` of ``wall_s``.
+        wall_s: from the beginning of each session to its end, with what restarts took.
+        steps_s: seconds of the steps that the result is made of.
+        lost_s: seconds of neither steps, compilation, checkpoints nor evaluation: start-up, restarts, and steps that
+            were done again after an interruption.
+    """
+
+    share: float
+    wall_s: float
+    steps_s: float
+    lost_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSummary:
     """Measurements of a finished run.
 
@@ -48,6 +82,8 @@ class TrainSummary:
         peak_flops_per_s: of the device in this precision; None where unknown.
         mfu: share of the peak; None where unknown.
         execution: how it was done.
+        goodput: None in summaries of older versions.
+        ranks: each of several; empty for one process.
     """
 
     steps: int
@@ -66,6 +102,8 @@ class TrainSummary:
     execution: TrainExecution
     process_bytes: int | None = None
     passes: float | None = None
+    goodput: Goodput | None = None
+    ranks: tuple[RankUse, ...] = ()
 
     @property
     def seconds(self) -> float:

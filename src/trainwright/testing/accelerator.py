@@ -20,13 +20,18 @@ class FakeEvent:
 
     device: FakeAccelerator
 
-    def __init__(self, *, device: Any = None, enable_timing: bool = False) -> None:
+    def __init__(self, device: Any = None, *, enable_timing: bool = False) -> None:
         self.timed, self.of = enable_timing, device
         self._at_s = 0.0
 
-    def record(self) -> None:
-        """Takes the device's time: when it will have done what was asked of it until now."""
+    def record(self, stream: Any = None) -> None:
+        """Takes the device's time: when it will have done what was asked of it until now; it has one stream."""
+        del stream
         self._at_s = self.device.busy_until_s
+
+    def synchronize(self) -> None:
+        """Waits until the device has come here."""
+        self.device.wait_for_event(self._at_s)
 
     def elapsed_time(self, other: FakeEvent) -> float:
         """Returns the milliseconds to a later event.
@@ -71,6 +76,7 @@ class FakeAccelerator:
         FakeEvent.device = self
         answers: dict[str, Callable[..., Any]] = {
             "current_accelerator": lambda **_options: self.device,
+            "current_stream": lambda _device=None: self.record.kind,
             "is_available": lambda: True,
             "synchronize": self._wait,
             "empty_cache": bool,
@@ -102,6 +108,11 @@ class FakeAccelerator:
     def asked(self, name: str) -> int:
         """Returns how often ``torch.accelerator`` was asked so."""
         return self.calls[name]
+
+    def wait_for_event(self, at_s: float) -> None:
+        """Makes the host wait until the device has come to a moment, and counts it as ``synchronize``."""
+        self.calls["synchronize"] += 1
+        self.waited_until_s = max(self.waited_until_s, at_s)
 
     def _forget_peak(self) -> None:
         self.peak_bytes = self.allocated_bytes

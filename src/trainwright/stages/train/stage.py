@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from trainwright.artifact.dataset_facts import described_facts
-from trainwright.artifact.events import Events
+from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
@@ -63,7 +64,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
         TrainingError: the loss is no longer a number, or no checkpoint can be used.
         Interrupted: a signal asked to stop; the last step is in a checkpoint.
     """
-    recipe, out, events = context.recipe, context.out, context.events
+    recipe, out, events, began_s = context.recipe, context.out, context.events, time.monotonic()
     prepared = context.input("dataset")
     prepared.verify()
     dataset = TokenDataset.open(prepared.path)
@@ -71,7 +72,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     with torch_settings(settings):
         trainer, new_head = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
-        interrupted = log.is_file()
+        interrupted, before_s = log.is_file(), worked_s(log)
         with Events(log if world.leads else None, run=recipe.name, listeners=events.listeners) as recorded:
             if interrupted:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
@@ -79,7 +80,8 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
                 head = [f"a new head for {new_head}"] if new_head else []
                 for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
-            summary = trainer.run(recorded)
+            recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
+            summary = trainer.run(recorded, began_s=began_s - before_s)
     weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
         write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)

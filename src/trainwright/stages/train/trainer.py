@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.summary import TrainExecution, TrainSummary
+from trainwright.spec.summary import Goodput, RankUse, TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
@@ -80,6 +81,7 @@ class Trainer:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
+        self._restored, self._began_s = self.progress, 0.0
         self.resumed_from = None if restored is None else restored.step
         self.clock = PhaseClock(settings.device)
         self.step = world.step(
@@ -92,14 +94,18 @@ class Trainer:
             compiled=settings.compiled,
         )
 
-    def run(self, events: Events) -> TrainSummary:
+    def run(self, events: Events, *, began_s: float) -> TrainSummary:
         """Train to the end; returns the summary.
+
+        Args:
+            events: where to report.
+            began_s: when work on this run began by ``time.monotonic``, had it never been interrupted.
 
         Raises:
             TrainingError: the loss is no longer a number.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
-        settings = self.settings
+        settings, self._began_s = self.settings, began_s
         board = open_board(
             self.out / "tensorboard",
             wanted=self.recipe.train.exec.tensorboard and self.world.leads,
@@ -120,9 +126,10 @@ class Trainer:
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
-        logits_bytes, activation_bytes = self._dry_run()
-        with StopRequest() as stop:
-            validation = self._loop(metrics, stop, events)
+        with self.world.counted(self.network, self.clock, compiled=settings.compiled):
+            logits_bytes, activation_bytes = self._dry_run()
+            with StopRequest() as stop:
+                validation = self._loop(metrics, stop, events)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -145,6 +152,8 @@ class Trainer:
                 rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
                 loss = metrics.report(done, rates, times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
+                metrics.metric("train/goodput", self._goodput().share, step=done)
+                self.world.compare(done, times, metrics)
                 if not math.isfinite(loss):
                     raise self._not_finite(done, loss)
             if decided.validate:
@@ -239,11 +248,27 @@ class Trainer:
             logits=logits_bytes,
         )
 
+    def _goodput(self) -> Goodput:
+        spent, wall_s = PhaseTimes.from_mapping(self.progress.phases), time.monotonic() - self._began_s
+        steps_s = spent.of_steps.total_s
+        return Goodput(share=steps_s / wall_s, wall_s=wall_s, steps_s=steps_s, lost_s=max(0.0, wall_s - spent.total_s))
+
+    def _rank_use(self, memory: MemoryUse) -> RankUse:
+        """Returns what this process measured itself: the progress of a resumed run is the leading rank's."""
+        before, now = self._restored, self.progress
+        phases = {name: seconds - before.phases.get(name, 0.0) for name, seconds in now.phases.items()}
+        return RankUse(
+            rank=self.world.rank,
+            host=platform.node(),
+            steps=now.step - before.step,
+            phases=PhaseTimes(**phases),
+            memory=memory,
+        )
+
     def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
-        steps_s = phases.total_s - phases.evaluate - phases.checkpoint
-        speed = settings.steps * settings.batch_tokens / steps_s
+        speed = settings.steps * settings.batch_tokens / phases.of_steps.total_s
         return TrainSummary(
             steps=settings.steps,
             tokens=settings.steps * settings.batch_tokens,
@@ -253,13 +278,15 @@ class Trainer:
             train_loss=mean_loss(self.progress.recent),
             validation=validation,
             phases=phases,
-            step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
+            step_phases=phases.of_steps.scaled(1 / settings.steps),
             memory=memory,
             process_bytes=self._process_bytes,
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
             mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
+            goodput=self._goodput(),
+            ranks=tuple(self.world.gathered(self._rank_use(memory))) if self.world.ranks > 1 else (),
             execution=TrainExecution(
                 device=settings.device.type,
                 threads=settings.threads,

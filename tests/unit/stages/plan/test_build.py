@@ -47,6 +47,15 @@ def test_what_the_recipe_says_is_kept(planned):
     assert plan.parallel.deterministic is False
 
 
+def test_compilation_is_a_phase_of_the_run_and_of_no_step(planned):
+    plain, compiled = (planned(f"train.exec.compile={each}").estimate for each in ("false", "true"))
+    assert plain.run_phases.compile == plain.phases.compile == compiled.phases.compile == 0
+    assert compiled.run_phases.compile > 0
+    assert compiled.run_phases.total_s == pytest.approx(compiled.seconds.mid)
+    steps = 100
+    assert compiled.run_phases.other < compiled.phases.other * steps + compiled.phases.total_s
+
+
 def test_precision_does_not_depend_on_whether_the_dataset_is_there(tmp_path, monkeypatch):
     """On a machine where the two precisions change places between the vocabulary asked for and the one made."""
 

@@ -66,3 +66,23 @@ def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(
         with pytest.raises(SystemExit):
             ended("killed", killing(step), log_every=11)
     assert ended("killed", log_every=11) == exact
+
+
+def test_goodput_counts_the_sessions_before(make_recipe, inputs_for, train, tmp_path) -> None:
+    """An earlier session of 100 seconds left a log and no checkpoint: all that it did is done again."""
+    recipe = make_recipe(exec_log_every_steps=4)
+    out = tmp_path / "run"
+    out.mkdir()
+    lines = [{"run": "tiny", "t_s": at, "kind": "message", "name": "", "value": 0.0} for at in (1000.0, 1100.0)]
+    (out / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    train(recipe, inputs_for(recipe), out)
+    summary = json.loads((out / "summary.json").read_text())
+    goodput, phases = summary["goodput"], summary["phases"]
+    steps_s = sum(seconds for name, seconds in phases.items() if name not in ("compile", "checkpoint", "evaluate"))
+    assert goodput["wall_s"] > 100 + steps_s
+    assert goodput["steps_s"] == pytest.approx(steps_s) and goodput["steps_s"] < 100
+    assert goodput["share"] == pytest.approx(goodput["steps_s"] / goodput["wall_s"])
+    assert goodput["lost_s"] == pytest.approx(goodput["wall_s"] - sum(phases.values()))
+    told = [event for event in read_events(out / "events.jsonl") if event.name == "train/goodput"]
+    assert [event.step for event in told] == [4, 8] and all(0 < event.value < 1 for event in told)
+    assert summary["ranks"] == [], "one process is the run"

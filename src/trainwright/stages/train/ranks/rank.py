@@ -27,6 +27,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
+from trainwright.stages.train.world import Work
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -44,6 +45,8 @@ class RankTask:
     root: Path
     group: str = ""
     """The training's name among those of one meeting; alone on a host it needs none."""
+    work: Work = train
+    """What each of them does."""
 
 
 def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
@@ -82,7 +85,7 @@ def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Fou
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
-        train(context, task.plan, world)
+        task.work(context, task.plan, world)
         world.close()
 
 

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
 from trainwright.stages.train.stage import result_of
+from trainwright.stages.train.world import Work
 
 LOOPBACK = "127.0.0.1"
 _UNIX_SIGNALS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name))
@@ -41,6 +43,11 @@ def train_on_ranks(context: Context, plan: Plan) -> StageResult:
     """
     launch(task_of(context, plan), _configuration(plan.parallel.ranks), context.events)
     return result_in(context.out)
+
+
+def work_on_ranks(context: Context, plan: Plan, work: Work) -> None:
+    """Lets the plan's processes on this host do a piece of work; raises as ``train_on_ranks``."""
+    launch(replace(task_of(context, plan), work=work), _configuration(plan.parallel.ranks), context.events)
 
 
 def task_of(context: Context, plan: Plan) -> RankTask:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
+from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import DATA_AXES, Mesh
 from trainwright.runtime.norms import local
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.ranks.agreement import Agreement
 from trainwright.stages.train.ranks.step import RankedStep
+from trainwright.stages.train.ranks.stragglers import Stragglers
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
 
@@ -41,8 +48,8 @@ class RankedWorld(World):
         """
         self.mesh = mesh
         self.leads = mesh.leads
-        self.ranks = mesh.ranks
-        self.agreement = Agreement()
+        self.rank, self.ranks = mesh.rank, mesh.ranks
+        self.agreement, self.stragglers = Agreement(), Stragglers()
         self._batch_sequences = batch_sequences
 
     def share(self, network: Network, *, compiled: bool) -> None:
@@ -58,9 +65,25 @@ class RankedWorld(World):
         """Returns what makes one update."""
         return RankedStep(*arguments, mesh=self.mesh, batch_sequences=self._batch_sequences, **options)
 
+    @contextmanager
+    def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> Iterator[None]:
+        """Counts compilation, and what this rank waits for others, as phases of their own within."""
+        with super().counted(network, clock, compiled=compiled), exchanges_counted(network, clock):
+            yield
+
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
         return self.agreement.agreed(since_s, signal)
+
+    def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
+        """Tells what the ranks said at the call before."""
+        self.stragglers.compare(step, times, metrics)
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
+        values: list[Any] = [None] * self.ranks
+        dist.all_gather_object(values, value)
+        return values
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
@@ -81,3 +104,4 @@ class RankedWorld(World):
     def close(self) -> None:
         """Waits for what the ranks still exchange."""
         self.agreement.close()
+        self.stragglers.close()
