@@ -7,7 +7,8 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Float, Int
@@ -31,6 +32,10 @@ class Network(nn.Module, ABC):
     kernels: KernelChoice = DEFAULT_KERNELS
     blocks: nn.ModuleList
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
+    keeping: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around a training pass: says where what it saves waits for the backward pass."""
+    stash: int | None = None
+    """The saved tensors that wait on the device; None: all of them."""
 
     @abstractmethod
     def forward(

@@ -114,6 +114,7 @@ def make_plan(
             recompute=train.recompute,
             document_masking=train.document_masking,
             moments=train.optimizer.reduced_moments,
+            activation_offload=train.activation_offload,
             fused_attention=not recipe.model.dropout.attention,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),

@@ -36,6 +36,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         recompute=section.recompute,
         document_masking=section.document_masking,
         moments=section.optimizer.reduced_moments,
+        activation_offload=section.activation_offload,
         fused_attention=not recipe.model.dropout.attention,
         validation_tokens=validation_tokens(recipe, facts),
         validations=-(-steps // section.validation.every_steps) if recipe.data.split.validation > 0 else 0,

@@ -63,11 +63,11 @@ class AdamWSection(OptimizerSection):
 class AdamWAloneSection(AdamWSection):
     """AdamW on everything."""
 
-    moments: Literal["fp32", "bf16"] = Field("fp32", description="dtype of AdamW's moments between updates")
+    moments: MomentDtype = Field("fp32", description="how AdamW's moments are kept between updates")
 
     @property
     def reduced_moments(self) -> MomentDtype | None:
-        """Returns bf16 where the recipe says so."""
+        """Returns bf16 or int8 where the recipe says so."""
         return None if self.moments == "fp32" else self.moments
 
 
@@ -182,6 +182,9 @@ class TrainSection(Section):
     recompute: Recompute = Field(
         "none", description="what of each block the backward pass computes again; selective: all but products"
     )
+    activation_offload: bool = Field(
+        False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
+    )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")
@@ -192,4 +195,6 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.activation_offload and self.recompute == "selective":
+            raise ValueError("activation_offload moves nothing that recompute=selective keeps: set none or full")
         return self

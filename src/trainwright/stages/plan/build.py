@@ -36,6 +36,7 @@ from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, 
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
+from trainwright.stages.plan.host_memory import with_bus
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
@@ -60,7 +61,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
-    here = here_for(how, machine)
+    here = with_bus(here_for(how, machine), recipe.train)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
     problems = workload.problems(model)
     if problems:

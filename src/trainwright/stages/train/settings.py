@@ -24,6 +24,8 @@ class Settings(Execution):
     precision: str
     dtype: torch.dtype
     compiled: bool
+    offload: bool = False
+    """The optimizer's state is in host memory, and the host updates."""
     peak_flops_per_s: float | None
 
     @property

@@ -35,6 +35,8 @@ from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
+OFFLOAD = "trainwright.model.memory.offload:offload_activations"
+
 
 def run(context: Context) -> StageResult:
     """Train as the recipe and the plan say, with one process or several, from the start or the last checkpoint.
@@ -101,6 +103,8 @@ def trainer_of(
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
     world.share(network, compiled=settings.compiled)
+    if recipe.train.activation_offload:
+        load(OFFLOAD, kind="memory")(network)
     keep, events = recipe.train.exec.keep_checkpoints, context.events
     checkpoints = Checkpoints(out / "checkpoints", keep=keep, tokenizer=tokenizer, events=events, world=world)
     task, follows = load_task(recipe, dataset), "base" in context.inputs
@@ -138,6 +142,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         precision=precision,
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
+        offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
         device=here.device,

@@ -35,6 +35,7 @@ from trainwright.stages.train.stop import ERRORS, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
 KEYED = "trainwright.model.dropout:KeyedBatches"
+ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 
 
 class Trainer:
@@ -74,7 +75,8 @@ class Trainer:
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
         self.recipe, self.out, self._from_step = recipe, out, from_step
-        self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
+        make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
+        self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
@@ -228,7 +230,7 @@ class Trainer:
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))
-        states = self.world.local(tensor for _, tensor in self.optimizers.tensors())
+        states = self.world.local(self.optimizers.on_device())
         return measured_use(
             device=self.settings.device,
             weights=weights,
