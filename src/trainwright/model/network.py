@@ -84,6 +84,10 @@ class Network(nn.Module, ABC):
             raise ValueError(f"{type(self).__name__} has one attention, not attention={kernels.attention}")
         self.kernels = kernels
 
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again in the backward pass; a ValueError says that this network cannot choose."""
+        raise ValueError(f"{type(self).__name__} recomputes all of its blocks or none, not {count}")
+
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""
         head, tables = self.head_weight, self.tables()

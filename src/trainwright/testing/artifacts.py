@@ -112,6 +112,7 @@ def make_plan(
             precision=precision,
             optimizer=train.optimizer.counted_as,
             recompute=train.recompute,
+            recompute_budget=train.recompute_budget,
             document_masking=train.document_masking,
             moments=train.optimizer.reduced_moments,
             activation_offload=train.activation_offload,

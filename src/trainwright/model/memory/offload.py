@@ -113,7 +113,7 @@ class HostActivations:
         saved = self._by_name.get(key)
         if saved is None or saved.source() is None:  # else the name is another storage's by now
             saved = self._by_name[key] = self._send(storage)
-        return _View(saved, tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride())
+        return _View(saved, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
 
     def _send(self, storage: torch.UntypedStorage) -> _Saved:
         saved = _Saved(storage, None if self._last is None else self._last())

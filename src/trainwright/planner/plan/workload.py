@@ -34,6 +34,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         precision=precision,
         optimizer=section.optimizer.counted_as,
         recompute=section.recompute,
+        recompute_budget=section.recompute_budget,
         document_masking=section.document_masking,
         moments=section.optimizer.reduced_moments,
         activation_offload=section.activation_offload,

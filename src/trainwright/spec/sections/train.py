@@ -20,6 +20,7 @@ from trainwright.spec.workload import (
     OptimizerName,
     Recompute,
     UpdateKernel,
+    recomputed_blocks,
 )
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
@@ -182,6 +183,9 @@ class TrainSection(Section):
     recompute: Recompute = Field(
         "none", description="what of each block the backward pass computes again; selective: all but products"
     )
+    recompute_budget: float = Field(
+        0.0, ge=0, lt=1, description="share of the blocks that keep all they save, the others recomputed"
+    )
     activation_offload: bool = Field(
         False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
     )
@@ -195,6 +199,12 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.recompute_budget and self.recompute == "none":
+            raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
         if self.activation_offload and self.recompute == "selective":
             raise ValueError("activation_offload moves nothing that recompute=selective keeps: set none or full")
         return self
+
+    def recomputed(self, blocks: int) -> int | None:
+        """Returns how many of so many blocks are recomputed, where it is not all that ``recompute`` is for."""
+        return recomputed_blocks(self.recompute_budget, blocks) if self.recompute_budget else None

@@ -173,8 +173,13 @@ def make_network(
         DataError: they cannot be read, or one of them is not finite.
     """
     spec = settings.model
+    train = recipe.train
     network = build_network(
-        spec, dtype=settings.dtype, recompute=recipe.train.recompute, kernels=recipe.train.exec.kernels
+        spec,
+        dtype=settings.dtype,
+        recompute=train.recompute,
+        recomputed=train.recomputed(spec.layers),
+        kernels=train.exec.kernels,
     )
     if base is None:
         network.initialise(recipe.seed)

@@ -189,7 +189,11 @@ def _step(
     task = NextToken(sequence_tokens=work.sequence_tokens, end_of_text=0 if recipe.train.document_masking else None)
     with FakeTensorMode():
         network = build_network(
-            model, dtype=DTYPES[work.precision], recompute=work.recompute, kernels=recipe.train.exec.kernels
+            model,
+            dtype=DTYPES[work.precision],
+            recompute=work.recompute,
+            recomputed=recipe.train.recomputed(model.layers),
+            kernels=recipe.train.exec.kernels,
         )
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         world.share(network, compiled=False)
