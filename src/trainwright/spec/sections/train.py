@@ -11,7 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -20,7 +20,6 @@ from trainwright.spec.workload import (
     OptimizerName,
     Recompute,
     UpdateKernel,
-    recomputed_blocks,
 )
 
 OPTIMIZERS: Mapping[str, str] = {name: f"trainwright.stages.train.optimizer:{name}" for name in ("adamw", "muon")}
@@ -125,6 +124,9 @@ class TrainExec(Section):
     )
     nodes: Positive = Field(1, description="hosts that train together; train --nodes and launchers set it")
     rendezvous_timeout: Seconds = Field(600.0, description="how long the commands of a training wait for each other")
+    fit_memory: Bytes | None = Field(
+        None, description="memory of a process that the plan fits the run into by micro batch and recompute; null: all"
+    )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
@@ -201,10 +203,8 @@ class TrainSection(Section):
             )
         if self.recompute_budget and self.recompute == "none":
             raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
+        if self.exec.fit_memory is not None and self.recompute_budget:
+            raise ValueError("exec.fit_memory chooses the recompute_budget: leave one of them out")
         if self.activation_offload and self.recompute == "selective":
             raise ValueError("activation_offload moves nothing that recompute=selective keeps: set none or full")
         return self
-
-    def recomputed(self, blocks: int) -> int | None:
-        """Returns how many of so many blocks are recomputed, where it is not all that ``recompute`` is for."""
-        return recomputed_blocks(self.recompute_budget, blocks) if self.recompute_budget else None

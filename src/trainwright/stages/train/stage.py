@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision
     workload = resolve(recipe, facts, precision=precision)
+    if recipe.train.exec.fit_memory is not None:  # which the plan did, by what changes no result
+        planned = plan.workload
+        workload = replace(workload, recompute=planned.recompute, recompute_budget=planned.recompute_budget)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload, recipe.unmeasured)
     if others:
@@ -142,6 +146,8 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         precision=precision,
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
+        recompute=workload.recompute,
+        recompute_budget=workload.recompute_budget,
         offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
@@ -173,13 +179,12 @@ def make_network(
         DataError: they cannot be read, or one of them is not finite.
     """
     spec = settings.model
-    train = recipe.train
     network = build_network(
         spec,
         dtype=settings.dtype,
-        recompute=train.recompute,
-        recomputed=train.recomputed(spec.layers),
-        kernels=train.exec.kernels,
+        recompute=settings.recompute,
+        recomputed=settings.recomputed,
+        kernels=recipe.train.exec.kernels,
     )
     if base is None:
         network.initialise(recipe.seed)

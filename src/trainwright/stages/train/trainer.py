@@ -224,7 +224,7 @@ class Trainer:
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        caches = self.recipe.train.recompute != "none" and not self.settings.compiled
+        caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.parameters())
         return self.step.rehearse(self.step.on_device(micro), here, caches=caches)
 

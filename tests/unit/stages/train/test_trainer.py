@@ -41,6 +41,14 @@ def test_activations_are_what_the_planner_counts(recompute, budget, make_recipe,
     assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute, recomputed=again)
 
 
+def test_recomputation_that_a_plan_chose_for_its_memory_is_executed(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(family="gpt2", exec_fit_memory="1GiB", exec_micro_batch=2, duration="2 steps")
+    train(recipe, inputs_for(recipe, recompute="full"), tmp_path / "out")
+    measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
+    batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="fp32", device_kind="cpu")
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute="full")
+
+
 def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(
     make_recipe, inputs_for, train, tmp_path
 ) -> None:

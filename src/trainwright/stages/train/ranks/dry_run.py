@@ -43,7 +43,7 @@ from trainwright.runtime.norms import local
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import refusals
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep
@@ -192,7 +192,7 @@ def _step(
             model,
             dtype=DTYPES[work.precision],
             recompute=work.recompute,
-            recomputed=recipe.train.recomputed(model.layers),
+            recomputed=recomputed_blocks(work.recompute_budget, model.layers) if work.recompute_budget else None,
             kernels=recipe.train.exec.kernels,
         )
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
