@@ -90,10 +90,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         numbers=here.numbers(model.layers, compiled=compiled),
         on_this_machine=True,
     )
-    if how.fit_memory is None:
-        plan = _laid_out(recipe, scenario, compiled=compiled)
-    else:
-        scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
+    scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
@@ -107,7 +104,9 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
 
 
 def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tuple[Scenario, Plan]:
-    """Returns the plan of the fastest way that fits the memory that the recipe allows, and what it is of."""
+    """Returns the plan, of the fastest way that fits the memory where the recipe limits it, and what it is of."""
+    if recipe.train.exec.fit_memory is None:
+        return scenario, _laid_out(recipe, scenario, compiled=compiled)
 
     def of(work: Workload) -> Scenario:
         return replace(scenario, run=replace(scenario.run, workload=work), recompute=work.recompute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
@@ -123,8 +124,8 @@ class Trainer:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
         logits_bytes, activation_bytes = self._dry_run()
-        with StopRequest() as stop:
-            validation = self._loop(metrics, stop, events)
+        with StopRequest() as stop, collected_by_hand() as collect:
+            validation = self._loop(metrics, stop, events, collect)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -132,13 +133,16 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
+    def _loop(
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+    ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
+            collect(done)
             events.progress("train", done, total=settings.steps, unit="steps")
             since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
@@ -172,8 +176,8 @@ class Trainer:
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
         section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
-        rows = self.world.rows(self.settings.batch_sequences)
-        schedule, batches = load_schedule(section), prefetched(self.batches, first, last, rows)
+        rows, pins = self.world.rows(self.settings.batch_sequences), self.settings.device.type != "cpu"
+        schedule, batches = load_schedule(section), prefetched(self.batches, first, last, rows, pin=pins)
         for step in range(first, last):
             with self.clock.phase("data_wait"):
                 batch = next(batches)
