@@ -12,8 +12,8 @@ TRAINING = ("stages.train", "model.tasks", "model.families", "model.decoder")
 """What a recipe names is loaded by that name, so that no import statement shows it: it counts all the same."""
 
 
-SEVERAL = "stages.train.ranks"
-"""Loaded only where several processes train."""
+SEVERAL = ("stages.train.ranks", "stages.train.memory")
+"""Loaded only where several processes train, or where state lives in host memory."""
 LOOKS = "stages.train.observe"
 """Loaded only where a training is looked at, beside the run."""
 

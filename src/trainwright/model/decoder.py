@@ -73,6 +73,8 @@ def refusals(spec: ModelSpec) -> tuple[str, ...]:
 class Block(nn.Module):
     """Pre-norm attention, then pre-norm feed-forward, each added to the residual stream."""
 
+    recomputed: bool = False
+
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.attention_norm = make_norm(spec)
@@ -114,7 +116,6 @@ class Decoder(Network):
             raise ValueError("; ".join(problems))
         self.spec = spec
         self.compute_dtype = dtype
-        self.recompute = recompute
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
@@ -122,6 +123,7 @@ class Decoder(Network):
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
         self.rotary = None if learned else RotaryTable(spec)
         self.blocks = nn.ModuleList(Block(spec, layer) for layer in range(spec.layers))
+        self.recompute_in(0 if recompute == "none" else spec.layers)
         self.norm = make_norm(spec)
         shares_embedding = spec.tied and not spec.classes
         self.head = None if shares_embedding else Linear(spec.width, spec.classes or spec.vocabulary, bias=False)
@@ -140,6 +142,12 @@ class Decoder(Network):
         """Returns the embedding, and the positions where they are learned."""
         named = {"embedding": getattr(self, "embedding", None), "positions": self.positions}
         return {name: table for name, table in named.items() if table is not None}
+
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again, spread evenly, so that every stage of a pipeline has its part of them."""
+        for layer, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            block.recomputed = (layer + 1) * count // self.spec.layers > layer * count // self.spec.layers
 
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernels of attention and loss."""
@@ -175,7 +183,7 @@ class Decoder(Network):
         mask = None if documents is None else document_mask(documents, x.dtype)
         mask = mask if cache is None else cache.mask()
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
-            if self.recompute != "none" and self.training:
+            if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
             else:

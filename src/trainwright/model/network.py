@@ -7,7 +7,8 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Float, Int
@@ -31,6 +32,10 @@ class Network(nn.Module, ABC):
     kernels: KernelChoice = DEFAULT_KERNELS
     blocks: nn.ModuleList
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
+    keeping: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around a training pass: says where what it saves waits for the backward pass."""
+    stash: int | None = None
+    """The saved tensors that wait on the device; None: all of them."""
 
     @abstractmethod
     def forward(
@@ -78,6 +83,10 @@ class Network(nn.Module, ABC):
         if kernels.attention not in ("auto", self.kernels.attention):
             raise ValueError(f"{type(self).__name__} has one attention, not attention={kernels.attention}")
         self.kernels = kernels
+
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again in the backward pass; a ValueError says that this network cannot choose."""
+        raise ValueError(f"{type(self).__name__} recomputes all of its blocks or none, not {count}")
 
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""

@@ -112,6 +112,10 @@ class SavedBytes:
         """Returns bytes counted so far."""
         return sum(self._storages.values())
 
+    def largest_bytes(self, count: int) -> int:
+        """Returns bytes of the largest ``count`` storages."""
+        return sum(sorted(self._storages.values())[-count:])
+
 
 class LiveBytes(TorchDispatchMode):
     """The most bytes that tensors made inside this context hold at one moment."""

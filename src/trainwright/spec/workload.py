@@ -59,6 +59,11 @@ def windows_per_epoch(tokens: int, sequence_tokens: int) -> int:
     return max(1, tokens // sequence_tokens - 1)
 
 
+def recomputed_blocks(budget: float, blocks: int) -> int:
+    """Returns how many of so many blocks are recomputed, so that no larger share than ``budget`` keeps everything."""
+    return math.ceil(round(blocks * (1.0 - budget), 9))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""
@@ -69,6 +74,8 @@ class Workload:
     precision: Precision
     optimizer: OptimizerName
     recompute: Recompute = "none"
+    recompute_budget: float = 0.0
+    """Share of the blocks that keep all that they save, where the others are recomputed."""
     document_masking: bool = False
     validation_tokens: int = 0
     validations: int = 0
@@ -113,6 +120,10 @@ class Workload:
     def batch_sequences(self) -> int:
         """Sequences of one optimizer update."""
         return self.batch_tokens // self.sequence_tokens
+
+    def recomputed_share(self, blocks: int) -> float:
+        """Returns the share of so many blocks that ``recompute`` is for."""
+        return recomputed_blocks(self.recompute_budget, blocks) / max(1, blocks)
 
     def problems(self, model: ModelSpec | ConvNetSpec) -> tuple[str, ...]:
         """Returns every reason why this workload cannot run on ``model``; empty where there is none."""

@@ -45,13 +45,17 @@ class MicroBatch:
         return makes_scores(self.kernels.attention, device_kind=self.device_kind, sequence_tokens=self.sequence_tokens)
 
 
-def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
+def saved_bytes(
+    model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none", recomputed: int | None = None
+) -> int:
     """Returns the bytes kept from tokens to hidden states.
 
-    With recomputation each block keeps its input, with ``selective`` what ``products_bytes`` says too; ``block_bytes``
-    of one block come back while it is recomputed.
+    With recomputation each block, or ``recomputed`` of them, keeps its input, with ``selective`` what
+    ``products_bytes`` says too; ``block_bytes`` of one block come back while it is recomputed.
     """
-    return model.layers * kept_bytes(model, batch, recompute) + beside_bytes(model, batch, recompute=recompute)
+    again = model.layers if recomputed is None else recomputed
+    kept = again * kept_bytes(model, batch, recompute) + (model.layers - again) * block_bytes(model, batch)
+    return kept + beside_bytes(model, batch, recompute=recompute)
 
 
 def kept_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute) -> int:

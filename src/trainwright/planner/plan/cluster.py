@@ -299,8 +299,10 @@ def _run_phases(scenario: Scenario, forecast: Forecast, run: RunCost) -> PhaseTi
 def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
     """Returns the operations that are really computed, padding's too, over those that the model needs."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
-    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
+    again: float = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
     work = scenario.run.workload
+    if work.recompute_budget:
+        again *= work.recomputed_share(scenario.run.transformer.blocks)
     padded = 1.0
     if work.example_tokens is not None:
         padded = float(padded_tokens(work, choice.forecast.layouts)[0]) / work.example_tokens

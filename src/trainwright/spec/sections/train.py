@@ -11,7 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -66,11 +66,11 @@ class AdamWSection(OptimizerSection):
 class AdamWAloneSection(AdamWSection):
     """AdamW on everything."""
 
-    moments: Literal["fp32", "bf16"] = Field("fp32", description="dtype of AdamW's moments between updates")
+    moments: MomentDtype = Field("fp32", description="how AdamW's moments are kept between updates")
 
     @property
     def reduced_moments(self) -> MomentDtype | None:
-        """Returns bf16 where the recipe says so."""
+        """Returns bf16 or int8 where the recipe says so."""
         return None if self.moments == "fp32" else self.moments
 
 
@@ -127,6 +127,9 @@ class TrainExec(Section):
     )
     nodes: Positive = Field(1, description="hosts that train together; train --nodes and launchers set it")
     rendezvous_timeout: Seconds = Field(600.0, description="how long the commands of a training wait for each other")
+    fit_memory: Bytes | None = Field(
+        None, description="memory of a process that the plan fits the run into by micro batch and recompute; null: all"
+    )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
@@ -185,6 +188,12 @@ class TrainSection(Section):
     recompute: Recompute = Field(
         "none", description="what of each block the backward pass computes again; selective: all but products"
     )
+    recompute_budget: float = Field(
+        0.0, ge=0, lt=1, description="share of the blocks that keep all they save, the others recomputed"
+    )
+    activation_offload: bool = Field(
+        False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
+    )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")
@@ -195,4 +204,10 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.recompute_budget and self.recompute == "none":
+            raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
+        if self.exec.fit_memory is not None and self.recompute_budget:
+            raise ValueError("exec.fit_memory chooses the recompute_budget: leave one of them out")
+        if self.activation_offload and self.recompute == "selective":
+            raise ValueError("activation_offload moves nothing that recompute=selective keeps: set none or full")
         return self

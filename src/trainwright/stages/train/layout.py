@@ -25,8 +25,10 @@ REASONS = {
     "tp": "matrices stay whole on one device",
     "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
-    "offload": "weights and optimizer state stay on the device",
+    "offload": "weights and gradients stay on the device",
 }
+ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
+"""Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
@@ -35,7 +37,7 @@ def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: i
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
-        if field.name in REASONS and getattr(parallel, field.name) != field.default
+        if field.name in REASONS and getattr(parallel, field.name) not in (field.default, *ALSO.get(field.name, ()))
     )
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 

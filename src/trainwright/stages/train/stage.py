@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from trainwright.stages.train.layout import plan_differences, refusals
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
+
+OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 
 
 def run(context: Context) -> StageResult:
@@ -103,6 +106,8 @@ def trainer_of(
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
     world.share(network, compiled=settings.compiled)
+    if recipe.train.activation_offload:
+        load(OFFLOAD, kind="memory")(network)
     keep, events = recipe.train.exec.keep_checkpoints, context.events
     checkpoints = Checkpoints(out / "checkpoints", keep=keep, tokenizer=tokenizer, events=events, world=world)
     task, follows = load_task(recipe, dataset), "base" in context.inputs
@@ -125,6 +130,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision
     workload = resolve(recipe, facts, precision=precision)
+    if recipe.train.exec.fit_memory is not None:  # which the plan did, by what changes no result
+        planned = plan.workload
+        workload = replace(workload, recompute=planned.recompute, recompute_budget=planned.recompute_budget)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload, recipe.unmeasured)
     if others:
@@ -140,6 +148,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         precision=precision,
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
+        recompute=workload.recompute,
+        recompute_budget=workload.recompute_budget,
+        offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
         device=here.device,
@@ -171,7 +182,11 @@ def make_network(
     """
     spec = settings.model
     network = build_network(
-        spec, dtype=settings.dtype, recompute=recipe.train.recompute, kernels=recipe.train.exec.kernels
+        spec,
+        dtype=settings.dtype,
+        recompute=settings.recompute,
+        recomputed=settings.recomputed,
+        kernels=recipe.train.exec.kernels,
     )
     if base is None:
         network.initialise(recipe.seed)

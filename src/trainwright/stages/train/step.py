@@ -111,7 +111,8 @@ class TrainingStep:
         with self.clock.phase("preprocess"):
             inputs = self.task.inputs(self.network, micro)
         with self.clock.phase("forward"):
-            hidden = self.task.hidden(self.network, inputs)
+            with self.network.keeping():
+                hidden = self.task.hidden(self.network, inputs)
             return self.task.loss(self.network, hidden, inputs)
 
     def rehearse(self, micro: Batch, parameters: Iterable[Tensor], *, caches: bool) -> tuple[int, int]:
@@ -130,7 +131,8 @@ class TrainingStep:
         part.backward()
         hidden.backward(leaf.grad)
         self.optimizers.zero_grad()
-        return live.peak_bytes, saved.total_bytes
+        stash = self.network.stash
+        return live.peak_bytes, saved.total_bytes if stash is None else saved.largest_bytes(stash)
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:
         """Yields the batch cut along its sequences; the last part may be smaller."""

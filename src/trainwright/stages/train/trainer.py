@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
@@ -36,6 +37,7 @@ from trainwright.stages.train.stop import ERRORS, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
 KEYED = "trainwright.model.dropout:KeyedBatches"
+ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 
 
 class Trainer:
@@ -75,7 +77,8 @@ class Trainer:
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
         self.recipe, self.out, self._from_step = recipe, out, from_step
-        self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
+        make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
+        self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
@@ -128,8 +131,8 @@ class Trainer:
         self.clock.start()
         with self.world.counted(self.network, self.clock, compiled=settings.compiled):
             logits_bytes, activation_bytes = self._dry_run()
-            with StopRequest() as stop:
-                validation = self._loop(metrics, stop, events)
+            with StopRequest() as stop, collected_by_hand() as collect:
+                validation = self._loop(metrics, stop, events, collect)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -137,13 +140,16 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
+    def _loop(
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+    ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
+            collect(done)
             events.progress("train", done, total=settings.steps, unit="steps")
             since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
@@ -232,13 +238,13 @@ class Trainer:
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        caches = self.recipe.train.recompute != "none" and not self.settings.compiled
+        caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.parameters())
         return self.step.rehearse(self.step.on_device(micro), here, caches=caches)
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))
-        states = self.world.local(tensor for _, tensor in self.optimizers.tensors())
+        states = self.world.local(self.optimizers.on_device())
         return measured_use(
             device=self.settings.device,
             weights=weights,

@@ -26,8 +26,10 @@ def batch_of(sequences, tokens, dtype, **more):
     return MicroBatch(sequences=sequences, sequence_tokens=tokens, dtype=dtype, device_kind="cpu", **more)
 
 
-def saved(spec, batch, *, recompute="none"):
+def saved(spec, batch, *, recompute="none", recomputed=None):
     model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
+    if recomputed is not None:
+        model.recompute_in(recomputed)
     model.use(batch.kernels)
     model.initialise(0)
     counter, live = SavedBytes(model.parameters()), LiveBytes()
@@ -92,6 +94,15 @@ def test_selective_recomputation_keeps_the_results_of_products(spec, rates, toke
     small = replace(small, context_tokens=tokens, dropout=rates)
     batch = batch_of(2, tokens, dtype, document_masking=masked)
     assert saved_bytes(small, batch, recompute="selective") == saved(small, batch, recompute="selective")
+
+
+@pytest.mark.parametrize("recompute", ["full", "selective"])
+@pytest.mark.parametrize("recomputed", [0, 1, 2, 3])
+def test_blocks_that_a_budget_leaves_out_keep_everything(recomputed, recompute):
+    spec = replace(LLAMA, layers=3)
+    batch = batch_of(2, 64, "bf16")
+    kept = saved_bytes(spec, batch, recompute=recompute, recomputed=recomputed)
+    assert kept == saved(spec, batch, recompute=recompute, recomputed=recomputed)
 
 
 def test_recomputed_blocks_keep_their_input_alone():

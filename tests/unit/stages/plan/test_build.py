@@ -183,3 +183,22 @@ def test_the_range_without_probes_holds_the_run_of_the_quickstart():
     assert seconds.low < 150
     assert seconds.mid < 2 * 214 < seconds.high
     assert seconds.high < 10 * seconds.low
+
+
+def test_a_budget_lies_between_none_and_full_in_memory_and_time(planned):
+    def of(*overrides):
+        plan = planned("model.layers=4", "train.exec.micro_batch=8", *overrides)
+        return plan.estimate.memory.activations, plan.estimate.phases.backward
+
+    none, full = of(), of("train.recompute=full")
+    half = of("train.recompute=full", "train.recompute_budget=0.5")
+    quarter = of("train.recompute=full", "train.recompute_budget=0.75")
+    assert full[0] < half[0] < quarter[0] < none[0]
+    assert none[1] < quarter[1] < half[1] < full[1]
+    assert half[0] == pytest.approx((none[0] + full[0]) / 2, rel=0.15), "blocks alike, but for one inside"
+    assert half[1] == pytest.approx((none[1] + full[1]) / 2, rel=1e-6)
+
+
+def test_a_budget_without_recomputation_is_refused(planned):
+    with pytest.raises(RecipeError, match="recompute_budget leaves blocks out of recompute"):
+        planned("train.recompute_budget=0.5")

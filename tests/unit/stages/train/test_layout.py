@@ -30,7 +30,7 @@ def test_every_field_is_executed_or_has_a_reason() -> None:
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_not_executed_is_refused_by_name(name) -> None:
-    parallel = replace(ParallelPlan(), **{name: "optimizer" if name == "offload" else 2})
+    parallel = replace(ParallelPlan(), **{name: "all" if name == "offload" else 2})
     (line,) = refusals(parallel)
     assert line.startswith(f"{name}={getattr(parallel, name)}: ")
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
@@ -172,3 +172,7 @@ def test_a_plan_that_counts_on_another_optimizer_than_the_recipes_is_refused(mak
     recipe, plan = make_recipe(optimizer={"name": name}), plan_of(make_recipe())
     with pytest.raises(RecipeError, match=rf"of another run \(seen unmeasured={{}} for {{'optimizer': '{name}'}}"):
         settings_of(recipe, plan, TokenDataset.open(dataset.path))
+
+
+def test_the_optimizer_may_be_on_the_host() -> None:
+    assert refusals(ParallelPlan(offload="optimizer")) == ()

@@ -28,13 +28,25 @@ def test_memory_by_class_is_what_the_tensors_take(make_recipe, inputs_for, tmp_p
     assert summary["process_bytes"] > 50e6
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_activations_are_what_the_planner_counts(recompute, make_recipe, inputs_for, train, tmp_path) -> None:
-    recipe = make_recipe(family="gpt2", recompute=recompute, precision="bf16", exec_micro_batch=2, duration="2 steps")
+@pytest.mark.parametrize(
+    ("recompute", "budget"), [("none", 0), ("selective", 0), ("full", 0), ("full", 0.5), ("selective", 0.4)]
+)
+def test_activations_are_what_the_planner_counts(recompute, budget, make_recipe, inputs_for, train, tmp_path) -> None:
+    how = {"recompute": recompute, "recompute_budget": budget}
+    recipe = make_recipe(family="gpt2", **how, precision="bf16", exec_micro_batch=2, duration="2 steps")
     train(recipe, inputs_for(recipe, precision="bf16"), tmp_path / "out")
     measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
     batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="bf16", device_kind="cpu")
-    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute)
+    again = {0: None, 0.5: 1, 0.4: 2}[budget]
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute, recomputed=again)
+
+
+def test_recomputation_that_a_plan_chose_for_its_memory_is_executed(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(family="gpt2", exec_fit_memory="1GiB", exec_micro_batch=2, duration="2 steps")
+    train(recipe, inputs_for(recipe, recompute="full"), tmp_path / "out")
+    measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
+    batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="fp32", device_kind="cpu")
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute="full")
 
 
 def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(

@@ -93,7 +93,7 @@ class RankedWorld(World):
     def part(self, like: Tensor, value: Tensor) -> Tensor:
         """Returns this rank's part; every rank has the whole one, and nothing is sent."""
         value = value.to(like.device)
-        if not isinstance(like, DTensor) or value.shape != like.shape:
+        if not isinstance(like, DTensor) or value.ndim != like.ndim or value.shape[0] != like.shape[0]:
             return value
         return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun
+from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan
@@ -33,7 +36,13 @@ APART = sum(map(math.prod, ROOT.values()))
 ALL = LAYERS * EACH + APART
 
 
-def counted(layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object) -> DryRun:
+def counted(layout: dict[str, int], **keys: Any) -> DryRun:
+    return dry_run(*planned(layout, **keys))
+
+
+def planned(
+    layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object
+) -> tuple[Recipe, Plan]:
     model = {"layers": LAYERS, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
     section = {
         "sequence_tokens": 32,
@@ -46,7 +55,7 @@ def counted(layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1
         {"name": "dry", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": section}
     )
     facts = DatasetFacts(vocabulary=VOCABULARY, train_tokens=90_000, train_documents=9, counted=True)
-    return dry_run(recipe, build_plan(recipe, fake_machine(), facts))
+    return recipe, build_plan(recipe, fake_machine(), facts)
 
 
 def messages(rank: DryRank) -> dict[tuple[str, str], tuple[int, float]]:
@@ -100,3 +109,13 @@ def test_an_optimizer_that_reads_values_is_named() -> None:
     with pytest.raises(RecipeError, match="has none in a dry run"):
         counted({"dp_shard": 2}, optimizer={"name": "adamw", "moments": "bf16"})
     assert not dist.is_initialized()
+
+
+def test_what_waits_in_host_memory_is_not_counted() -> None:
+    recipe, plan = planned({"dp_shard": 2})
+    moved = replace(plan, workload=replace(plan.workload, activation_offload=True))
+    with pytest.raises(RecipeError, match=r"train\.activation_offload: a dry run moves nothing to host memory"):
+        dry_run(recipe, moved)
+    updated = replace(plan, parallel=replace(plan.parallel, offload="optimizer"))
+    with pytest.raises(RecipeError, match=r"train\.exec\.layout\.offload: a dry run moves nothing to host memory"):
+        dry_run(recipe, updated)

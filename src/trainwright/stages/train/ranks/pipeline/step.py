@@ -132,7 +132,8 @@ class PipelinedStep(RankedStep):
             return hidden
 
         relay = Relay(self.network, part)
-        self.task.hidden(relay, self._micro[micro].full)
+        with self.network.keeping():
+            self.task.hidden(relay, self._micro[micro].full)
         assert relay.output is not None
         return relay.output
 
