@@ -102,7 +102,7 @@ class CheckpointReader:
     def _of_pieces(self, inside: Sequence[tuple[str, Piece]]) -> Iterator[DataError]:
         for name, piece in inside:
             _, _, data = self._open(piece.file).tensor(name)
-            seen = hashlib.sha256(data).hexdigest()
+            seen = hashlib.sha256(data.data).hexdigest()
             if seen != piece.sha256:
                 what, where = "damaged tensor {name}: its sha256 does not match", self.path / piece.file
                 yield DataError(what, where=where, seen=seen, expected=piece.sha256, name=name)

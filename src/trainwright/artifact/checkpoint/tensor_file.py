@@ -68,8 +68,8 @@ def write_tensors(path: Path, tensors: Mapping[str, TensorBytes]) -> WrittenFile
         for name in order:
             seen = hashlib.sha256()
             for part in tensors[name].data:
-                seen.update(part)
-                stream.write(part)
+                seen.update(part.data)
+                stream.write(part.data)
             digests[name] = seen.hexdigest()
         stream.flush()
         os.fsync(stream.fileno())
