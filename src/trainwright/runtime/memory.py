@@ -152,6 +152,7 @@ def measured_use(
     optimizer: int,
     activations: int,
     logits: int,
+    beside: int = 0,
 ) -> MemoryUse:
     """Returns the peak of a training run by class.
 
@@ -163,6 +164,7 @@ def measured_use(
         optimizer: bytes of the optimizer's state.
         activations: bytes saved for the backward pass of one micro batch.
         logits: bytes of one chunk of logits and its gradient.
+        beside: bytes of the peak that are no training, and are left out: the copy that a checkpoint is written from.
 
     Returns:
         Classes that sum to the measured peak; what none of them explains is ``workspace``: on a CPU the process
@@ -176,6 +178,6 @@ def measured_use(
         optimizer=optimizer,
         activations=activations,
         logits=logits,
-        workspace=max(peak - explained, 0),
+        workspace=max(peak - beside - explained, 0),
         reserved_unused=reserved - peak,
     )

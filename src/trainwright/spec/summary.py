@@ -66,6 +66,10 @@ class TrainSummary:
     Attributes:
         steps: optimizer updates.
         tokens: tokens computed on, padding included.
+        copy_bytes: of the host's memory, beside ``memory``: the copy of the state that checkpoints were written from
+            while training went on; 0 where one was written at the end alone.
+        best: of the checkpoints that are kept the best by a metric of validation: step, metric, value and folder; None
+            where the best are not kept.
         passes: how many times the train split was read; None in summaries of older versions.
         parameters: of the network.
         precision: of matrix products.
@@ -104,6 +108,8 @@ class TrainSummary:
     passes: float | None = None
     goodput: Goodput | None = None
     ranks: tuple[RankUse, ...] = ()
+    copy_bytes: int = 0
+    best: Mapping[str, Any] | None = None
 
     @property
     def seconds(self) -> float:

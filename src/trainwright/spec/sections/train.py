@@ -143,7 +143,18 @@ class TrainExec(Section):
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
-    keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")
+    keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept")
+    keep_best: int = Field(0, ge=0, description="checkpoints that are kept beside them, of the best validations")
+    best_by: Annotated[str, Field(pattern=r"^(min|max) \S+$")] = Field(
+        "min loss", description="what best is: min or max, and a metric of validation"
+    )
+    keep_every_steps: int = Field(0, ge=0, description="steps between checkpoints that are kept for good; 0: none")
+    checkpoint_to: str | None = Field(
+        None, description="folder or fsspec URL that checkpoints also go to, and come back from on another machine"
+    )
+    time_limit: Seconds | None = Field(
+        None, description="time after which training has saved and ended; SLURM_JOB_END_TIME is one too"
+    )
     deterministic: bool | Literal["auto"] = Field(
         "auto", description="deterministic algorithms alone; auto: on a CPU, where they cost nothing"
     )

@@ -33,11 +33,13 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import plan_differences, refusals
+from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
+ELSEWHERE = "trainwright.stages.train.saving.elsewhere:Elsewhere"
 
 
 def run(context: Context) -> StageResult:
@@ -76,7 +78,8 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
         trainer, new_head = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
         interrupted, before_s = log.is_file(), worked_s(log)
-        with Events(log if world.leads else None, run=recipe.name, listeners=events.listeners) as recorded:
+        told = Events(log if world.leads else None, run=recipe.name, listeners=events.listeners)
+        with told as recorded, trainer.checkpoints:
             if interrupted:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
@@ -108,8 +111,15 @@ def trainer_of(
     world.share(network, compiled=settings.compiled)
     if recipe.train.activation_offload:
         load(OFFLOAD, kind="memory")(network)
-    keep, events = recipe.train.exec.keep_checkpoints, context.events
-    checkpoints = Checkpoints(out / "checkpoints", keep=keep, tokenizer=tokenizer, events=events, world=world)
+    how = recipe.train.exec
+    checkpoints = Checkpoints(
+        out / "checkpoints",
+        keep=Policy.of(how),
+        tokenizer=tokenizer,
+        events=context.events,
+        world=world,
+        elsewhere=None if how.checkpoint_to is None else load(ELSEWHERE, kind="place")(how.checkpoint_to, out),
+    )
     task, follows = load_task(recipe, dataset), "base" in context.inputs
     trainer = Trainer(
         task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
@@ -238,4 +248,5 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
         **{f"validation_{name}": value for name, value in metrics.items()},
+        **({} if summary.best is None else {"best_checkpoint": summary.best["checkpoint"]}),
     }

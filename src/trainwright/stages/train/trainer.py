@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -30,10 +31,11 @@ from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
 from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.saving.time_limit import time_limit
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
-from trainwright.stages.train.stop import ERRORS, StopRequest
+from trainwright.stages.train.stop import ERRORS, TIME_LIMIT, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
 KEYED = "trainwright.model.dropout:KeyedBatches"
@@ -86,6 +88,7 @@ class Trainer:
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
         self._restored, self._began_s = self.progress, 0.0
         self.resumed_from = None if restored is None else restored.step
+        self._copy_bytes = 0
         self.clock = PhaseClock(settings.device)
         self.step = world.step(
             task,
@@ -145,13 +148,15 @@ class Trainer:
     ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
+        limit = time_limit(train.exec.time_limit, os.environ, lambda: self.checkpoints.longest_write_s)
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
             collect(done)
             events.progress("train", done, total=settings.steps, unit="steps")
-            since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
+            asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
+            since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
             if decided.report:
                 times = self.clock.stop()
@@ -162,11 +167,14 @@ class Trainer:
                 self.world.compare(done, times, metrics)
                 if not math.isfinite(loss):
                     raise self._not_finite(done, loss)
+            measured: dict[str, float] = {}
             if decided.validate:
                 validation = self._validate(metrics, done)
-            if decided.checkpoint:
+                measured = _finite(validation)
+            if decided.checkpoint or self.checkpoints.wanted(measured):
+                self._copy_bytes = self.checkpoints.copy_bytes
                 with self.clock.phase("checkpoint"):
-                    pending = self.checkpoints.save(self._state())
+                    pending = self.checkpoints.save(replace(self._state(), metrics=measured))
                     if decided.wait:
                         pending.wait()
                 saved_s = time.monotonic()
@@ -252,6 +260,7 @@ class Trainer:
             optimizer=tensor_bytes(states),
             activations=activation_bytes,
             logits=logits_bytes,
+            beside=self._copy_bytes if self.settings.device.type == "cpu" else 0,
         )
 
     def _goodput(self) -> Goodput:
@@ -287,6 +296,8 @@ class Trainer:
             step_phases=phases.of_steps.scaled(1 / settings.steps),
             memory=memory,
             process_bytes=self._process_bytes,
+            copy_bytes=self._copy_bytes,
+            best=self.checkpoints.best(),
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
@@ -302,3 +313,9 @@ class Trainer:
                 deterministic=settings.deterministic,
             ),
         )
+
+
+def _finite(validation: dict[str, Any] | None) -> dict[str, float]:
+    """Returns what was measured on the validation split, by name; what is no number is left out."""
+    metrics = {} if validation is None else validation["metrics"]
+    return {name: metric["value"] for name, metric in metrics.items() if metric["value"] is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -30,6 +30,8 @@ class World:
     """Whether this process writes what is written once, and tells people."""
     ranks: int = 1
     rank: int = 0
+    layout: Mapping[str, int] = {}
+    """The axes along which more than one process trains."""
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""
@@ -67,17 +69,26 @@ class World:
         """Returns what a task measures on a split; every process must ask, and each has the result."""
         return task.evaluate(network, split, options)
 
-    def names(self, names: Iterable[str]) -> set[str]:
-        """Returns these names and those that other processes have of the same network."""
-        return set(names)
+    def beside(self) -> Callable[[Any], list[Any]]:
+        """Returns ``gathered`` for one thread beside training; all processes must ask for it together."""
+        return self.gathered
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields tensors with their names, whole, and the leading process all; every process must ask together."""
         yield from tensors
 
-    def part(self, like: Tensor, value: Tensor) -> Tensor:
-        """Returns this process's part of a whole tensor that is laid out as ``like``."""
-        return value.to(like.device)
+    def placement(self, name: str, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns a tensor's whole shape, and where in it this process's part begins, which ``local`` yields.
+
+        Args:
+            name: of a parameter, or ``<parameter>.<state>``.
+            tensor: this process's.
+        """
+        return tuple(tensor.shape), (0,) * tensor.ndim
+
+    def laid_out(self, like: Tensor, part: Tensor) -> Tensor:
+        """Returns this process's part of a tensor as one that is laid out as ``like``, where it has its shape."""
+        return part.to(like.device)
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this process's memory."""

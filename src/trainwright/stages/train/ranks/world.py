@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.exchanges import exchanges_counted
-from trainwright.runtime.mesh import DATA_AXES, Mesh
+from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh
 from trainwright.runtime.norms import local
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.metrics import TrainingMetrics
@@ -25,6 +28,8 @@ from trainwright.stages.train.ranks.stragglers import Stragglers
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
 
+WRITING_TIMEOUT_S = 3600.0
+"""How long the ranks' writing threads wait for each other: disks differ more than devices do."""
 PIPELINED = "trainwright.stages.train.ranks.pipeline.world:PipelinedWorld"
 
 
@@ -49,6 +54,7 @@ class RankedWorld(World):
         self.mesh = mesh
         self.leads = mesh.leads
         self.rank, self.ranks = mesh.rank, mesh.ranks
+        self.layout = {axis: mesh.size(axis) for axis in AXES if mesh.size(axis) > 1}
         self.agreement, self.stragglers = Agreement(), Stragglers()
         self._batch_sequences = batch_sequences
 
@@ -85,17 +91,37 @@ class RankedWorld(World):
         dist.all_gather_object(values, value)
         return values
 
+    def beside(self) -> Callable[[Any], list[Any]]:
+        """Returns ``gathered`` over a group of its own: of one group, two threads would mix up their messages."""
+        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=WRITING_TIMEOUT_S))
+
+        def gathered(value: Any) -> list[Any]:
+            values: list[Any] = [None] * self.ranks
+            dist.all_gather_object(values, value, group=group)
+            return values
+
+        return gathered
+
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
         for name, tensor in tensors:
             yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
-    def part(self, like: Tensor, value: Tensor) -> Tensor:
-        """Returns this rank's part; every rank has the whole one, and nothing is sent."""
-        value = value.to(like.device)
-        if not isinstance(like, DTensor) or value.ndim != like.ndim or value.shape[0] != like.shape[0]:
-            return value
-        return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+    def placement(self, name: str, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns a tensor's whole shape, and where in it this rank's part begins."""
+        if not isinstance(tensor, DTensor):
+            return super().placement(name, tensor)
+        _, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        return tuple(tensor.shape), tuple(offsets)
+
+    def laid_out(self, like: Tensor, part: Tensor) -> Tensor:
+        """Returns this rank's part of a tensor as one whose rows are shared as those of ``like`` are."""
+        part = part.to(like.device)
+        if not isinstance(like, DTensor) or part.ndim != like.ndim or part.shape[0] != local(like).shape[0]:
+            return part
+        shape = torch.Size((like.shape[0], *part.shape[1:]))
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(part, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride)
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this rank's memory."""

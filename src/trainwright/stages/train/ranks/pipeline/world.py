@@ -45,10 +45,6 @@ class PipelinedWorld(RankedWorld):
             *arguments, mesh=self.mesh, batch_sequences=self._batch_sequences, copies=copies, **options
         )
 
-    def names(self, names: Iterable[str]) -> set[str]:
-        """Returns the names that any stage has."""
-        return {name for theirs in self._exchanged(list(names)) for name in theirs}
-
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields tensors whole: of all stages on the leading rank, of its own on every other one."""
         mine = dict(tensors)
