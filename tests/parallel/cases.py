@@ -79,6 +79,21 @@ PIPELINES = (
 """Of a model with four blocks, so that each stage has one at least."""
 
 
+TENSORS: tuple[Mapping[str, object], ...] = (
+    {"tp": 2},
+    {"tp": 2, "sequence_parallel": False},
+    {"tp": 4},
+    {"tp": 2, "dp_replicate": 2},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 3},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 2},
+    {"tp": 2, "pp": 2},
+    {"tp": 2, "pp": 2, "sequence_parallel": False, "schedule": "zero_bubble"},
+    {"tp": 2, "pp": 2, "dp_shard": 2, "zero_stage": 1},
+)
+"""The heads of keys of a llama are two: four ranks keep copies of them."""
+
+
 def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tuple[Case, ...]:
     """Returns cases in which every two settings meet on each kind of layout, spread over the layouts.
 
@@ -100,4 +115,4 @@ def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tupl
     )
 
 
-CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4)
+CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4) + pairwise(TENSORS, layers=4)

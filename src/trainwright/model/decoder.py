@@ -163,12 +163,10 @@ class Decoder(Network):
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
-            positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+            positions = torch.arange(self.whole_tokens(tokens), device=tokens.device).unsqueeze(0)
         x = tokens
         if part is None or part.start == 0:
-            x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-            if self.positions is not None:
-                x = x + F.embedding(positions, self.positions).to(x.dtype)
+            x = self.embedded(tokens, positions)
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
@@ -181,6 +179,17 @@ class Decoder(Network):
             else:
                 x = block(x, rotary, mask, cache, draw)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
+
+    def embedded(
+        self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
+    ) -> Float[Tensor, "batch seq width"]:
+        """Returns what tokens are, and where they stand in their document where a table says that."""
+        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+        return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
+
+    def whole_tokens(self, stream: Tensor) -> int:
+        """Returns how many tokens the sequences have of which these are token ids or hidden states."""
+        return stream.shape[1]
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -212,11 +212,11 @@ def load_weights(model: Network, weights: Mapping[str, Tensor], world: World = A
         raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if parameter.shape != weights[name].shape:
+            if world.shape(parameter) != weights[name].shape:
                 raise TrainingError(
                     "the weight {name!r} does not belong to this model",
                     seen=str(tuple(weights[name].shape)),
-                    expected=str(tuple(parameter.shape)),
+                    expected=str(tuple(world.shape(parameter))),
                     name=name,
                 )
             parameter.copy_(world.part(parameter, weights[name]))

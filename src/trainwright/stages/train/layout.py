@@ -14,15 +14,11 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
-) | {"compile", "threads", "deterministic"}
+    ("dp_replicate", "dp_shard", "zero_stage", "tp", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
+) | {"sequence_parallel", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
-OF_OTHERS = frozenset(("sequence_parallel",))
-"""Fields that say how axes are shared which are refused already: of one rank they say nothing."""
-
 REASONS = {
-    "tp": "matrices stay whole on one device",
     "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
     "offload": "weights and optimizer state stay on the device",

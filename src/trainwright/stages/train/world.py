@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
@@ -47,6 +48,10 @@ class World:
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields tensors with their names, whole, and the leading process all; every process must ask together."""
         yield from tensors
+
+    def shape(self, parameter: Tensor) -> torch.Size:
+        """Returns the shape of the whole parameter of which this process has a part."""
+        return parameter.shape
 
     def part(self, like: Tensor, value: Tensor) -> Tensor:
         """Returns this process's part of a whole tensor that is laid out as ``like``."""

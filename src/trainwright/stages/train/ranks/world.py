@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
+from trainwright.runtime.cuts import Cut, cut_of, whole_shape
 from trainwright.runtime.mesh import DATA_AXES, Mesh
 from trainwright.runtime.norms import local
 from trainwright.stages.train.ranks.agreement import Agreement
@@ -43,11 +45,12 @@ class RankedWorld(World):
         self.leads = mesh.leads
         self.ranks = mesh.ranks
         self.agreement = Agreement()
+        self._cuts: dict[str, Cut] = {}
         self._batch_sequences = batch_sequences
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this rank's part of it."""
-        parallelize(network, self.mesh, compiled=compiled)
+        self._cuts = parallelize(network, self.mesh, compiled=compiled)
 
     def rows(self, sequences: int) -> range:
         """Returns which sequences of a batch this rank reads: neighbours, of sizes that differ by one at most."""
@@ -65,11 +68,23 @@ class RankedWorld(World):
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
         for name, tensor in tensors:
-            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole, cut = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor, self._cut(name, tensor)
+            yield name, whole if cut is None else cut.gather(whole)
+
+    def _cut(self, name: str, tensor: Tensor) -> Cut | None:
+        """Returns how a parameter is cut, or a state of one, which has its parameter's name and one more."""
+        cut = self._cuts.get(name) or self._cuts.get(name.rpartition(".")[0])
+        return cut if cut is not None and cut.shape == tensor.shape else None
+
+    def shape(self, parameter: Tensor) -> torch.Size:
+        """Returns the shape of the whole parameter."""
+        return whole_shape(parameter)
 
     def part(self, like: Tensor, value: Tensor) -> Tensor:
         """Returns this rank's part; every rank has the whole one, and nothing is sent."""
-        value = value.to(like.device)
+        value, cut = value.to(like.device), cut_of(like)
+        if cut is not None and value.shape == cut.whole:
+            value = cut.take(value)
         if not isinstance(like, DTensor) or value.shape != like.shape:
             return value
         return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,0 +1,42 @@
+"""Collectives as functions of tensors, which may stand inside compiled code; of nothing they send nothing.
+
+The operations are torch's own, below the names in Python that change from one of its versions to the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_OPS: Any = torch.ops._c10d_functional  # noqa: SLF001  # torch's own name
+
+
+def gathered(part: Tensor, ranks: int, group: str, dim: int = 0) -> Tensor:
+    """Returns the parts of all ranks, one after another along a dim; all have the same shape."""
+    if not part.numel():
+        shape = list(part.shape)
+        shape[dim] *= ranks
+        return part.new_empty(shape)
+    whole: Tensor = _OPS.wait_tensor(_OPS.all_gather_into_tensor(part.contiguous(), ranks, group))
+    return whole if dim == 0 else torch.cat(whole.chunk(ranks), dim)
+
+
+def scattered(whole: Tensor, ranks: int, group: str, dim: int = 0) -> Tensor:
+    """Returns this rank's part, along a dim, of the sum over all ranks."""
+    if not whole.numel():
+        shape = list(whole.shape)
+        shape[dim] //= ranks
+        return whole.new_empty(shape)
+    lines = whole.contiguous() if dim == 0 else torch.cat(whole.chunk(ranks, dim))
+    part: Tensor = _OPS.wait_tensor(_OPS.reduce_scatter_tensor(lines, "sum", ranks, group))
+    return part
+
+
+def added(value: Tensor, group: str, how: str = "sum") -> Tensor:
+    """Returns the sum over all ranks (or ``max``), the same bits on all of them."""
+    if not value.numel():
+        return value
+    total: Tensor = _OPS.wait_tensor(_OPS.all_reduce(value.contiguous(), how, group))
+    return total
