@@ -85,7 +85,7 @@ def kept(
     parts = zip(mask.split(rows), low.view(-1, 1).split(rows), high.view(-1, 1).split(rows), strict=True)
     for part, part_low, part_high in parts:
         torch.ge(mixed_bits(part_low ^ last, part_high), dropped, out=part)
-    return mask.view(*low.shape, -1)
+    return mask.view(*low.shape, len(last))
 
 
 def _turn(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
