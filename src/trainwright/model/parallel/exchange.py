@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright.runtime.collectives import added, gathered, scattered
+from trainwright.runtime.collectives import added, gathered, scattered, unmoved
 
 SEQ = 1
 """The dim of tokens in a stream ``[batch, seq, width]``."""
@@ -51,7 +51,7 @@ class _Copied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: str) -> Tensor:
         ctx.group = group
-        return x.view_as(x)
+        return unmoved(x, *x.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

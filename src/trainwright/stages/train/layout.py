@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from trainwright.core.registry import load
+from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
@@ -26,13 +27,19 @@ REASONS = {
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
-def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None) -> tuple[str, ...]:
+def refusals(
+    parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None, family: str | None = None
+) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) != field.default
     )
+    whole = tuple(axis for axis in ("tp", "pp") if getattr(parallel, axis) > 1)
+    if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
+        own = f"{family} has a network of its own, which stays whole on one device"
+        alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 

@@ -205,12 +205,12 @@ class OurBytes:
 
 
 def our_bytes(case: MemoryCase) -> OurBytes:
-    """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
+    """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each kind of micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute])
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, layouts.tp, layouts.sequence_parallel])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled, recompute in distinct.T:
+    for sequences, compiled, recompute, tp, by_tokens in distinct.T:
         batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
@@ -219,11 +219,13 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             document_masking=workload.document_masking,
             compiled=bool(compiled),
             kernels=case.kernels,
+            tp=int(tp),
+            by_tokens=by_tokens > 0,
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         kept = saved.kept_bytes(model, batch, "selective")
         rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / layouts.cp
     return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 
