@@ -1,6 +1,6 @@
 """The decoder-only transformer, built from a ``ModelSpec``.
 
-Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
+Shape legend: ``batch``, ``seq`` (tokens), ``stream`` (of them those here), ``width``, ``outputs`` (of the head).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Decoder(Network):
         samples: Int[Tensor, " batch"] | None = None,
         places: Int[Tensor, " seq"] | None = None,
         part: range | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Returns normalised hidden states; see ``Network.forward``."""
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
@@ -182,7 +182,7 @@ class Decoder(Network):
 
     def embedded(
         self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Returns what tokens are, and where they stand in their document where a table says that."""
         x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
         return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
