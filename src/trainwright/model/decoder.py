@@ -82,12 +82,12 @@ class Block(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch seq width"],
+        x: Float[Tensor, "batch stream width"],
         rotary: Rotary | None,
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers in turn."""
         x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
         result = self.ffn(self.ffn_norm(x))

@@ -24,12 +24,12 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ranks: int, group: str) -> Tensor:
-        ctx.settings = ranks, group
+        ctx.ranks, ctx.group = ranks, group
         return gathered(x, ranks, group, SEQ)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return scattered(grads[0], *ctx.settings, SEQ), None, None
+        return scattered(grads[0], ctx.ranks, ctx.group, SEQ), None, None
 
 
 class _Scattered(torch.autograd.Function):
@@ -37,12 +37,12 @@ class _Scattered(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ranks: int, group: str) -> Tensor:
-        ctx.settings = ranks, group
+        ctx.ranks, ctx.group = ranks, group
         return scattered(x, ranks, group, SEQ)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return gathered(grads[0], *ctx.settings, SEQ), None, None
+        return gathered(grads[0], ctx.ranks, ctx.group, SEQ), None, None
 
 
 class _Copied(torch.autograd.Function):

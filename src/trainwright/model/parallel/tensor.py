@@ -212,6 +212,7 @@ def _become(network: Decoder, ranks: Ranks) -> None:
             norm.register_forward_hook(_then(ranks.enter))
         for layer in (block.attention.out, block.ffn.down):
             layer.__class__ = RowLinear
+            assert isinstance(layer, RowLinear)
             layer.ranks = ranks
     if hasattr(network, "norm"):
         network.norm.register_forward_hook(_then(ranks.join if network.spec.classes else ranks.enter))

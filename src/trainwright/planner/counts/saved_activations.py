@@ -114,7 +114,8 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
     # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
     feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size // batch.tp
-    casts = 0 if size == 4 else block_matrix_parameters(model) // model.layers * size // batch.tp
+    copied = 2 * model.width * (_heads(model, batch)[1] * batch.tp - model.kv_heads * model.head_size)
+    casts = 0 if size == 4 else (block_matrix_parameters(model) // model.layers + copied) * size // batch.tp
     return normed + _attention_bytes(model, batch) + feed_forward + casts
 
 
