@@ -239,7 +239,11 @@ def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
     model, size, experts = case.model, case.element_bytes, case.model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
     tokens = micro_tokens(case)
-    network = (3.0 if model.gated else 2.0) * size * width * tokens / case.layouts.tp + 2 * size * model.width * tokens
+    # Whole on each of our tensor-parallel ranks: what comes back, gradients of gate's and up's input, and their sum.
+    wide = np.where((case.layouts.tp > 1) & (case.memory.kernels == "own"), 4.0, 2.0)
+    network = (
+        3.0 if model.gated else 2.0
+    ) * size * width * tokens / case.layouts.tp + wide * size * model.width * tokens
     if case.workload.fused_attention:
         return network
     gradients = (1.0 if case.memory.kernels == "fused" else 2.0) * size * model.heads * case.workload.sequence_tokens
