@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import ParallelPlan, Recompute
 
 SEQUENCES = 7
 """Of a batch: no number of ranks or micro batches divides it."""
@@ -32,6 +32,8 @@ class Case:
     micro_batch: int = 3
     documents: bool = False
     ragged: bool = False
+    dropout: bool = False
+    recompute: Recompute = "none"
     optimizer: str = "sgd"
 
     @property
@@ -45,7 +47,8 @@ class Case:
         layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
-        return " ".join([*words, *(name for name in ("documents", "ragged") if getattr(self, name))])
+        words += [f"recompute={self.recompute}"] * (self.recompute != "none")
+        return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
 
 
 DATA_LAYOUTS = (
@@ -79,25 +82,62 @@ PIPELINES = (
 """Of a model with four blocks, so that each stage has one at least."""
 
 
-def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tuple[Case, ...]:
-    """Returns cases in which every two settings meet on each kind of layout, spread over the layouts.
+TENSORS: tuple[Mapping[str, object], ...] = (
+    {"tp": 2},
+    {"tp": 2, "sequence_parallel": False},
+    {"tp": 4},
+    {"tp": 2, "dp_replicate": 2},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 3},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 2},
+    {"tp": 2, "pp": 2},
+    {"tp": 2, "pp": 2, "sequence_parallel": False, "schedule": "zero_bubble"},
+    {"tp": 2, "pp": 2, "dp_shard": 2, "zero_stage": 1},
+)
+"""The heads of keys of a llama are two: four ranks keep copies of them."""
 
-    ``model`` are fields of the shape that all of them have.
-    """
-    settings: tuple[dict[str, object], ...] = (
-        {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
-        {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
-        {"family": "llama", "dtype": "fp32", "micro_batch": 7, "ragged": True},
-        {"family": "gpt2", "dtype": "fp32", "micro_batch": 3, "documents": True, "ragged": True},
-        {"family": "llama", "dtype": "fp64", "micro_batch": 1, "model": {"tied": True}, "optimizer": "adamw"},
-        {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
-    )
+
+SETTINGS: tuple[dict[str, object], ...] = (
+    {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
+    {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
+    {"family": "llama", "dtype": "fp32", "micro_batch": 7, "ragged": True},
+    {"family": "gpt2", "dtype": "fp32", "micro_batch": 3, "documents": True, "ragged": True},
+    {"family": "llama", "dtype": "fp64", "micro_batch": 1, "model": {"tied": True}, "optimizer": "adamw"},
+    {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
+)
+"""Every two of their values meet in one of them."""
+
+
+def case(layout: Mapping[str, object], setting: Mapping[str, object], **model: object) -> Case:
+    """Returns a layout in a setting; ``model`` are further fields of the shape."""
+    return Case(layout=layout, **setting | {"model": setting.get("model", {}) | model})  # type: ignore[arg-type, operator]
+
+
+def spread(
+    layouts: tuple[Mapping[str, object], ...], shifts: tuple[int, ...] = (0, 2, 4), **model: object
+) -> tuple[Case, ...]:
+    """Returns cases in which each kind of layout meets every setting, spread over the layouts."""
     return tuple(
-        Case(layout=layout, **chosen | {"model": chosen.get("model", {}) | model})  # type: ignore[arg-type, operator]
+        case(layout, SETTINGS[(place + shift) % len(SETTINGS)], **model)
         for place, layout in enumerate(layouts)
-        for shift in (0, 2, 4)
-        for chosen in (settings[(place + shift) % len(settings)],)
+        for shift in shifts
     )
 
 
-CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4)
+DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
+DROPPED = (
+    case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
+    case({"tp": 4, "sequence_parallel": False}, DROPS | {"documents": True, "recompute": "selective"}),
+    case({"tp": 2, "dp_shard": 2}, DROPS | {"ragged": True}, vocabulary=321, ffn_width=49),
+    case({"tp": 2, "pp": 2}, DROPS | {"family": "gpt2", "ragged": True}, layers=4),
+)
+"""What falls to dropout is the same in every layout; a vocabulary and a network that no number of ranks divides."""
+
+CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
+FULL_CASES = tuple(
+    case(layout, setting | {"dropout": dropout}, layers=4)
+    for layout in DATA_LAYOUTS + PIPELINES + TENSORS
+    for setting in SETTINGS
+    for dropout in (False, True)
+)
+"""Every layout in every setting: for a long test."""

@@ -1,6 +1,6 @@
 """The decoder-only transformer, built from a ``ModelSpec``.
 
-Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
+Shape legend: ``batch``, ``seq`` (tokens), ``stream`` (of them those here), ``width``, ``outputs`` (of the head).
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Block(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch seq width"],
+        x: Float[Tensor, "batch stream width"],
         rotary: Rotary | None,
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers in turn."""
         x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
         result = self.ffn(self.ffn_norm(x))
@@ -166,17 +166,15 @@ class Decoder(Network):
         samples: Int[Tensor, " batch"] | None = None,
         places: Int[Tensor, " seq"] | None = None,
         part: range | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Returns normalised hidden states; see ``Network.forward``."""
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
-            positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+            positions = torch.arange(self.whole_tokens(tokens), device=tokens.device).unsqueeze(0)
         x = tokens
         if part is None or part.start == 0:
-            x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-            if self.positions is not None:
-                x = x + F.embedding(positions, self.positions).to(x.dtype)
+            x = self.embedded(tokens, positions)
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
@@ -189,6 +187,17 @@ class Decoder(Network):
             else:
                 x = block(x, rotary, mask, cache, draw)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
+
+    def embedded(
+        self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
+    ) -> Float[Tensor, "batch stream width"]:
+        """Returns what tokens are, and where they stand in their document where a table says that."""
+        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+        return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
+
+    def whole_tokens(self, stream: Tensor) -> int:
+        """Returns how many tokens the sequences have of which these are token ids or hidden states."""
+        return stream.shape[1]
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from trainwright.core.errors import RecipeError
@@ -85,7 +85,7 @@ def kept(
     parts = zip(mask.split(rows), low.view(-1, 1).split(rows), high.view(-1, 1).split(rows), strict=True)
     for part, part_low, part_high in parts:
         torch.ge(mixed_bits(part_low ^ last, part_high), dropped, out=part)
-    return mask.view(*low.shape, -1)
+    return mask.view(*low.shape, len(last))
 
 
 def _turn(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -245,11 +245,11 @@ class Dropouts:
 
     def draw(
         self,
-        tokens: Int[Tensor, "batch seq"],
+        tokens: Shaped[Tensor, "batch ..."],
         samples: Int[Tensor, " batch"] | None,
         places: Int[Tensor, " seq"] | None,
     ) -> Draw:
-        """Returns what is dropped from these sequences.
+        """Returns what is dropped from these sequences, given as token ids or as hidden states.
 
         Raises:
             RecipeError: nobody said which sequences they are.

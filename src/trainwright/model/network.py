@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
-from trainwright.model.losses import Loss, linear_cross_entropy
+from trainwright.model.losses import Loss, linear_cross_entropy, token_cross_entropy
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
@@ -111,3 +111,13 @@ class Network(nn.Module, ABC):
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
         return linear_cross_entropy(hidden, self.head_weight, targets, chunk=self.kernels.loss_chunk_tokens)
+
+    def token_losses(
+        self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]
+    ) -> Float[Tensor, " rows"]:
+        """Returns the cross-entropy of each target in nats, 0 where it does not count."""
+        return token_cross_entropy(hidden, self.head_weight, targets)
+
+    def stream_tokens(self, tokens: int) -> int:
+        """Returns how many tokens of a sequence this rank's stages of a pipeline hand on."""
+        return tokens

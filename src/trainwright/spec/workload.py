@@ -283,6 +283,12 @@ class ParallelPlan:
             problems.append(
                 f"a sequence of {workload.sequence_tokens} tokens cannot be divided over cp={self.cp}: nearest {near}"
             )
+        elif self.sequence_parallel and workload.sequence_tokens // self.cp % self.tp:
+            tokens = workload.sequence_tokens // self.cp
+            problems.append(
+                f"sequence_parallel divides {tokens} tokens over tp={self.tp}, which does not: "
+                f"nearest {_divisors_near(tokens, self.tp)}, or sequence_parallel=false"
+            )
         if self.ep > 1:
             experts = 0 if model.experts is None else model.experts.count
             owners = self.dp_replicate * self.dp_shard * self.cp * self.tp

@@ -65,6 +65,13 @@ def test_impossible_layouts(plan, devices, part) -> None:
     assert ParallelPlan(dp_replicate=2, tp=2).problems(MODEL, WORK, cluster(4)) == ()
 
 
+def test_tokens_are_divided_with_sequence_parallelism_alone() -> None:
+    work = replace(WORK, sequence_tokens=126, batch_tokens=126 * 8)
+    (reason,) = ParallelPlan(tp=4).problems(MODEL, work, cluster(4))
+    assert reason.startswith("sequence_parallel divides 126 tokens over tp=4, which does not: nearest 3 or 6")
+    assert ParallelPlan(tp=4, sequence_parallel=False).problems(MODEL, work, cluster(4)) == ()
+
+
 def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_its_share() -> None:
     assert stage_waste(64, 8) == 0
     assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from trainwright.core.registry import load
+from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
@@ -14,15 +15,11 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
-) | {"compile", "threads", "deterministic"}
+    ("dp_replicate", "dp_shard", "zero_stage", "tp", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
+) | {"sequence_parallel", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
-OF_OTHERS = frozenset(("sequence_parallel",))
-"""Fields that say how axes are shared which are refused already: of one rank they say nothing."""
-
 REASONS = {
-    "tp": "matrices stay whole on one device",
     "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
     "offload": "weights and gradients stay on the device",
@@ -32,13 +29,19 @@ ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
-def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None) -> tuple[str, ...]:
+def refusals(
+    parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None, family: str | None = None
+) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) not in (field.default, *ALSO.get(field.name, ()))
     )
+    whole = tuple(axis for axis in ("tp", "pp") if getattr(parallel, axis) > 1)
+    if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
+        own = f"{family} has a network of its own, which stays whole on one device"
+        alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 

@@ -45,7 +45,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
         return [rest]
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
-    shared = any(hasattr(matrix, "device_mesh") for matrix in matrices.values())
+    shared = any(hasattr(matrix, "device_mesh") or hasattr(matrix, "cut") for matrix in matrices.values())
     make = load(SHARED_MUON if shared else MUON, kind="optimizer")
     return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 

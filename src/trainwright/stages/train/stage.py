@@ -51,7 +51,8 @@ def run(context: Context) -> StageResult:
     planned = context.input("plan")
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
-    refused = refusals(plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks)
+    model, recompute = plan.model, plan.workload.recompute
+    refused = refusals(plan.parallel, recompute=recompute, blocks=model.blocks, family=model.family)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:

@@ -17,14 +17,15 @@ from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.spec.families.family import FAMILY
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, OF_OTHERS, REASONS, refusals
+from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
 
 
 def test_every_field_is_executed_or_has_a_reason() -> None:
-    names = [*EXECUTED, *OF_OTHERS, *REASONS]
+    names = [*EXECUTED, *REASONS]
     assert sorted(names) == sorted(field.name for field in fields(ParallelPlan))
 
 
@@ -65,6 +66,18 @@ def test_every_schedule_is_executed(schedule) -> None:
     virtual = 2 if schedule == "interleaved" else 1
     assert refusals(ParallelPlan(pp=2, schedule=schedule, virtual_stages=virtual), blocks=4) == ()
     assert refusals(ParallelPlan(pp=2, compile=True), recompute="full") == ()
+
+
+OWN = replace(FAMILY.load("llama"), network="contract.additions.families:Own")
+
+
+def test_matrices_are_shared_of_our_own_network_alone() -> None:
+    parallel, name = ParallelPlan(tp=2, pp=2), f"{__name__}:OWN"
+    assert refusals(parallel, family="llama") == refusals(parallel, family="mistral") == ()
+    own = refusals(parallel, family=name)
+    assert [line.split(":")[0] for line in own] == ["tp=2", "pp=2"]
+    assert all("a network of its own" in line for line in own)
+    assert refusals(ParallelPlan(dp_shard=2), family=name) == ()
 
 
 def test_what_is_executed_is_not_refused() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
+from trainwright.model.losses import Loss
 from trainwright.model.parallel.parallelize import reduce_gradients
 from trainwright.model.tasks.task import Batch
 from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
-from trainwright.runtime.norms import clip
+from trainwright.runtime.norms import add_copies, clip
 from trainwright.stages.train.step import TrainingStep
 
 
@@ -32,6 +33,12 @@ class RankedStep(TrainingStep):
         largest = math.ceil(batch_sequences / mesh.size(*DATA_AXES))
         # Ranks exchange weights and gradients in every pass, so that all make as many: some end with empty ones.
         self.passes = math.ceil(largest / self.micro_batch)
+
+    def gradient(self, batch: Batch) -> Loss:
+        """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
+        loss = super().gradient(batch)
+        add_copies(self.parameters)
+        return loss
 
     def denominator(self, batch: Batch) -> Tensor:
         """Returns the weight of the whole batch."""

@@ -17,6 +17,7 @@ from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh
 from trainwright.runtime.norms import local
@@ -56,11 +57,12 @@ class RankedWorld(World):
         self.rank, self.ranks = mesh.rank, mesh.ranks
         self.layout = {axis: mesh.size(axis) for axis in AXES if mesh.size(axis) > 1}
         self.agreement, self.stragglers = Agreement(), Stragglers()
+        self._cuts: dict[str, Cut] = {}
         self._batch_sequences = batch_sequences
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this rank's part of it."""
-        parallelize(network, self.mesh, compiled=compiled)
+        self._cuts = parallelize(network, self.mesh, compiled=compiled)
 
     def rows(self, sequences: int) -> range:
         """Returns which sequences of a batch this rank reads: neighbours, of sizes that differ by one at most."""
@@ -105,14 +107,24 @@ class RankedWorld(World):
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
         for name, tensor in tensors:
-            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole, cut = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor, self._cut(name, tensor)
+            yield name, whole if cut is None else cut.gather(whole)
+
+    def _cut(self, name: str, tensor: Tensor) -> Cut | None:
+        """Returns how a parameter is cut, or a state of one, which has its parameter's name and one more."""
+        cut = self._cuts.get(name) or self._cuts.get(name.rpartition(".")[0])
+        return cut if cut is not None and cut.shape == tensor.shape else None
 
     def placement(self, name: str, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns a tensor's whole shape, and where in it this rank's part begins."""
-        if not isinstance(tensor, DTensor):
-            return super().placement(name, tensor)
-        _, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
-        return tuple(tensor.shape), tuple(offsets)
+        offsets: tuple[int, ...] = (0,) * tensor.ndim
+        if isinstance(tensor, DTensor):
+            _, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        cut = self._cut(name, tensor)
+        if cut is None:
+            return tuple(tensor.shape), tuple(offsets)
+        begins = cut.parts[cut.rank].start
+        return tuple(cut.whole), tuple(at + (begins if dim == cut.dim else 0) for dim, at in enumerate(offsets))
 
     def laid_out(self, like: Tensor, part: Tensor) -> Tensor:
         """Returns this rank's part of a tensor as one whose rows are shared as those of ``like`` are."""

@@ -85,13 +85,35 @@ def test_eight_ranks_share_every_parameter_and_gather_it_in_pieces() -> None:
 
 @pytest.mark.parametrize(
     "layout",
-    [{"dp_shard": 4, "zero_stage": 1}, {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2}, {"dp_replicate": 4}],
+    [
+        {"dp_shard": 4, "zero_stage": 1},
+        {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2},
+        {"dp_replicate": 4},
+        {"tp": 4},
+        {"tp": 4, "sequence_parallel": False},
+        {"tp": 2, "dp_shard": 2},
+        {"tp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+    ],
     ids=str,
 )
-def test_messages_are_those_of_the_plan(layout: dict[str, int]) -> None:
-    (rank,) = counted(layout, sequences=32).ranks
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_messages_are_those_of_the_plan(layout: dict[str, int], recompute: str) -> None:
+    (rank,) = counted(layout, sequences=32, recompute=recompute).ranks
     planned = {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.planned_sent}
     assert messages(rank) == planned
+
+
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool) -> None:
+    layout = {"tp": 4, "dp_shard": 2, "sequence_parallel": sequence_parallel}
+    (rank,) = counted(layout, sequences=4096, micro_batch=512).ranks
+    assert rank.shares["blocks.0.attention.query.weight"].local == (WIDTH // 4 // 2, WIDTH)
+    assert rank.shares["blocks.0.attention.out.weight"].local == (WIDTH // 2, WIDTH // 4)
+    assert rank.shares["embedding"].local == (VOCABULARY // 4 // 2, WIDTH)
+    assert rank.shares["norm.weight"].local == (WIDTH // 2,)
+    ratios = rank.ratios()
+    assert ratios["weights"] == pytest.approx(1, abs=0.01)
+    assert ratios["activations"] == pytest.approx(1, abs=0.05)
 
 
 def test_one_process_sends_nothing() -> None:
