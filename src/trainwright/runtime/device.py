@@ -70,6 +70,11 @@ def compiler(torch_type: str) -> str:
     return "inductor" if torch_type == "cpu" else load(f"{ACCELERATORS}:compiler", kind="device")(torch_type)
 
 
+def pins(torch_type: str) -> bool:
+    """Returns whether batches for a device that torch calls so go into pinned memory."""
+    return torch_type != "cpu" and bool(load(f"{ACCELERATORS}:pins", kind="device")(torch_type))
+
+
 def seconds_between(begin: Mark, end: Mark) -> float:
     """Returns the seconds from one mark to a later one that the device has passed."""
     if isinstance(begin, float) and isinstance(end, float):
