@@ -89,9 +89,9 @@ def prepare_deterministic(device: torch.device) -> None:
         os.environ.setdefault(name, value)
 
 
-def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Returns a tensor of the host that the device can copy from without stopping the host, where there is such."""
-    return tensor.pin_memory() if record_of(device.type).pinned_memory else tensor
+def pins(torch_type: str) -> bool:
+    """Returns whether such a device copies from pinned memory of the host without stopping it."""
+    return record_of(torch_type).pinned_memory
 
 
 def _usable(record: Accelerator) -> bool:

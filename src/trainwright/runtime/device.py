@@ -70,6 +70,11 @@ def compiler(torch_type: str) -> str:
     return "inductor" if torch_type == "cpu" else load(f"{ACCELERATORS}:compiler", kind="device")(torch_type)
 
 
+def pins(torch_type: str) -> bool:
+    """Returns whether batches for a device that torch calls so go into pinned memory."""
+    return torch_type != "cpu" and bool(load(f"{ACCELERATORS}:pins", kind="device")(torch_type))
+
+
 def passed(mark: Mark, device: torch.device) -> None:
     """Wait until the device has passed a mark; where marks are the host's clock, until it has done everything."""
     if isinstance(mark, torch.Event):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import machinery
@@ -24,14 +23,13 @@ class FakeEvent:
         self.timed, self.of = enable_timing, device
         self._at_s = 0.0
 
-    def record(self, stream: Any = None) -> None:
-        """Takes the device's time: when it will have done what was asked of it until now; it has one stream."""
-        del stream
+    def record(self, _stream: Any = None) -> None:
+        """Takes the device's time: when it will have done what was asked of it until now."""
         self._at_s = self.device.busy_until_s
 
     def synchronize(self) -> None:
-        """Waits until the device has come here."""
-        self.device.wait_for_event(self._at_s)
+        """Waits for the device to come to it."""
+        self.device.wait()
 
     def elapsed_time(self, other: FakeEvent) -> float:
         """Returns the milliseconds to a later event.
@@ -49,14 +47,14 @@ class FakeEvent:
 class FakeAccelerator:
     """Inside its context torch has one device of a kind, which computes when it is told that it does.
 
-    ``torch.accelerator``, ``torch.Event`` and the device's module answer for it and count what they are asked in
-    ``calls``; tensors stay on the processor.
+    ``torch.accelerator``, ``torch.Event`` and the device's module answer for it and the times are counted
+    that the host waits for it; tensors stay on the processor.
     """
 
     def __init__(self, kind: str, *, capability: tuple[int, int] = (9, 0), memory_bytes: int = 80 << 30) -> None:
         self.record: Accelerator = accelerator(kind)
         self.capability, self.memory_bytes = capability, memory_bytes
-        self.calls: Counter[str] = Counter()
+        self.waits = 0
         self.busy_until_s = self.waited_until_s = 0.0
         self.peak_bytes, self.allocated_bytes = 0, 0
         self._stack = ExitStack()
@@ -76,9 +74,9 @@ class FakeAccelerator:
         FakeEvent.device = self
         answers: dict[str, Callable[..., Any]] = {
             "current_accelerator": lambda **_options: self.device,
-            "current_stream": lambda _device=None: self.record.kind,
             "is_available": lambda: True,
-            "synchronize": self._wait,
+            "synchronize": self.wait,
+            "current_stream": lambda *_arguments: None,
             "empty_cache": bool,
             "reset_peak_memory_stats": self._forget_peak,
             "memory_allocated": lambda: self.allocated_bytes,
@@ -86,7 +84,7 @@ class FakeAccelerator:
             "max_memory_reserved": lambda: self.peak_bytes,
         }
         for name, answer in answers.items():
-            self._stack.enter_context(patch.object(torch.accelerator, name, self._counted(name, answer)))
+            self._stack.enter_context(patch.object(torch.accelerator, name, answer))
         self._stack.enter_context(patch.object(torch, "Event", FakeEvent))
         self._stack.enter_context(patch.object(torch, "get_device_module", lambda _device: self._module()))
         hip = "6.4" if self.record.kind == "rocm" else None
@@ -105,27 +103,18 @@ class FakeAccelerator:
         """Gives torch back."""
         self._stack.close()
 
-    def asked(self, name: str) -> int:
-        """Returns how often ``torch.accelerator`` was asked so."""
-        return self.calls[name]
-
-    def wait_for_event(self, at_s: float) -> None:
-        """Makes the host wait until the device has come to a moment, and counts it as ``synchronize``."""
-        self.calls["synchronize"] += 1
-        self.waited_until_s = max(self.waited_until_s, at_s)
+    @property
+    def waited(self) -> bool:
+        """Returns whether the host has ever waited for it."""
+        return self.waits > 0
 
     def _forget_peak(self) -> None:
         self.peak_bytes = self.allocated_bytes
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Keeps the host until the device has done all that was asked of it."""
+        self.waits += 1
         self.waited_until_s = self.busy_until_s
-
-    def _counted(self, name: str, answer: Any) -> Any:
-        def ask(*arguments: Any, **options: Any) -> Any:
-            self.calls[name] += 1
-            return answer(*arguments, **options)
-
-        return ask
 
     def _module(self) -> Any:
         major, minor = self.capability

@@ -7,7 +7,7 @@ import torch
 
 from trainwright.hardware.catalogue.accelerators import accelerators
 from trainwright.runtime.accelerators import compiler, record_of
-from trainwright.runtime.device import choose
+from trainwright.runtime.device import choose, pins
 from trainwright.spec.sections.train import DEVICES
 from trainwright.testing.accelerator import FakeAccelerator
 from trainwright.testing.contract_accelerator import AcceleratorContract
@@ -70,3 +70,8 @@ def test_torch_describes_a_gpu() -> None:
     found = choose("cuda")
     assert found.memory_bytes
     assert found.native_bf16 is (torch.cuda.get_device_capability()[0] >= 8)
+
+
+@pytest.mark.parametrize(("torch_type", "pinned"), [("cpu", False), ("cuda", True), ("mps", False), ("xpu", True)])
+def test_batches_are_pinned_for_devices_that_copy_from_such_memory(torch_type: str, pinned: bool) -> None:
+    assert pins(torch_type) is pinned

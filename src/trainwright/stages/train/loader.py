@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import torch
-
-from trainwright.core.registry import load
 from trainwright.model.tasks.task import Batch, Batches
-from trainwright.runtime.device import ACCELERATORS
-
-_CPU = torch.device("cpu")
 
 
 def prefetched(
-    batches: Batches, first: int, last: int, rows: range | None = None, *, device: torch.device = _CPU
+    batches: Batches, first: int, last: int, rows: range | None = None, *, pin: bool = False
 ) -> Iterator[Batch]:
     """Yields the batches of the steps in [first, last), or these rows of them, each while the one before is in use.
 
-    They lie where ``device`` can copy them from without stopping the host.
+    ``pin``: in pinned memory, from which an accelerator copies while it computes.
     """
     part = () if rows is None else (rows,)
-    make = batches.batch if device.type == "cpu" else _pinned(batches, device)
+
+    def made(step: int) -> Batch:
+        batch = batches.batch(step, *part)
+        return {name: tensor.pin_memory() for name, tensor in batch.items()} if pin else batch
+
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        coming = pool.submit(make, first, *part)
+        coming = pool.submit(made, first)
         for step in range(first, last):
             ready = coming.result()
             if step + 1 < last:
-                coming = pool.submit(make, step + 1, *part)
+                coming = pool.submit(made, step + 1)
             yield ready
-
-
-def _pinned(batches: Batches, device: torch.device) -> Callable[..., Batch]:
-    pinned = load(f"{ACCELERATORS}:pinned", kind="device")
-
-    def make(step: int, *part: range) -> Batch:
-        return {name: pinned(tensor, device) for name, tensor in batches.batch(step, *part).items()}
-
-    return make

@@ -21,6 +21,7 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.device import pins
 from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
@@ -194,7 +195,7 @@ class Trainer:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
         section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
         rows = self.world.rows(self.settings.batch_sequences)
-        batches = prefetched(self.batches, first, last, rows, device=self.settings.device)
+        batches = prefetched(self.batches, first, last, rows, pin=pins(self.settings.device.type))
         schedule = load_schedule(section)
         for step in range(first, last):
             with self.clock.phase("data_wait"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import torch
 
 from trainwright.stages.train.loader import prefetched
@@ -24,14 +22,7 @@ def test_batches_come_in_order_and_each_is_read_once() -> None:
     assert source.steps == [3, 4, 5, 6]
 
 
-def test_batches_for_an_accelerator_lie_where_it_can_copy_them_from(monkeypatch) -> None:
-    asked = []
-
-    def pinned(tensor: torch.Tensor, device: object) -> torch.Tensor:
-        asked.append(device)
-        return tensor + 100
-
-    monkeypatch.setattr("trainwright.runtime.accelerators.pinned", pinned)
-    device = SimpleNamespace(type="cuda")
-    assert [int(batch["tokens"]) for batch in prefetched(Counting(), 3, 5, device=device)] == [103, 104]
-    assert asked == [device, device]
+def test_batches_are_pinned_where_an_accelerator_copies_them(monkeypatch) -> None:
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(int(tensor)) or tensor)
+    assert [int(batch["tokens"]) for batch in prefetched(Counting(), 0, 3, pin=True)] == [0, 1, 2] == pinned
