@@ -36,7 +36,7 @@ from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
-ELSEWHERE = "trainwright.stages.train.saving.elsewhere:Elsewhere"
+ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 
 
 def run(context: Context) -> StageResult:
