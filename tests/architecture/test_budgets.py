@@ -9,10 +9,8 @@ from architecture.imported_lines import LOOKS, SEVERAL, TRAINING, imported_lines
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TRAIN_LINES = 9_950  # goodput over interruptions, waiting apart from passes, and what each rank used
-MAX_LINES_OF_ALL_LAYOUTS = (
-    15_400  # pipelines, meetings of hosts and the dry run of a mesh came to what the design allows
-)
+MAX_TRAIN_LINES = 11_200
+MAX_LINES_OF_ALL_LAYOUTS = 18_000
 """With the packages that an import runs on its way; the checks of plug-ins and of a base are among them."""
 MAX_FOLDER_FILES = 15
 

@@ -113,7 +113,12 @@ def losses(project) -> dict[int, float]:
 
 def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_project, tmp_path) -> None:
     """Four ranks, then two stages, one process and three shards: dropout and all, to rounding."""
-    common = ("train.duration=16 steps", "train.exec.log_every_steps=1", "model.dropout.residual=0.1")
+    common = (
+        "train.duration=16 steps",
+        "train.exec.log_every_steps=1",
+        "model.dropout.residual=0.1",
+        "train.batch_tokens=384",
+    )
     alone = make_project()
     assert alone.call("train", *common).returncode == 0
     project = type(alone)(recipe=alone.recipe, workspace=tmp_path / "runs")

@@ -90,11 +90,10 @@ class CheckpointReader:
             return DataError("a file of this checkpoint is missing{lost}", where=path, lost=lost)
         size_bytes = path.stat().st_size
         if size_bytes != expected.size_bytes:
-            what, right = "damaged file: its size changed{lost}", f"{expected.size_bytes} bytes"
-            return DataError(what, where=path, seen=f"{size_bytes} bytes", expected=right, lost=lost)
+            seen, right = f"{size_bytes} bytes", f"{expected.size_bytes} bytes"
+            return DataError("damaged file: its size changed{lost}", where=path, seen=seen, expected=right, lost=lost)
         if deep and file.endswith(SUFFIX) and self._header(file) != expected.sha256:
-            what = "damaged file: its header is not the one that was written{lost}"
-            return DataError(what, where=path, lost=lost)
+            return DataError("damaged file: its header is not the one that was written{lost}", where=path, lost=lost)
         if deep and not file.endswith(SUFFIX) and file_digest(path) != expected.sha256:
             return DataError("damaged file: its sha256 does not match", where=path)
         return None
@@ -104,8 +103,13 @@ class CheckpointReader:
             _, _, data = self._open(piece.file).tensor(name)
             seen = hashlib.sha256(data.data).hexdigest()
             if seen != piece.sha256:
-                what, where = "damaged tensor {name}: its sha256 does not match", self.path / piece.file
-                yield DataError(what, where=where, seen=seen, expected=piece.sha256, name=name)
+                yield DataError(
+                    "damaged tensor {name}: its sha256 does not match",
+                    where=self.path / piece.file,
+                    seen=seen,
+                    expected=piece.sha256,
+                    name=name,
+                )
 
     def _header(self, file: str) -> str:
         try:

@@ -29,6 +29,9 @@ SCHEDULES: Mapping[str, str] = {
 }
 SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
+SLURM_END = "SLURM_JOB_END_TIME"
+"""Slurm's variable that limits a training as ``time_limit`` does: the end of its job, in seconds since 1970."""
+
 _Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
 _Schedule = Annotated[
     str, SCHEDULE, Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction")

@@ -39,7 +39,7 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
-ELSEWHERE = "trainwright.stages.train.saving.elsewhere:Elsewhere"
+ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 
 
 def run(context: Context) -> StageResult:

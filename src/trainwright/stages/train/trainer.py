@@ -26,19 +26,20 @@ from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
+from trainwright.spec.sections.train import SLURM_END
 from trainwright.spec.summary import Goodput, RankUse, TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
 from trainwright.stages.train.metrics import TrainingMetrics, mean_loss, open_board
 from trainwright.stages.train.optimizer import Optimizers
-from trainwright.stages.train.saving.time_limit import time_limit
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
 from trainwright.stages.train.stop import ERRORS, TIME_LIMIT, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
+LIMIT = "trainwright.runtime.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 
@@ -149,7 +150,7 @@ class Trainer:
     ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
-        limit = time_limit(train.exec.time_limit, os.environ, lambda: self.checkpoints.longest_write_s)
+        limit = self._time_limit()
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
@@ -190,6 +191,13 @@ class Trainer:
                     )
         self.progress = self.progress.spent(self.clock.stop())
         return validation
+
+    def _time_limit(self) -> Any:
+        """Returns what says after each step whether the time is over; None where nothing ends it."""
+        asked_s = self.recipe.train.exec.time_limit
+        if asked_s is None and SLURM_END not in os.environ:
+            return None
+        return load(LIMIT, kind="clock")(asked_s, os.environ, lambda: self.checkpoints.longest_write_s)
 
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from trainwright.core.errors import RecipeError
+from trainwright.spec.sections.train import SLURM_END
 
-SLURM_END = "SLURM_JOB_END_TIME"
-"""Slurm's variable: when a job's time is over, in seconds since 1970."""
 SHARE, MOST_S = 0.1, 60.0
 """What is kept of the time for the first checkpoint, whose length nobody knows: this share, at most these seconds."""
 

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.stages.train.saving.time_limit import SLURM_END, TimeLimit, time_limit
+from trainwright.runtime.time_limit import TimeLimit, time_limit
+from trainwright.spec.sections.train import SLURM_END
 
 
 class Clock:

@@ -1,4 +1,4 @@
-"""Checkpoints go to another place, index last, and a machine without any goes on from there."""
+"""A training's checkpoints go to another place, and a machine without any goes on from there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from uuid import uuid4
 import fsspec
 import pytest
 
-from trainwright.core.errors import MachineError, RecipeError
-from trainwright.stages.train.saving.elsewhere import Elsewhere
+from trainwright.runtime.elsewhere import Elsewhere
 
 
 @pytest.fixture(params=["memory", "file", "folder"])
@@ -48,14 +47,6 @@ def test_another_machine_goes_on_to_the_same_bits(make_recipe, inputs_for, train
     assert names(place, there) == ["step-00000007", "step-00000008"]
 
 
-def test_what_has_no_index_is_not_there(tmp_path) -> None:
-    url = f"memory://{uuid4().hex}"
-    elsewhere = Elsewhere(url, tmp_path / "train-1")
-    (tmp_path / "state.json").write_text("{}")
-    elsewhere.put(tmp_path, "step-00000009", ["state.json"])
-    assert elsewhere.fetch(tmp_path / "checkpoints", after=-1) is None
-
-
 def test_a_later_one_here_wins(make_recipe, inputs_for, train, tmp_path) -> None:
     recipe = recipe_of(make_recipe, f"memory://{uuid4().hex}")
     inputs = inputs_for(recipe)
@@ -64,17 +55,3 @@ def test_a_later_one_here_wins(make_recipe, inputs_for, train, tmp_path) -> None
     assert elsewhere.fetch(tmp_path / "there", after=8) is None
     fetched = elsewhere.fetch(tmp_path / "there", after=7)
     assert fetched is not None and fetched.name == "step-00000008"
-
-
-def test_an_unknown_protocol_is_refused(tmp_path) -> None:
-    with pytest.raises(RecipeError, match="train.exec.checkpoint_to"):
-        Elsewhere("nowhere://bucket", tmp_path)
-
-
-def test_a_place_that_refuses_is_one_line(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    elsewhere = Elsewhere(str(tmp_path / "file"), tmp_path / "train-1")
-    (tmp_path / "state.json").write_text("{}")
-    with pytest.raises(MachineError, match="cannot reach the place where checkpoints go") as caught:
-        elsewhere.put(tmp_path, "step-00000001", ["state.json"])
-    assert "\n" not in str(caught.value)
