@@ -12,6 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -143,6 +144,9 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+    rerun: bool = Field(
+        False, description="compute a faulty step a second time: other bits mean that the device computes wrongly"
+    )
 
     @model_validator(mode="after")
     def _nodes_share(self) -> Self:
@@ -181,6 +185,9 @@ class TrainSection(Section):
     document_masking: bool = Field(False, description="no token attends across a document boundary")
     recompute: Recompute = Field(
         "none", description="what of each block the backward pass computes again; selective: all but products"
+    )
+    faults: FaultsSection = Field(
+        default_factory=FaultsSection, description="what becomes of an update whose numbers cannot be right"
     )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,6 +34,9 @@ from trainwright.stages.train.stop import ERRORS, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
 KEYED = "trainwright.model.dropout:KeyedBatches"
+GATE = "trainwright.runtime.faults.gate:gate_of"
+PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
+ANSWER = "trainwright.stages.train.faults.policy:answer"
 
 
 class Trainer:
@@ -91,6 +93,16 @@ class Trainer:
             clip_norm=recipe.train.clip_norm,
             compiled=settings.compiled,
         )
+        self._every_batch = self.batches
+        self.follow_progress()
+
+    def follow_progress(self) -> None:
+        """Goes on where the progress says: with the batches after it, and judging updates by those before it."""
+        self.batches = self._every_batch
+        if self.progress.passed_over:
+            self.batches = load(PASSING_OVER, kind="data")(self._every_batch, self.progress.passed_over)
+        section, device = self.recipe.train.faults, self.settings.device
+        self.step.gate = load(GATE, kind="fault")(section, self.optimizers, device, self.progress.seen)
 
     def run(self, events: Events) -> TrainSummary:
         """Train to the end; returns the summary.
@@ -131,6 +143,15 @@ class Trainer:
         return self._summary(validation, memory, flops_per_token)
 
     def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
+        validation = None
+        if self.recipe.train.faults.goes_back and not self.checkpoints.paths():
+            self.checkpoints.save(self.state()).wait()  # the start, where a first fault goes back to
+        while self.progress.step < self.settings.steps:
+            validation = self._until_rolled_back(metrics, stop, events)
+        self.progress = self.progress.spent(self.clock.stop())
+        return validation
+
+    def _until_rolled_back(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
@@ -140,18 +161,18 @@ class Trainer:
             events.progress("train", done, total=settings.steps, unit="steps")
             since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
+            if self._rolled_back(metrics, events, first, reading=decided.report):
+                return None
             if decided.report:
                 times = self.clock.stop()
                 rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
-                loss = metrics.report(done, rates, times)
+                metrics.report(done, rates, times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
-                if not math.isfinite(loss):
-                    raise self._not_finite(done, loss)
             if decided.validate:
                 validation = self._validate(metrics, done)
             if decided.checkpoint:
                 with self.clock.phase("checkpoint"):
-                    pending = self.checkpoints.save(self._state())
+                    pending = self.checkpoints.save(self.state())
                     if decided.wait:
                         pending.wait()
                 saved_s = time.monotonic()
@@ -164,8 +185,13 @@ class Trainer:
                         steps=settings.steps,
                         checkpoint=pending.wait().name,
                     )
-        self.progress = self.progress.spent(self.clock.stop())
         return validation
+
+    def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, *, reading: bool) -> bool:
+        """Answers faults that are known by now; returns whether the run went back to an earlier step."""
+        assert self.step.gate is not None
+        faults = self.step.gate.faults(reading=reading)
+        return any(load(ANSWER, kind="fault")(self, fault, metrics, events, first=first) for fault in faults)
 
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
@@ -178,8 +204,12 @@ class Trainer:
             share = rate(schedule, min(step, steps - 1), steps=steps, warmup_steps=warmup_steps, section=section)
             yield self.step(batch, share), share
 
-    def _state(self) -> State:
-        return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
+    def state(self) -> State:
+        """Returns all that a checkpoint holds."""
+        progress = self.progress
+        if self.recipe.train.faults.watches and self.step.gate is not None:
+            progress = replace(progress, seen=self.step.gate.seen)
+        return State(network=self.network, optimizers=self.optimizers, progress=progress)
 
     def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
         split = self.dataset.splits.get("validation")
@@ -195,7 +225,8 @@ class Trainer:
         with blaming(self.recipe.task.name, where="task.name"):
             return result.as_json(unit=self.task.unit)
 
-    def _not_finite(self, step: int, loss: float) -> TrainingError:
+    def broken(self, step: int, what: str, seen: str | None = None) -> TrainingError:
+        """Returns the error of an update whose numbers cannot be right, with what helps."""
         paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
         rates = {name.removeprefix("train/"): peak for name, peak in self.optimizers.peak_rates.items()}
         lower = " ".join(
@@ -213,9 +244,7 @@ class Trainer:
             )
         else:
             fix = f"no checkpoint yet; try lower rates: {lower}"
-        return TrainingError(
-            "the loss or its gradient became {loss} by step {step}", where="train", fix=fix, loss=loss, step=step
-        )
+        return TrainingError(what, where="train", seen=seen, fix=fix, step=step)
 
     def _dry_run(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""

@@ -36,6 +36,10 @@ class World:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
         return since_s, signal
 
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
+        return [value]
+
     def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Returns what a task measures on a split; every process must ask, and each has the result."""
         return task.evaluate(network, split, options)

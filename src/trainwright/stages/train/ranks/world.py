@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -61,6 +62,12 @@ class RankedWorld(World):
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
         return self.agreement.agreed(since_s, signal)
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every rank gives, by its number."""
+        values: list[Any] = [None] * self.ranks
+        dist.all_gather_object(values, value)
+        return values
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
