@@ -31,6 +31,11 @@ class PhaseClock:
         """Begin to measure; the running phase is ``other``."""
         self._running, self._since = "other", self._mark()
 
+    @property
+    def running(self) -> tuple[str, object]:
+        """Returns the phase that runs, and something that changes when another one begins."""
+        return self._running, self._since
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Run one phase; the phase that was running goes on afterwards."""

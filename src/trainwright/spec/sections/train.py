@@ -144,6 +144,19 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+    hang_after: Seconds = Field(
+        45.0, gt=0, description="how long a rank may be silent or stand still in a step before all are ended"
+    )
+    slow_factor: float = Field(
+        2.0, gt=1, description="how many times the others' time between collectives makes a rank a straggler"
+    )
+    max_restarts: int = Field(
+        0, ge=0, description="how often a job is restarted from its last checkpoint after a rank died or hung"
+    )
+    elastic: bool = Field(False, description="restart on fewer ranks where one fails twice before the next checkpoint")
+    on_oom: Literal["stop", "adapt"] = Field(
+        "stop", description="out of memory: stop and say what helps, or go on with the cheapest change that does"
+    )
     rerun: bool = Field(
         False, description="compute a faulty step a second time: other bits mean that the device computes wrongly"
     )

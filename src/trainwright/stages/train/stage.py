@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
+MEMORY = "trainwright.stages.train.faults.memory"
+
 
 def run(context: Context) -> StageResult:
     """Train as the recipe and the plan say, with one process or several, from the start or the last checkpoint.
@@ -49,6 +53,8 @@ def run(context: Context) -> StageResult:
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:
+        if context.recipe.train.exec.on_oom == "adapt":
+            return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))
         return result_of(train(context, plan, ALONE))
     start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
     result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
@@ -79,13 +85,26 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
                 head = [f"a new head for {new_head}"] if new_head else []
                 for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
-            summary = trainer.run(recorded)
+            with _naming_what_grew(trainer, plan):
+                summary = trainer.run(recorded)
     weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
         write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
         record = json.dumps(to_json(summary), indent=1, allow_nan=False)
         write_atomically(out / "summary.json", record.encode() + b"\n")
     return summary
+
+
+@contextmanager
+def _naming_what_grew(trainer: Trainer, plan: Plan) -> Iterator[None]:
+    """Says where memory went, and what helps, where there is no more of it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        explained = load(f"{MEMORY}:out_of_memory", kind="fault")(error, trainer, plan)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 def result_of(summary: TrainSummary) -> StageResult:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.events import Events
+from trainwright.artifact.events import Events, restarts_in
 from trainwright.artifact.shards import TokenDataset
 from trainwright.core.errors import TrainingError
 from trainwright.core.plug_in import blaming
@@ -132,6 +132,7 @@ class Trainer:
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
+        self.world.follow(lambda: (self.progress.step, *self.clock.running))
         logits_bytes, activation_bytes = self._dry_run()
         with StopRequest() as stop:
             validation = self._loop(metrics, stop, events)
@@ -294,6 +295,7 @@ class Trainer:
                 compiled=settings.compiled,
                 micro_batch=settings.micro_batch,
                 resumes=self.progress.resumes,
+                restarts=restarts_in(self.out / "events.jsonl") if self.progress.resumes else 0,
                 deterministic=settings.deterministic,
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,6 +13,14 @@ from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
 from trainwright.stages.train.step import TrainingStep
 
+Position = tuple[int, str, object]
+"""Updates made, the phase, and something that changes with each phase."""
+Follow = Callable[[Callable[[], Position]], None]
+
+
+def _unfollowed(where: Callable[[], Position]) -> None:
+    """Nobody watches a process alone."""
+
 
 class World:
     """A world of one process; ``ranks.world`` has the one of several, which is loaded where a layout asks for it."""
@@ -20,6 +28,8 @@ class World:
     leads: bool = True
     """Whether this process writes what is written once, and tells people."""
     ranks: int = 1
+    follow: Follow = staticmethod(_unfollowed)
+    """Is told how to see where training stands."""
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""

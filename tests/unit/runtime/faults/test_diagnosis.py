@@ -22,8 +22,9 @@ class Spoils(nn.Module):
         bad = (x[:, :1] == BAD).float()
         if not self.backward:
             return x / (1 - bad)
-        x.register_hook(lambda gradient: gradient / (1 - bad))
-        return x * 1
+        made = x * 1
+        made.register_hook(lambda gradient: gradient / (1 - bad))
+        return made * 1
 
 
 class Tiny:
