@@ -10,7 +10,6 @@ from typing import Any
 
 from trainwright.artifact.events import Events, restarts_in
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import TrainingError
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
@@ -75,7 +74,7 @@ class Trainer:
         )
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
-        self.recipe, self.out, self._from_step = recipe, out, from_step
+        self.recipe, self.out, self.from_step = recipe, out, from_step
         self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
@@ -108,7 +107,7 @@ class Trainer:
         """Train to the end; returns the summary.
 
         Raises:
-            TrainingError: the loss is no longer a number.
+            TrainingError: a number cannot be right, and the recipe says that training stops.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings = self.settings
@@ -225,27 +224,6 @@ class Trainer:
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
             return result.as_json(unit=self.task.unit)
-
-    def broken(self, step: int, what: str, seen: str | None = None) -> TrainingError:
-        """Returns the error of an update whose numbers cannot be right, with what helps."""
-        paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
-        rates = {name.removeprefix("train/"): peak for name, peak in self.optimizers.peak_rates.items()}
-        lower = " ".join(
-            f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
-            for name, peak in rates.items()
-            if hasattr(section, name)
-        )
-        if self._from_step:
-            # Another base in its place would have to leave out the step's own key `from`.
-            fix = f"lower the rates in this step's own keys: {lower}"
-        elif paths:
-            fix = (
-                f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
-                f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
-            )
-        else:
-            fix = f"no checkpoint yet; try lower rates: {lower}"
-        return TrainingError(what, where="train", seen=seen, fix=fix, step=step)
 
     def _dry_run(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""

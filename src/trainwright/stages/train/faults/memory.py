@@ -12,15 +12,12 @@ import torch
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
-from trainwright.core.errors import RecipeError, TrainingError
+from trainwright.core.errors import TrainingError
+from trainwright.core.registry import load
 from trainwright.core.units import format_bytes
-from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.search.layouts import compare
 from trainwright.runtime.memory import resident_bytes, tensor_bytes
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Recompute
 
 if TYPE_CHECKING:
@@ -28,9 +25,7 @@ if TYPE_CHECKING:
 
 SAID = ("can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc")
 """What torch's allocators say; on a CPU they raise nothing more special than RuntimeError."""
-ENOUGH = 0.75
-"""Activations and logits of a change, over those now: less than this, or it would soon be out of memory again."""
-RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+CHANGES = "trainwright.stages.train.faults.changes:cheapest_change"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +54,7 @@ def out_of_memory(error: BaseException, trainer: Trainer, plan: Plan) -> OutOfMe
         return None
     measured, planned = _now(trainer, _asked_bytes(text)), _planned(plan)
     grown = max(measured, key=lambda name: measured[name] - planned[name])
-    change = cheapest_change(plan)
+    change: Change | None = load(CHANGES, kind="change")(plan)
     how = trainer.recipe.train.exec.on_oom
     explained = OutOfMemory(
         "out of memory in step {step}: {grown} grew beyond the plan",
@@ -115,47 +110,6 @@ def _asked_bytes(text: str) -> int:
         return int(on_cpu[1])
     on_device = re.search(r"[Tt]ried to allocate ([\d.]+) ([KMG])iB", text)
     return int(float(on_device[1]) * 1024 ** ("KMG".index(on_device[2]) + 1)) if on_device else 0
-
-
-def cheapest_change(plan: Plan) -> Change | None:
-    """Returns the fastest smaller micro batch or further recomputation that needs clearly less; None where none is."""
-    now = _forecast(plan, plan.parallel.micro_batch_sequences, plan.workload.recompute)
-    if now is None:
-        return None
-    found = []
-    micro_batch = plan.parallel.micro_batch_sequences
-    recomputes = RECOMPUTES[RECOMPUTES.index(plan.workload.recompute) :]
-    while micro_batch >= 1:
-        for recompute in recomputes if plan.parallel.pp == 1 else (plan.workload.recompute,):
-            there = _forecast(plan, micro_batch, recompute)
-            if there is not None and there[1] <= ENOUGH * now[1]:
-                found.append(Change(micro_batch=micro_batch, recompute=recompute, slowdown=there[0] / now[0]))
-        micro_batch //= 2
-    return min(found, key=lambda change: change.slowdown, default=None)
-
-
-def _forecast(plan: Plan, micro_batch: int, recompute: Recompute) -> tuple[float, float] | None:
-    """Returns seconds of a step, and bytes of activations and logits, as the planner sees them."""
-    run = RunSpec(model=plan.model, workload=plan.workload, cluster=plan.cluster, stack=stack("trainwright"))
-    parallel = plan.parallel
-    layout = FixedLayout(
-        dp_replicate=parallel.dp_replicate,
-        dp_shard=parallel.dp_shard,
-        pp=parallel.pp,
-        tp=parallel.tp,
-        cp=parallel.cp,
-        micro_batch=micro_batch,
-        recompute=recompute,
-        compile=parallel.compile,
-    )
-    try:
-        compared = compare(run, [parallel.ranks], layout=layout)
-    except RecipeError:  # the catalogue knows no rate of this device
-        return None
-    if not len(compared.layouts):
-        return None
-    best = compared.forecast(compared.order()[:1])
-    return float(best.step_s[0]), float(best.memory.activations[0] + best.memory.logits[0])
 
 
 def with_change(recipe: Recipe, plan: Plan, change: Change) -> tuple[Recipe, Plan]:

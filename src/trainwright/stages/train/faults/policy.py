@@ -46,7 +46,7 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     if action == "stop" or trainer.progress.faults >= section.most:
         if action != "stop":
             explained += f"; {trainer.progress.faults} before it, as many as train.faults.most allows"
-        raise trainer.broken(step + 1, what, explained)
+        raise _broken(trainer, step + 1, what, explained)
     trainer.progress = replace(trainer.progress, faults=trainer.progress.faults + 1)
     if action == "skip":
         events.metric("train/skipped", trainer.progress.faults, step=step + 1, unit="updates")
@@ -149,7 +149,7 @@ def _roll_back(trainer: Trainer, step: int) -> None:
         member.state.clear()  # the state at the start has none
     restored = trainer.checkpoints.restore(trainer.network, trainer.optimizers)
     if restored is None:
-        raise trainer.broken(step + 1, "there is no checkpoint to go back to")
+        raise _broken(trainer, step + 1, "there is no checkpoint to go back to")
     passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
     trainer.progress = replace(
         restored,
@@ -164,3 +164,25 @@ def _roll_back(trainer: Trainer, step: int) -> None:
 def _step_of(name: str) -> int:
     """Returns the step that a checkpoint's folder is named after."""
     return int(name.rpartition("-")[2])
+
+
+def _broken(trainer: Trainer, step: int, what: str, seen: str | None = None) -> TrainingError:
+    """Returns the error of an update whose numbers cannot be right, with what helps."""
+    paths, section = trainer.checkpoints.paths(), trainer.recipe.train.optimizer
+    rates = {name.removeprefix("train/"): peak for name, peak in trainer.optimizers.peak_rates.items()}
+    lower = " ".join(
+        f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
+        for name, peak in rates.items()
+        if hasattr(section, name)
+    )
+    if trainer.from_step:
+        # Another base in its place would have to leave out the step's own key `from`.
+        fix = f"lower the rates in this step's own keys: {lower}"
+    elif paths:
+        fix = (
+            f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
+            f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
+        )
+    else:
+        fix = f"no checkpoint yet; try lower rates: {lower}"
+    return TrainingError(what, where="train", seen=seen, fix=fix, step=step)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
-from trainwright.core.records import from_json
-from trainwright.spec.plan import Plan
-from trainwright.stages.train.faults.memory import OutOfMemory, _asked_bytes, cheapest_change, with_change
+from trainwright.stages.train.faults.memory import OutOfMemory, _asked_bytes
 from trainwright.stages.train.step import TrainingStep
 
 CPU_SAYS = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
@@ -22,10 +19,6 @@ CPU_SAYS += "allocate 4096 bytes. Error code 12 (Cannot allocate memory)"
 @pytest.fixture
 def recipe(make_recipe):
     return make_recipe(batch_tokens=256, duration="4 steps", exec_micro_batch=8)
-
-
-def plan_of(inputs) -> Plan:
-    return from_json(Plan, json.loads(inputs["plan"].file("plan.json").read_text()), where="plan")
 
 
 def failing(monkeypatch, error: BaseException, *, above: int, after: int = 0) -> None:
@@ -73,24 +66,6 @@ def test_other_errors_stay_what_they_are(recipe, inputs_for, train, tmp_path, mo
     failing(monkeypatch, RuntimeError("shapes do not match"), above=4)
     with pytest.raises(RuntimeError, match="shapes do not match"):
         train(recipe, inputs_for(recipe), tmp_path / "out")
-
-
-def test_changes_end_where_nothing_smaller_is_left(recipe, inputs_for) -> None:
-    plan, seen = plan_of(inputs_for(recipe)), []
-    while (change := cheapest_change(plan)) is not None:
-        seen.append((change.micro_batch, change.recompute))
-        assert change.slowdown >= 1
-        recipe, plan = with_change(recipe, plan, change)
-    assert seen
-    assert len(seen) == len(set(seen)) < 10
-    assert plan.parallel.micro_batch_sequences == 1
-
-
-def test_a_device_without_rates_has_no_change(recipe, inputs_for) -> None:
-    plan = plan_of(inputs_for(recipe))
-    device = replace(plan.cluster.device, flops_per_s={})
-    node = replace(plan.cluster.node, device=device)
-    assert cheapest_change(replace(plan, cluster=replace(plan.cluster, node=node))) is None
 
 
 def test_what_allocators_were_asked_for() -> None:

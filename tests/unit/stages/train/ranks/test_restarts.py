@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -11,12 +12,13 @@ import pytest
 from fixtures.words import dataset
 from trainwright.artifact.events import Events, read_events, restarts_in
 from trainwright.core.errors import DataError
+from trainwright.core.records import from_json
+from trainwright.spec.plan import Plan
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory
 from trainwright.stages.train.ranks.rank import RankTask
 from trainwright.stages.train.ranks.restarts import fewer_ranks, lost, with_restarts
 from trainwright.stages.train.ranks.watch import RankFault
-from unit.stages.train.faults.test_memory import plan_of
 
 __all__ = ["dataset"]
 
@@ -25,7 +27,8 @@ __all__ = ["dataset"]
 def task(make_recipe, inputs_for, tmp_path):
     def make(**how) -> RankTask:
         recipe = make_recipe(**{f"exec_{name}": value for name, value in how.items()})
-        plan = plan_of(inputs_for(recipe))
+        planned = inputs_for(recipe)["plan"].file("plan.json")
+        plan = from_json(Plan, json.loads(planned.read_text()), where=str(planned))
         plan = replace(plan, parallel=ParallelPlan(dp_shard=4, micro_batch_sequences=4))
         out = tmp_path / "out"
         out.mkdir()
