@@ -16,6 +16,8 @@ SEVERAL = ("stages.train.ranks", "stages.train.memory")
 """Loaded only where several processes train, or where state lives in host memory."""
 LOOKS = "stages.train.observe"
 """Loaded only where a training is looked at, beside the run."""
+FAULTS = "stages.train.faults"
+"""Loaded only once something has gone wrong."""
 
 
 def imported_lines(packages: Iterable[str], sizes: Mapping[str, int], *, without: Iterable[str] = ()) -> dict[str, int]:

@@ -144,6 +144,11 @@ def worked_s(path: Path) -> float:
     return total_s + last_s - first_s
 
 
+def restarts_in(path: Path) -> int:
+    """Returns how often the work that an event file is of was begun again after a fault."""
+    return sum(event.kind == "restart" for event in _recorded(path)) if path.is_file() else 0
+
+
 def _recorded(path: Path) -> Iterator[Event]:
     with path.open(encoding="utf-8", errors="replace") as stream:
         for line in stream:

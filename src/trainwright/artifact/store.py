@@ -24,6 +24,8 @@ from trainwright.spec.manifest import FORMAT, KINDS, FileEntry, Manifest
 MANIFEST = "manifest.json"
 _NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
 """How it says that a file is where a folder should be: below the file, and in its place."""
+_GONE = (errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN)
+"""What a network file system says whose server is lost."""
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG, *_NO_FOLDER)
 """How an operating system says that nothing can be written at a place."""
 
@@ -237,6 +239,12 @@ def writing(where: Path, *, field: str = "workspace") -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full(error.filename or where) from error
+        if error.errno in _GONE:
+            fix = "mount it again and run the same command: finished parts are kept"
+            where = error.filename or where
+            raise MachineError(
+                "the file system is gone: {reason}", where=where, fix=fix, reason=error.strerror
+            ) from error
         # What is read inside may be missing for other reasons: those errors belong to who reads.
         gone = error.errno == errno.ENOENT and Path(error.filename or "").is_relative_to(where)
         if error.errno in _REFUSALS or gone:

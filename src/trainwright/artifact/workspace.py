@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -91,17 +93,22 @@ class Workspace:
         """
         with writing(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            stream = (self.root / f".{stage}-{fingerprint[:SHORT]}.lock").open("w")
+            stream = (self.root / f".{stage}-{fingerprint[:SHORT]}.lock").open("a+")
         with stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
+                stream.seek(0)
                 raise MachineError(
                     "another process is working on {stage}",
                     where=self.path(stage, fingerprint),
+                    seen=stream.read() or None,
                     fix="wait for it, or stop it first",
                     stage=stage,
                 ) from error
+            stream.truncate(0)
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+            stream.flush()
             yield
 
     def commit(self, partial: Path, manifest: Manifest) -> Artifact:

@@ -44,6 +44,7 @@ MACHINE_ERRNOS = frozenset(
         errno.ENOSPC,
         errno.EPERM,
         errno.EROFS,
+        errno.ESTALE,
     )
 )
 """Refusals of the system that no mistake in a program causes: full disks, missing rights, too many open files."""

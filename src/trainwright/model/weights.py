@@ -15,6 +15,8 @@ from torch import Tensor
 from trainwright.artifact.store import disk_full
 from trainwright.core.errors import DataError, MachineError
 
+_GONE = re.compile(r"(?:os error|Errno) (?:5|116|107|110|112)\b")
+"""EIO, ESTALE, ENOTCONN, ETIMEDOUT, EHOSTDOWN: a network file system whose server is lost."""
 _FULL = re.compile(r"(?:os error|Errno) (?:27|28|122)\b")
 """EFBIG, ENOSPC and EDQUOT, as the Rust library and Python report them."""
 
@@ -42,6 +44,8 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping
         if _FULL.search(str(error)):
             raise disk_full(path) from error
         fix = "choose another place with `workspace`"
+        if _GONE.search(str(error)):
+            fix = "mount the file system again and run the same command"
         raise MachineError(
             "cannot write the weights", where=path, field="workspace", seen=str(error), fix=fix
         ) from error

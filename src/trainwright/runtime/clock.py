@@ -43,6 +43,11 @@ class PhaseClock:
         self._running, self._began = "other", self._mark()
         self._since = self._began
 
+    @property
+    def running(self) -> tuple[str, object]:
+        """Returns the phase that runs, and something that changes when another one begins."""
+        return self._running, self._since
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Run one phase; the phase that was running goes on afterwards."""

@@ -23,6 +23,8 @@ class TrainExecution:
     resumes: int
     deterministic: bool | None = None
     """None in summaries of older versions."""
+    restarts: int = 0
+    """After ranks that died or hung."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

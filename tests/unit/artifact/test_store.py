@@ -165,10 +165,15 @@ def test_many_writers_of_one_file_never_mix_their_bytes(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+MOUNT = "mount it again and run the same command: finished parts are kept"
+
+
 @pytest.mark.parametrize(
     ("code", "line"),
     [
         (errno.ENOSPC, "the disk is full; free some space and run the same command: finished parts are kept"),
+        (errno.EIO, f"the file system is gone: {os.strerror(errno.EIO)}; {MOUNT}"),
+        (errno.ESTALE, f"the file system is gone: {os.strerror(errno.ESTALE)}; {MOUNT}"),
         (errno.EROFS, "cannot write: Read-only file system; choose another place with `workspace`"),
         (errno.EEXIST, "cannot write: a file is where a folder should be; choose another place with `workspace`"),
         (errno.ENOTDIR, "cannot write: a file is where a folder should be; choose another place with `workspace`"),

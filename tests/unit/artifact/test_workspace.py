@@ -118,7 +118,7 @@ def test_another_process_is_kept_out(tmp_path) -> None:
     ) as holder:
         assert holder.stdout.readline() == "held\n"
         with (
-            pytest.raises(MachineError, match="another process is working on data"),
+            pytest.raises(MachineError, match=rf"working on data \(seen process {holder.pid} on "),
             Workspace(tmp_path).lock("data", FINGERPRINT),
         ):
             pass

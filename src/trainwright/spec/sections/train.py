@@ -12,6 +12,7 @@ from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -163,6 +164,22 @@ class TrainExec(Section):
     )
     log_every_steps: int = Field(10, gt=0, description="steps between logged metrics")
     tensorboard: bool = Field(True, description="also write TensorBoard event files")
+    hang_after: Seconds = Field(
+        45.0, gt=0, description="how long a rank may be silent or stand still in a step before all are ended"
+    )
+    slow_factor: float = Field(
+        2.0, gt=1, description="how many times the others' time between collectives makes a rank a straggler"
+    )
+    max_restarts: int = Field(
+        0, ge=0, description="how often a job is restarted from its last checkpoint after a rank died or hung"
+    )
+    elastic: bool = Field(False, description="restart on fewer ranks where one fails twice before the next checkpoint")
+    on_oom: Literal["stop", "adapt"] = Field(
+        "stop", description="out of memory: stop and say what helps, or go on with the cheapest change that does"
+    )
+    rerun: bool = Field(
+        False, description="compute a faulty step a second time: other bits mean that the device computes wrongly"
+    )
 
     @model_validator(mode="after")
     def _nodes_share(self) -> Self:
@@ -207,6 +224,9 @@ class TrainSection(Section):
     )
     activation_offload: bool = Field(
         False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
+    )
+    faults: FaultsSection = Field(
+        default_factory=FaultsSection, description="what becomes of an update whose numbers cannot be right"
     )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 

@@ -57,6 +57,12 @@ class TrainingProgress:
     phases: Mapping[str, float] = field(default_factory=dict)
     recent: tuple[tuple[float, int], ...] = ()
     """Summed loss and targets of the last updates, for the summary."""
+    faults: int = 0
+    """Updates that were left out or rolled back."""
+    passed_over: tuple[int, ...] = ()
+    """Batches that rollbacks left out, by their numbers in the whole order of the data."""
+    seen: tuple[tuple[float, float], ...] = ()
+    """Loss and gradient norm of the updates that a spike is compared with."""
 
     def spent(self, times: PhaseTimes) -> TrainingProgress:
         """Returns the same place with more time spent on getting there."""

@@ -73,6 +73,14 @@ class TrainingMetrics:
         """Take in one update; its tensors are not read yet, so that nothing waits for the device."""
         self._updates.append(update)
 
+    def leave_out(self, update: object) -> None:
+        """Forget an update that was not made."""
+        self._updates = [each for each in self._updates if each is not update]
+
+    def go_back(self, recent: Losses) -> None:
+        """Forget all updates after those whose losses these are."""
+        self._updates, self.recent = [], tuple(recent)
+
     def report(self, step: int, rates: Mapping[str, float], times: PhaseTimes) -> float:
         """Report the updates since the last report and forget them.
 
@@ -82,9 +90,11 @@ class TrainingMetrics:
             times: seconds since the last report, by phase.
 
         Returns:
-            The mean loss in nats per unit; NaN or infinity where an update or its gradient was.
+            The mean loss in nats per unit; NaN or infinity where an update or its gradient was, or none was made.
         """
         count = len(self._updates)
+        if not count:
+            return math.nan
         losses = tuple((float(update.loss_sum), int(update.targets)) for update in self._updates)
         self.recent = (*self.recent, *losses)[-RECENT_UPDATES:]
         loss = mean_loss(losses)

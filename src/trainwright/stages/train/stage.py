@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
 ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
+MEMORY = "trainwright.stages.train.faults.memory"
 
 
 def run(context: Context) -> StageResult:
@@ -56,6 +59,8 @@ def run(context: Context) -> StageResult:
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:
+        if context.recipe.train.exec.on_oom == "adapt":
+            return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))
         return result_of(train(context, plan, ALONE))
     start = "start:train_on_ranks" if COMMANDS.get() == 1 else "together:call_and_train"
     result: StageResult = load(f"trainwright.stages.train.ranks.{start}", kind="layout")(context, plan)
@@ -88,13 +93,26 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
                 for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
             recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
-            summary = trainer.run(recorded, began_s=began_s - before_s)
+            with _naming_what_grew(trainer, plan):
+                summary = trainer.run(recorded, began_s=began_s - before_s)
     weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
         write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
         record = json.dumps(to_json(summary), indent=1, allow_nan=False)
         write_atomically(out / "summary.json", record.encode() + b"\n")
     return summary
+
+
+@contextmanager
+def _naming_what_grew(trainer: Trainer, plan: Plan) -> Iterator[None]:
+    """Says where memory went, and what helps, where there is no more of it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        explained = load(f"{MEMORY}:out_of_memory", kind="fault")(error, trainer, plan)
+        if explained is None:
+            raise
+        raise explained from error
 
 
 def result_of(summary: TrainSummary) -> StageResult:

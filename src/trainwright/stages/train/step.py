@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import compiler
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.stages.train.optimizer import Optimizers, clip
+
+if TYPE_CHECKING:
+    from trainwright.runtime.faults.gate import Gate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +64,7 @@ class TrainingStep:
         self.clock = clock
         self.micro_batch = micro_batch
         self.clip_norm = clip_norm
+        self.gate: Gate | None = None
         # A compiled module stands for the network: calls are compiled, everything else is passed on to it.
         self.network = (
             cast("Network", torch.compile(network, backend=compiler(self.device.type))) if compiled else network
@@ -72,10 +76,11 @@ class TrainingStep:
             batch = self.on_device(batch)
         loss_sum, targets = self.gradient(batch)
         with self.clock.phase("update"):
-            grad_norm = self.clip()
-            self.optimizers.step(share)
+            update = Update(loss_sum=loss_sum, targets=targets, grad_norm=self.clip())
+            if self.gate is None or self.gate.passes(update):
+                self.optimizers.step(share)
             self.optimizers.zero_grad()
-        return Update(loss_sum=loss_sum, targets=targets, grad_norm=grad_norm)
+        return update
 
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""

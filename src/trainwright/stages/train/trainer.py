@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import time
@@ -11,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.artifact.events import Events
+from trainwright.artifact.events import Events, restarts_in
 from trainwright.artifact.shards import TokenDataset
-from trainwright.core.errors import TrainingError
 from trainwright.core.plug_in import blaming
 from trainwright.core.registry import load
 from trainwright.model.network import Network
@@ -42,6 +40,9 @@ from trainwright.stages.train.world import ALONE, World
 LIMIT = "trainwright.runtime.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
+GATE = "trainwright.runtime.faults.gate:gate_of"
+PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
+ANSWER = "trainwright.stages.train.faults.policy:answer"
 
 
 class Trainer:
@@ -80,7 +81,7 @@ class Trainer:
         )
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
-        self.recipe, self.out, self._from_step = recipe, out, from_step
+        self.recipe, self.out, self.from_step = recipe, out, from_step
         make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
         self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
@@ -101,6 +102,16 @@ class Trainer:
             clip_norm=recipe.train.clip_norm,
             compiled=settings.compiled,
         )
+        self._every_batch = self.batches
+        self.follow_progress()
+
+    def follow_progress(self) -> None:
+        """Goes on where the progress says: with the batches after it, and judging updates by those before it."""
+        self.batches = self._every_batch
+        if self.progress.passed_over:
+            self.batches = load(PASSING_OVER, kind="data")(self._every_batch, self.progress.passed_over)
+        section, device = self.recipe.train.faults, self.settings.device
+        self.step.gate = load(GATE, kind="fault")(section, self.optimizers, device, self.progress.seen)
 
     def run(self, events: Events, *, began_s: float) -> TrainSummary:
         """Train to the end; returns the summary.
@@ -110,7 +121,7 @@ class Trainer:
             began_s: when work on this run began by ``time.monotonic``, had it never been interrupted.
 
         Raises:
-            TrainingError: the loss is no longer a number.
+            TrainingError: a number cannot be right, and the recipe says that training stops.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
@@ -134,6 +145,7 @@ class Trainer:
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
+        self.world.follow(lambda: (self.progress.step, *self.clock.running))
         with self.world.counted(self.network, self.clock, compiled=settings.compiled):
             logits_bytes, activation_bytes = self._dry_run()
             with StopRequest() as stop, collected_by_hand() as collect:
@@ -148,6 +160,17 @@ class Trainer:
     def _loop(
         self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
     ) -> dict[str, Any] | None:
+        validation = None
+        if self.recipe.train.faults.goes_back and not self.checkpoints.paths():
+            self.checkpoints.save(self.state()).wait()  # the start, where a first fault goes back to
+        while self.progress.step < self.settings.steps:
+            validation = self._until_rolled_back(metrics, stop, events, collect)
+        self.progress = self.progress.spent(self.clock.stop())
+        return validation
+
+    def _until_rolled_back(
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+    ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
         limit = self._time_limit()
@@ -160,15 +183,15 @@ class Trainer:
             asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
             since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
+            if self._rolled_back(metrics, events, first, reading=decided.report):
+                return None
             if decided.report:
                 times = self.clock.stop()
                 rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
-                loss = metrics.report(done, rates, times)
+                metrics.report(done, rates, times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
                 metrics.metric("train/goodput", self._goodput().share, step=done)
                 self.world.compare(done, times, metrics)
-                if not math.isfinite(loss):
-                    raise self._not_finite(done, loss)
             measured: dict[str, float] = {}
             if decided.validate:
                 validation = self._validate(metrics, done)
@@ -176,7 +199,7 @@ class Trainer:
             if decided.checkpoint or self.checkpoints.wanted(measured):
                 self._copy_bytes = self.checkpoints.copy_bytes
                 with self.clock.phase("checkpoint"):
-                    pending = self.checkpoints.save(replace(self._state(), metrics=measured))
+                    pending = self.checkpoints.save(replace(self.state(), metrics=measured))
                     if decided.wait:
                         pending.wait()
                 saved_s = time.monotonic()
@@ -189,7 +212,6 @@ class Trainer:
                         steps=settings.steps,
                         checkpoint=pending.wait().name,
                     )
-        self.progress = self.progress.spent(self.clock.stop())
         return validation
 
     def _time_limit(self) -> Any:
@@ -198,6 +220,12 @@ class Trainer:
         if asked_s is None and SLURM_END not in os.environ:
             return None
         return load(LIMIT, kind="clock")(asked_s, os.environ, lambda: self.checkpoints.longest_write_s)
+
+    def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, *, reading: bool) -> bool:
+        """Answers faults that are known by now; returns whether the run went back to an earlier step."""
+        assert self.step.gate is not None
+        faults = self.step.gate.faults(reading=reading)
+        return any(load(ANSWER, kind="fault")(self, fault, metrics, events, first=first) for fault in faults)
 
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
@@ -211,8 +239,12 @@ class Trainer:
             share = rate(schedule, min(step, steps - 1), steps=steps, warmup_steps=warmup_steps, section=section)
             yield self.step(batch, share), share
 
-    def _state(self) -> State:
-        return State(network=self.network, optimizers=self.optimizers, progress=self.progress)
+    def state(self) -> State:
+        """Returns all that a checkpoint holds."""
+        progress = self.progress
+        if self.recipe.train.faults.watches and self.step.gate is not None:
+            progress = replace(progress, seen=self.step.gate.seen)
+        return State(network=self.network, optimizers=self.optimizers, progress=progress)
 
     def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
         split = self.dataset.splits.get("validation")
@@ -227,28 +259,6 @@ class Trainer:
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
             return result.as_json(unit=self.task.unit)
-
-    def _not_finite(self, step: int, loss: float) -> TrainingError:
-        paths, section = self.checkpoints.paths(), self.recipe.train.optimizer
-        rates = {name.removeprefix("train/"): peak for name, peak in self.optimizers.peak_rates.items()}
-        lower = " ".join(
-            f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
-            for name, peak in rates.items()
-            if hasattr(section, name)
-        )
-        if self._from_step:
-            # Another base in its place would have to leave out the step's own key `from`.
-            fix = f"lower the rates in this step's own keys: {lower}"
-        elif paths:
-            fix = (
-                f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
-                f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
-            )
-        else:
-            fix = f"no checkpoint yet; try lower rates: {lower}"
-        return TrainingError(
-            "the loss or its gradient became {loss} by step {step}", where="train", fix=fix, loss=loss, step=step
-        )
 
     def _dry_run(self) -> tuple[int, int]:
         """Run one micro batch before step 1: what cannot work fails now, and what is kept for backward is counted."""
@@ -319,6 +329,7 @@ class Trainer:
                 compiled=settings.compiled,
                 micro_batch=settings.micro_batch,
                 resumes=self.progress.resumes,
+                restarts=restarts_in(self.out / "events.jsonl") if self.progress.resumes else 0,
                 deterministic=settings.deterministic,
             ),
         )

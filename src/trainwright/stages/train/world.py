@@ -22,6 +22,14 @@ from trainwright.stages.train.step import TrainingStep
 
 COMPILATION = "trainwright.runtime.compilation:compilation_counted"
 
+Position = tuple[int, str, object]
+"""Updates made, the phase, and something that changes with each phase."""
+Follow = Callable[[Callable[[], Position]], None]
+
+
+def _unfollowed(where: Callable[[], Position]) -> None:
+    """Nobody watches a process alone."""
+
 
 class World:
     """A world of one process; ``ranks.world`` has the one of several, which is loaded where a layout asks for it."""
@@ -32,6 +40,8 @@ class World:
     rank: int = 0
     layout: Mapping[str, int] = {}
     """The axes along which more than one process trains."""
+    follow: Follow = staticmethod(_unfollowed)
+    """Is told how to see where training stands."""
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.rendezvous import rendezvous
 
 from trainwright.artifact.events import Events
@@ -21,13 +22,14 @@ from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import Interrupted, TrainwrightError
 from trainwright.runtime.device import choose
+from trainwright.runtime.faults.beat import beating
 from trainwright.runtime.mesh import Found, joined
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
-from trainwright.stages.train.world import Work
+from trainwright.stages.train.world import Follow, Work
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -47,8 +49,11 @@ class RankTask:
     """The training's name among those of one meeting; alone on a host it needs none."""
     work: Work = train
     """What each of them does."""
+    watch: Path | None = None
+    """Where the process that started them looks how ranks are; None: nobody watches."""
 
 
+@record
 def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
     """Trains as one rank of the group that the environment names; the first rank's events go to ``reports``.
 
@@ -58,7 +63,9 @@ def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
     rank = int(os.environ["RANK"])
     events = Events(None, run=task.recipe.name, listeners=(reports.put,) if rank == 0 else (), rank=rank)
     try:
-        train_as_rank(task, events, local_rank=int(os.environ["LOCAL_RANK"]), found=_found(task.group))
+        with beating(task.watch, rank, task.recipe.train.exec.hang_after) as beat:
+            local_rank, follow = int(os.environ["LOCAL_RANK"]), None if beat is None else beat.follow
+            train_as_rank(task, events, local_rank=local_rank, found=_found(task.group), follow=follow)
     except Interrupted as error:
         reports.put(error)  # all ranks agreed to stop: each ends by itself
     except TrainwrightError as error:
@@ -66,7 +73,9 @@ def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
         sys.exit(error.exit_code)
 
 
-def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Found | None) -> None:
+def train_as_rank(
+    task: RankTask, events: Events, *, local_rank: int, found: Found | None, follow: Follow | None = None
+) -> None:
     """Trains in this process, as one rank of the group that it finds.
 
     Args:
@@ -74,6 +83,7 @@ def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Fou
         events: where this one reports.
         local_rank: its number on this host.
         found: as ``runtime.mesh.joined`` takes it.
+        follow: is told how to see where training stands.
 
     Raises:
         TrainwrightError: as ``train``.
@@ -85,6 +95,8 @@ def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Fou
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
+        if follow is not None:
+            world.follow = follow
         task.work(context, task.plan, world)
         world.close()
 

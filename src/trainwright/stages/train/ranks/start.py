@@ -6,6 +6,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import uuid
@@ -14,21 +15,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context, StageResult
-from trainwright.core.errors import TrainingError, TrainwrightError
+from trainwright.core.errors import TrainwrightError
 from trainwright.core.records import from_json
 from trainwright.spec.event import Event
 from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
+from trainwright.stages.train.ranks.restarts import with_restarts
+from trainwright.stages.train.ranks.watch import RankFault, Watch
 from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.world import Work
 
@@ -43,7 +47,11 @@ def train_on_ranks(context: Context, plan: Plan) -> StageResult:
         TrainwrightError: what a rank reported.
         TrainingError: a rank died without a word; names it.
     """
-    launch(task_of(context, plan), _configuration(plan.parallel.ranks), context.events)
+
+    def launched(task: RankTask) -> None:
+        launch(task, _configuration(task.plan.parallel.ranks), context.events)
+
+    with_restarts(task_of(context, plan), context.events, launched)
     return result_in(context.out)
 
 
@@ -64,23 +72,47 @@ def task_of(context: Context, plan: Plan) -> RankTask:
     )
 
 
-def launch(task: RankTask, configuration: LaunchConfig, events: Events) -> None:
+def launch(task: RankTask, configuration: LaunchConfig, events: Events, *, node: int = 0) -> None:
     """Trains with the processes that a configuration says, of this host alone or this host's of many.
+
+    Args:
+        task: what all ranks are given.
+        configuration: how the agent starts them.
+        events: where the first rank's go.
+        node: the number of this host; each has as many ranks.
 
     Raises:
         TrainwrightError: what a rank reported.
         TrainingError: a rank died without a word; names it.
     """
+    here = configuration.nproc_per_node
+    ranks = range(node * here, (node + 1) * here)
     reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
-    try:
-        with _same_signals(), _quiet_agent(), _listening(reports, events, errors):
-            elastic_launch(configuration, run_rank)(task, reports)
-    except (ChildFailedError, SignalException) as failure:
-        if not errors:
-            raise (_died(failure) if isinstance(failure, ChildFailedError) else failure) from failure
+    with TemporaryDirectory(prefix="trainwright-ranks-") as folder:
+        watch = _watch(Path(folder), task, ranks, events)
+        try:
+            with _same_signals(), _quiet_agent(), _listening(reports, events, errors), watch.watching():
+                elastic_launch(configuration, run_rank)(replace(task, watch=watch.folder), reports)
+        except (ChildFailedError, SignalException) as failure:
+            if watch.fault is None and not errors:
+                raise (_died(failure, watch) if isinstance(failure, ChildFailedError) else failure) from failure
+    if watch.fault is not None:
+        raise watch.fault
     if errors:
         raise errors[0]
+
+
+def _watch(folder: Path, task: RankTask, ranks: range, events: Events) -> Watch:
+    how = task.recipe.train.exec
+    return Watch(
+        folder=folder,
+        stacks=task.out / ".stacks",
+        ranks=ranks,
+        hang_after_s=how.hang_after,
+        slow_factor=how.slow_factor,
+        events=events,
+    )
 
 
 def result_in(out: Path) -> StageResult:
@@ -160,17 +192,33 @@ def _pass_on(number: int, _frame: FrameType | None) -> None:
             os.kill(rank.pid, number)
 
 
-def _died(failed: ChildFailedError) -> TrainingError:
-    """Returns the error of the rank that ended first."""
-    rank, failure = failed.get_first_failure()
+def _died(failed: ChildFailedError, watch: Watch) -> RankFault:
+    """Returns the error of the rank that ended first, as far as that can be told.
+
+    Ranks whose connections close end too, and may be seen before the one that closed them, as it was ended by a signal.
+    """
+    failures = sorted(failed.failures.items(), key=lambda each: (not _was_ended(each[1]), _is_echo(each[1]), each[0]))
+    rank, failure = failures[0] if _was_ended(failures[0][1]) else failed.get_first_failure()
+    if _is_echo(failure) and not _is_echo(failures[0][1]):
+        rank, failure = failures[0]
     how = f"by {failure.signal_name()}" if failure.exitcode < 0 else f"with exit code {failure.exitcode}"
+    return watch.died(rank, how, _reason(failure) or None)
+
+
+def _reason(failure: ProcessFailure) -> str:
+    """Returns what a rank raised, and where; empty where it had no time to say so."""
     told = failure.error_file_data.get("message", "")
-    reason = str(told.get("message", "") if isinstance(told, dict) else told).strip()
-    return TrainingError(
-        "rank {rank} ended {how}; all ranks were ended",
-        where="train",
-        seen=reason or None,
-        fix="run the same command to go on from the last checkpoint",
-        rank=rank,
-        how=how,
-    )
+    if not isinstance(told, dict):
+        return ""
+    calls = re.findall(r'File (".*?", line \d+, in \w+)', str(told.get("extraInfo", {}).get("py_callstack", "")))
+    return str(told.get("message", "")).strip() + (f", at {calls[-1]}" if calls else "")
+
+
+def _was_ended(failure: ProcessFailure) -> bool:
+    """Returns whether a signal ended it that the agent does not send."""
+    return failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM
+
+
+def _is_echo(failure: ProcessFailure) -> bool:
+    """Returns whether a rank ended because another one was gone."""
+    return any(word in _reason(failure).lower() for word in ("connection", "peer", "broken pipe", "socket"))

@@ -90,7 +90,7 @@ def _train(here: Meeting, task: RankTask, events: Events) -> None:
     """Trains as the rank that this command is, or with the ranks of its node."""
     place = here.place
     if not place.trains:
-        launch(task, node_configuration(place, task, here.limit_s), events)
+        launch(task, node_configuration(place, task, here.limit_s), events, node=place.rank)
         return
     found = PrefixStore(task.group, here.store), place.rank, place.commands
     train_as_rank(task, events, local_rank=place.local_rank, found=found)

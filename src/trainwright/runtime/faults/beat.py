@@ -1,0 +1,172 @@
+"""``Beat``: what a rank says of itself while it trains, from a thread: alive, how far, and its last collective.
+
+The training thread does nothing for it: the thread asks where it stands. What it says is a small file on this host,
+written whole, so that a rank that is stopped in the middle of it leaves the one before.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+KEPT_COLLECTIVES = "64"
+"""Of torch's flight recorder: enough to compare ranks, few enough to be read every second."""
+Position = tuple[int, str, object]
+"""Step, phase, and something that changes with each phase."""
+Arrivals = Mapping[str, int]
+"""When a rank came to each collective, in nanoseconds, by the collective's name and number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """A rank's last word; times are seconds of a clock that all processes of the host share.
+
+    Attributes:
+        pid: of the process.
+        alive_s: when it was written.
+        progressed_s: when the phase last changed.
+        step: updates made.
+        steps_here: updates made by this process.
+        phase: of the step; empty before training.
+        collective: name of the last collective, or empty.
+        collectives: how many there were.
+        arrivals: at the last ones, in their order.
+        done: the rank has ended as it should, or said why not.
+    """
+
+    pid: int
+    alive_s: float
+    progressed_s: float
+    step: int = 0
+    steps_here: int = 0
+    phase: str = ""
+    collective: str = ""
+    collectives: int = 0
+    arrivals: Arrivals = field(default_factory=dict)
+    done: bool = False
+
+
+class Beat:
+    """Writes this rank's state from a thread, every so many seconds."""
+
+    def __init__(self, folder: Path, rank: int, every_s: float) -> None:
+        self._path, self._every_s = path_of(folder, rank), every_s
+        self._where: Callable[[], Position] | None = None
+        self._first_step = 0
+        self._position: Position = (0, "", None)
+        self._progressed_s = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="beat", daemon=True)
+        self._thread.start()
+
+    def follow(self, where: Callable[[], Position]) -> None:
+        """Asks this from now on where training stands."""
+        self._first_step = where()[0]
+        self._where = where
+
+    def close(self) -> None:
+        """Says that this rank has ended."""
+        self._ended.set()
+        self._thread.join()
+        self._write(done=True)
+
+    def _run(self) -> None:
+        while True:
+            self._write(done=False)
+            if self._ended.wait(self._every_s):
+                return
+
+    def _write(self, *, done: bool) -> None:
+        now = time.monotonic()
+        position = self._position if self._where is None else self._where()
+        if position != self._position:
+            self._position, self._progressed_s = position, now
+        step, phase, _ = position
+        name, number, arrivals = _collectives()
+        state = State(
+            pid=os.getpid(),
+            alive_s=now,
+            progressed_s=self._progressed_s,
+            step=step,
+            steps_here=step - self._first_step,
+            phase=phase,
+            collective=name,
+            collectives=number,
+            arrivals=arrivals,
+            done=done,
+        )
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(asdict(state)))
+        partial.replace(self._path)
+
+
+def _collectives() -> tuple[str, int, dict[str, int]]:
+    """Returns name and count of the last collective, and arrivals at the last ones; nothing where torch keeps none."""
+    dump: Any = getattr(c10d, "_dump_fr_trace_json", None)
+    if dump is None or not dist.is_initialized():
+        return "", 0, {}
+    entries = [each for each in json.loads(dump()).get("entries", ()) if not each["is_p2p"]]
+    arrivals = {f"{each['process_group'][0]}/{each['collective_seq_id']}": each["time_created_ns"] for each in entries}
+    return (entries[-1]["profiling_name"], entries[-1]["record_id"] + 1, arrivals) if entries else ("", 0, {})
+
+
+@contextmanager
+def beating(folder: Path | None, rank: int, hang_after_s: float) -> Iterator[Beat | None]:
+    """Says how this rank is for a while, writes its stacks where SIGUSR2 asks for them; silent without a folder."""
+    if folder is None:
+        yield None
+        return
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", KEPT_COLLECTIVES)
+    with stack_of(folder, rank).open("w") as stacks:
+        faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+        beat = Beat(folder, rank, interval_s(hang_after_s))
+        try:
+            yield beat
+        finally:
+            faulthandler.unregister(signal.SIGUSR2)
+            beat.close()
+
+
+def interval_s(hang_after_s: float) -> float:
+    """Returns how often ranks speak and are heard."""
+    return min(1.0, max(0.05, hang_after_s / 20))
+
+
+def path_of(folder: Path, rank: int) -> Path:
+    """Returns where a rank's state stands."""
+    return folder / f"rank-{rank}.json"
+
+
+def stack_of(folder: Path, rank: int) -> Path:
+    """Returns where a rank's stacks are written."""
+    return folder / f"rank-{rank}.stacks"
+
+
+def heard(folder: Path, rank: int) -> State | None:
+    """Returns a rank's last word; None before its first."""
+    path = path_of(folder, rank)
+    return State(**json.loads(path.read_text())) if path.is_file() else None
+
+
+def innermost(stacks: str) -> str:
+    """Returns where a process stood, of its stacks: the innermost call, and the innermost of ours."""
+    blocks = [block for block in stacks.split("\n\n") if block.strip()]
+    if not blocks:
+        return ""
+    block = next((each for each in blocks if each.startswith("Current thread")), blocks[-1])
+    calls = [line.strip().removeprefix("File ") for line in block.splitlines() if line.strip().startswith("File ")]
+    ours = next((call for call in calls if "trainwright" in call and "/beat.py" not in call), "")
+    inner = calls[0] if calls else ""
+    return inner if inner == ours or not ours else f"{inner}, called by {ours}"

@@ -1,0 +1,188 @@
+"""What is done about an update that was refused: it is explained, then the run stops, goes on or goes back."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainwright.artifact.events import Events
+from trainwright.core.errors import TrainingError
+from trainwright.runtime.faults.diagnosis import Finding, first_not_finite
+from trainwright.runtime.faults.gate import Fault, action_of
+from trainwright.stages.train.faults.passing_over import place
+from trainwright.stages.train.metrics import TrainingMetrics
+
+if TYPE_CHECKING:
+    from trainwright.stages.train.trainer import Trainer
+
+NAMED = 8
+"""Sequences that a message names one by one."""
+
+
+def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Events, *, first: int) -> bool:
+    """Explains a fault and does what the recipe says about it; returns whether the run went back.
+
+    All ranks call it for the same fault.
+
+    Args:
+        trainer: whose update was refused; its weights are those before it, where a gate could hold them.
+        fault: what was refused.
+        metrics: that gathered the update.
+        events: where to report.
+        first: the step that the gate began with.
+
+    Raises:
+        TrainingError: the recipe says so, too many updates were refused, or the device computes wrongly.
+    """
+    step, section = first + fault.number, trainer.recipe.train.faults
+    action = action_of(section, fault)
+    metrics.leave_out(fault.update)
+    explained = _explained(trainer, fault, step)
+    what = _what(fault, step)
+    if action == "stop" or trainer.progress.faults >= section.most:
+        if action != "stop":
+            explained += f"; {trainer.progress.faults} before it, as many as train.faults.most allows"
+        raise _broken(trainer, step + 1, what, explained)
+    trainer.progress = replace(trainer.progress, faults=trainer.progress.faults + 1)
+    if action == "skip":
+        events.metric("train/skipped", trainer.progress.faults, step=step + 1, unit="updates")
+        events.message(f"{what}: the update is left out; {explained}")
+        return False
+    _roll_back(trainer, step)
+    at, passed = trainer.progress.step, trainer.progress.passed_over
+    metrics.go_back(trainer.progress.recent)
+    events.emit("resume", "train", at, step=at)
+    events.message(f"{what}: back to step {at}, and on without {len(passed)} batches; {explained}")
+    return True
+
+
+def _what(fault: Fault, step: int) -> str:
+    if fault.kind == "not_finite":
+        return f"the loss or its gradient became {fault.value} by step {step + 1}"
+    return f"the loss ({fault.loss:.4g}) or the gradient's norm ({fault.norm:.4g}) leapt at step {step + 1}"
+
+
+def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
+    """Returns what first was not finite, and which sequences of the data the step read."""
+    batch = trainer.step.on_device(_batch(trainer, step))
+    if trainer.recipe.train.exec.rerun:
+        _compare(trainer, fault, batch, step)
+    finding = first_not_finite(trainer.step, batch) if fault.kind == "not_finite" else None
+    trainer.optimizers.zero_grad()
+    offset = (trainer.world.rows(trainer.settings.batch_sequences) or range(1)).start
+    here = finding and replace(finding, rows=tuple(offset + row for row in finding.rows))
+    found: list[Finding] = [each for each in trainer.world.gathered(here) if each is not None]
+    read = place(step, trainer.progress.passed_over)
+    if not found:
+        return f"batch {read} of the data{_tokens(trainer, read, ())}"
+    earliest = min(found, key=lambda each: each.order)
+    rows = sorted({row for each in found if each.order == earliest.order for row in each.rows})
+    return f"first {earliest.what}, in batch {read} of the data{_tokens(trainer, read, tuple(rows))}"
+
+
+def _batch(trainer: Trainer, step: int) -> Any:
+    rows = trainer.world.rows(trainer.settings.batch_sequences)
+    return trainer.batches.batch(step, *(() if rows is None else (rows,)))
+
+
+def _tokens(trainer: Trainer, read: int, rows: tuple[int, ...]) -> str:
+    """Returns which sequences of a batch, and where their tokens stand in the dataset where its batches know that."""
+    if not rows:
+        return ""
+    named = ", ".join(str(row) for row in rows[:NAMED]) + (", ..." if len(rows) > NAMED else "")
+    batches: Any = trainer.batches
+    while not hasattr(batches, "starts") and hasattr(batches, "batches"):
+        batches = batches.batches
+    if not hasattr(batches, "starts"):
+        return f", sequences {named}"
+    starts = batches.starts(read)
+    where = ", ".join(str(starts[row]) for row in rows[:NAMED])
+    return f", sequences {named} (which begin at tokens {where} of the train split)"
+
+
+def _compare(trainer: Trainer, fault: Fault, batch: Any, step: int) -> None:
+    """Computes the step again as it was; raises where the same numbers give other bits."""
+    loss_sum, targets = trainer.step.gradient(batch)
+    norm = trainer.step.clip()
+    trainer.optimizers.zero_grad()
+    before = torch.stack([fault.update.loss_sum.double(), fault.update.grad_norm.double()])
+    again = torch.stack([loss_sum.double(), norm.double()])
+    del targets
+    differ = not torch.equal(before.nan_to_num(nan=1e300), again.nan_to_num(nan=1e300))
+    places = trainer.world.gathered(f"{trainer.settings.device} of {socket.gethostname()}" if differ else None)
+    wrong = sorted({each for each in places if each is not None})
+    if not wrong:
+        return
+    deterministic = trainer.settings.deterministic
+    raise TrainingError(
+        "step {step} computed twice from the same weights and data gives other numbers: {who} computes wrongly"
+        if deterministic
+        else "step {step} computed twice gives other numbers, on {who}",
+        where="train.exec.rerun",
+        seen=", ".join(f"{value:.9g}" for value in again.tolist()),
+        expected=", ".join(f"{value:.9g}" for value in before.tolist()) + " (loss, gradient norm)",
+        fix="train on another device; the last checkpoint is good"
+        if deterministic
+        else "set train.exec.deterministic=true to know whether the device computes wrongly",
+        step=step + 1,
+        who=", ".join(wrong) if len(wrong) == 1 else f"one of {', '.join(wrong)}",
+    )
+
+
+def _roll_back(trainer: Trainer, step: int) -> None:
+    """Restores the state before the batches that are passed over, and remembers them."""
+    before, section = trainer.progress, trainer.recipe.train.faults
+    first = max(0, step - section.rollback_steps + 1)
+    paths = trainer.checkpoints.paths()
+    old_enough = [path for path in paths if _step_of(path.name) <= first] or paths[:1]
+    trainer.world.gathered(None)  # every rank has seen which there are
+    if trainer.world.leads:
+        for later in paths:
+            if later not in old_enough:
+                shutil.rmtree(later)
+    trainer.world.gathered(None)
+    for member in trainer.optimizers.members:
+        member.state.clear()  # the state at the start has none
+    restored = trainer.checkpoints.restore(trainer.network, trainer.optimizers)
+    if restored is None:
+        raise _broken(trainer, step + 1, "there is no checkpoint to go back to")
+    passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
+    trainer.progress = replace(
+        restored,
+        phases=before.phases,
+        resumes=before.resumes,
+        faults=before.faults,
+        passed_over=tuple(sorted({*before.passed_over, *passed})),
+    )
+    trainer.follow_progress()
+
+
+def _step_of(name: str) -> int:
+    """Returns the step that a checkpoint's folder is named after."""
+    return int(name.rpartition("-")[2])
+
+
+def _broken(trainer: Trainer, step: int, what: str, seen: str | None = None) -> TrainingError:
+    """Returns the error of an update whose numbers cannot be right, with what helps."""
+    paths, section = trainer.checkpoints.paths(), trainer.recipe.train.optimizer
+    rates = {name.removeprefix("train/"): peak for name, peak in trainer.optimizers.peak_rates.items()}
+    lower = " ".join(
+        f"train.optimizer.{name}={peak / 3 if peak <= 1 else 1e-3:.2g}"  # a third of 1e30 would help nobody
+        for name, peak in rates.items()
+        if hasattr(section, name)
+    )
+    if trainer.from_step:
+        # Another base in its place would have to leave out the step's own key `from`.
+        fix = f"lower the rates in this step's own keys: {lower}"
+    elif paths:
+        fix = (
+            f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
+            f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
+        )
+    else:
+        fix = f"no checkpoint yet; try lower rates: {lower}"
+    return TrainingError(what, where="train", seen=seen, fix=fix, step=step)

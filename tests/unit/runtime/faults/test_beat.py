@@ -1,0 +1,76 @@
+"""What a rank says of itself, its collectives among it, and where its stacks say that it stood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from trainwright.runtime.faults.beat import beating, heard, innermost, interval_s, stack_of
+
+
+@pytest.fixture
+def group(tmp_path):
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1, timeout=timedelta(seconds=20))
+    yield
+    dist.destroy_process_group()
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_rank_says_where_it_stands_until_it_ends(tmp_path, group) -> None:
+    position = [(7, "forward", object())]
+    with beating(tmp_path, 3, hang_after_s=1.0) as beat:
+        assert beat is not None
+        beat.follow(lambda: position[0])
+        dist.all_reduce(torch.ones(2))
+        wait_for(lambda: (state := heard(tmp_path, 3)) is not None and state.collectives >= 1)
+        first = heard(tmp_path, 3)
+        assert (first.pid, first.step, first.steps_here, first.phase) == (os.getpid(), 7, 0, "forward")
+        assert first.collective == "gloo:all_reduce"
+        assert len(first.arrivals) >= 1
+        wait_for(lambda: heard(tmp_path, 3).alive_s > first.alive_s)
+        assert heard(tmp_path, 3).progressed_s == first.progressed_s, "alive, and no further"
+        position[0] = (8, "backward", object())
+        wait_for(lambda: heard(tmp_path, 3).phase == "backward")
+        assert heard(tmp_path, 3).progressed_s > first.progressed_s
+        assert heard(tmp_path, 3).steps_here == 1
+    assert heard(tmp_path, 3).done
+
+
+def test_stacks_are_written_where_they_are_asked_for(tmp_path) -> None:
+    with beating(tmp_path, 0, hang_after_s=1.0):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        wait_for(lambda: "test_beat.py" in stack_of(tmp_path, 0).read_text())
+
+
+def test_without_a_folder_nobody_speaks(tmp_path) -> None:
+    with beating(None, 0, hang_after_s=1.0) as beat:
+        assert beat is None
+    assert heard(tmp_path, 0) is None
+
+
+def test_the_innermost_call_and_ours() -> None:
+    stacks = (
+        'Thread 0x1 (most recent call first):\n  File "/a/threading.py", line 1 in wait\n\n'
+        'Current thread 0x2 (most recent call first):\n  File "/site/torch/c10d.py", line 5 in all_reduce\n'
+        '  File "/src/trainwright/stages/train/step.py", line 9 in gradient\n'
+    )
+    said = innermost(stacks)
+    assert said.startswith('"/site/torch/c10d.py", line 5 in all_reduce, called by "/src/trainwright')
+    assert innermost("") == ""
+
+
+def test_ranks_speak_often_enough_to_be_missed() -> None:
+    assert all(interval_s(limit_s) < limit_s / 4 for limit_s in (0.5, 3.0, 45.0, 600.0))

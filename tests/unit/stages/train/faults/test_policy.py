@@ -1,0 +1,152 @@
+"""Stop, leave out, go back: against runs that never saw the faulty batch, and against runs that were killed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from safetensors.torch import load_file
+
+from trainwright.artifact.events import Events, read_events
+from trainwright.artifact.stage import Context
+from trainwright.core.errors import TrainingError
+from trainwright.model.tasks.windows import Windows
+from trainwright.stages.train import run
+from trainwright.stages.train.optimizer import Optimizers
+
+NAN = float("nan")
+EACH = 1e-9
+"""Seconds between checkpoints: one after every step."""
+
+
+def train(recipe, inputs, out, *listeners) -> list[str]:
+    said: list[str] = []
+    out.mkdir(parents=True, exist_ok=True)
+    with Events(None, run="t", listeners=(lambda event: said.append(event.text), *listeners)) as events:
+        run(Context(recipe=recipe, inputs=inputs, out=out, root=out.parent, events=events))
+    return [text for text in said if text]
+
+
+def killing(step: int):
+    def kill(event) -> None:
+        if event.kind == "progress" and event.name == "train" and event.value == step:
+            raise SystemExit(137)
+
+    return kill
+
+
+def weights(out):
+    return load_file(out / "model.safetensors")
+
+
+def same(one, other) -> bool:
+    return all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.fixture
+def make(make_recipe):
+    def made(*, faults, duration="10 steps", **train):
+        return make_recipe(faults=faults, duration=duration, exec_micro_batch=2, exec_log_every_steps=3, **train)
+
+    return made
+
+
+def test_a_stop_names_the_module_and_the_sequence(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN)
+    recipe = make(faults={}, exec_checkpoint_every=EACH)
+    with pytest.raises(TrainingError) as raised:
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+    said = str(raised.value)
+    assert "became nan by step 6" in said
+    assert "first blocks.1, in batch 5 of the data, sequences 2 (which begin at tokens" in said
+    newest = max((tmp_path / "out" / "checkpoints").glob("step-*"))
+    assert newest.name == "step-00000005", "no update was made from it"
+
+
+def test_what_is_left_out_is_as_if_the_optimizer_had_not_been_called(
+    make, inputs_for, poison, tmp_path, monkeypatch
+) -> None:
+    recipe = make(faults={"not_finite": "skip"})
+    inputs = inputs_for(recipe)
+    with monkeypatch.context() as patched:
+        calls = iter(range(100))
+        step = Optimizers.step
+        patched.setattr(Optimizers, "step", lambda self, share: None if next(calls) == 5 else step(self, share))
+        train(recipe, inputs, tmp_path / "expected")
+    poison(NAN)
+    said = train(recipe, inputs, tmp_path / "out")
+    assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
+    (told,) = (text for text in said if "is left out" in text)
+    assert "first blocks.1" in told
+    losses = [event.value for event in read_events(tmp_path / "out" / "events.jsonl") if event.name == "train/loss"]
+    assert all(abs(loss) < 10 for loss in losses)
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_after_a_rollback_the_run_is_one_without_those_batches(
+    batches, make, inputs_for, poison, tmp_path, monkeypatch
+) -> None:
+    recipe = make(
+        faults={"not_finite": "rollback", "rollback_steps": batches},
+        exec_checkpoint_every=EACH,
+        exec_keep_checkpoints=5,
+    )
+    inputs = inputs_for(recipe)
+    left_out = set(range(6 - batches, 6))
+    order = [number for number in range(20) if number not in left_out]
+    with monkeypatch.context() as patched:
+        read = Windows.batch
+        patched.setattr(Windows, "batch", lambda self, step, rows=None: read(self, order[step], rows))
+        train(recipe, inputs, tmp_path / "expected")
+    poison(NAN)
+    said = train(recipe, inputs, tmp_path / "out")
+    assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
+    assert any(f"back to step {6 - batches}, and on without {batches} batches" in text for text in said)
+
+
+def test_a_rollback_before_any_checkpoint_goes_back_to_the_start(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN)
+    recipe = make(faults={"not_finite": "rollback"}, exec_checkpoint_every=0)
+    assert any("back to step 0" in text for text in train(recipe, inputs_for(recipe), tmp_path / "out"))
+
+
+@pytest.mark.parametrize("action", ["skip", "rollback"])
+def test_a_killed_run_decides_as_one_that_was_not(action, make, inputs_for, poison, tmp_path) -> None:
+    """The window of the spike's detector and the batches that are passed over stand in the checkpoint."""
+    recipe = make(
+        faults={"spike": action, "spike_sigma": 8, "window": 8},
+        duration="24 steps",
+        exec_checkpoint_every=EACH,
+        optimizer={"name": "adamw", "lr": 1e-5},
+    )
+    inputs = inputs_for(recipe)
+    poison(1e3, batches=(14,))
+    whole = train(recipe, inputs, tmp_path / "whole")
+    assert sum("leapt at step 15" in text for text in whole) == 1
+    for step in (3, 12, 17):
+        with pytest.raises(SystemExit):
+            train(recipe, inputs, tmp_path / "parts", killing(step))
+    train(recipe, inputs, tmp_path / "parts")
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def test_too_many_faults_stop_the_run(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN, batches=(3, 5))
+    recipe = make(faults={"not_finite": "skip", "most": 1}, duration="8 steps")
+    with pytest.raises(TrainingError, match=r"by step 6 .*1 before it, as many as train\.faults\.most allows"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+
+
+def test_other_bits_of_a_second_computation_are_the_device(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN, times=1)
+    recipe = make(faults={}, exec_rerun=True)
+    with pytest.raises(TrainingError) as raised:
+        train(recipe, inputs_for(recipe), tmp_path / "out")
+    assert re.search(r"step 6 computed twice .* gives other numbers: cpu of \S+ computes wrongly", str(raised.value))
+
+
+def test_equal_bits_of_a_second_computation_are_the_data(make, inputs_for, poison, tmp_path) -> None:
+    poison(NAN)
+    recipe = make(faults={}, exec_rerun=True)
+    with pytest.raises(TrainingError, match=r"first blocks\.1, in batch 5"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")

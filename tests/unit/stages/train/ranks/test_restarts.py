@@ -1,0 +1,138 @@
+"""How often a job begins again, with how many ranks, and what is recorded of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from fixtures.words import dataset
+from trainwright.artifact.events import Events, read_events, restarts_in
+from trainwright.core.errors import DataError
+from trainwright.core.records import from_json
+from trainwright.spec.plan import Plan
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.faults.memory import Change, OutOfMemory
+from trainwright.stages.train.ranks.rank import RankTask
+from trainwright.stages.train.ranks.restarts import fewer_ranks, lost, with_restarts
+from trainwright.stages.train.ranks.watch import RankFault
+
+__all__ = ["dataset"]
+
+
+@pytest.fixture
+def task(make_recipe, inputs_for, tmp_path):
+    def make(**how) -> RankTask:
+        recipe = make_recipe(**{f"exec_{name}": value for name, value in how.items()})
+        planned = inputs_for(recipe)["plan"].file("plan.json")
+        plan = from_json(Plan, json.loads(planned.read_text()), where=str(planned))
+        plan = replace(plan, parallel=ParallelPlan(dp_shard=4, micro_batch_sequences=4))
+        out = tmp_path / "out"
+        out.mkdir()
+        return RankTask(recipe=recipe, plan=plan, inputs={}, digests={}, out=out, root=tmp_path)
+
+    return make
+
+
+def fault(rank: int) -> RankFault:
+    return RankFault("rank {rank} ended", rank=rank, seen=None, fields={})
+
+
+def launching(*ends):
+    """Launches that end like these in turn; what each was given."""
+    given, turns = [], iter(ends)
+
+    def launch(task) -> None:
+        given.append(task)
+        if (end := next(turns)) is not None:
+            raise end
+
+    return launch, given
+
+
+def run(task, launch) -> None:
+    with_restarts(task, Events(None, run="x"), launch)
+
+
+def test_a_job_begins_again_as_often_as_is_allowed(task) -> None:
+    work = task(max_restarts=2)
+    launch, given = launching(fault(1), fault(2), None)
+    run(work, launch)
+    assert given == [work] * 3
+    assert restarts_in(work.out / "events.jsonl") == 2
+    told = [event for event in read_events(work.out / "events.jsonl") if event.kind == "restart"]
+    assert [(event.name, event.unit, event.step) for event in told] == [("train", "s", 0)] * 2
+    assert "rank 1 ended" in told[0].text
+
+
+def test_the_last_fault_is_raised(task) -> None:
+    launch, given = launching(fault(1), fault(3))
+    with pytest.raises(RankFault) as raised:
+        run(task(max_restarts=1), launch)
+    assert raised.value.rank == 3
+    assert len(given) == 2
+
+
+def test_what_a_user_must_mend_is_not_tried_again(task) -> None:
+    launch, given = launching(DataError("a shard is damaged"))
+    with pytest.raises(DataError):
+        run(task(max_restarts=5), launch)
+    assert len(given) == 1
+
+
+@pytest.mark.parametrize(("elastic", "ranks"), [(False, [4, 4, 4]), (True, [4, 4, 3])])
+def test_a_rank_that_fails_again_before_a_checkpoint_is_left_out(task, elastic, ranks) -> None:
+    launch, given = launching(fault(2), fault(2), None)
+    run(task(max_restarts=2, elastic=elastic), launch)
+    assert [each.plan.parallel.ranks for each in given] == ranks
+
+
+def test_another_rank_or_a_checkpoint_between_is_another_fault(task) -> None:
+    work = task(max_restarts=2, elastic=True)
+    launch, given = launching(fault(2), fault(1), None)
+    run(work, launch)
+    assert [each.plan.parallel.ranks for each in given] == [4, 4, 4]
+
+
+def test_memory_that_ends_changes_the_plan(task) -> None:
+    error = OutOfMemory("out of memory")
+    error.change = Change(micro_batch=2, recompute="full", slowdown=1.4)
+    launch, given = launching(error, None)
+    run(task(on_oom="adapt"), launch)
+    assert given[1].plan.parallel.micro_batch_sequences == 2
+    assert given[1].plan.workload.recompute == given[1].recipe.train.recompute == "full"
+
+
+def test_memory_that_ends_stops_where_nothing_else_is_asked_for(task) -> None:
+    error = OutOfMemory("out of memory")
+    error.change = Change(micro_batch=2, recompute="full", slowdown=1.4)
+    launch, _ = launching(error)
+    with pytest.raises(OutOfMemory):
+        run(task(), launch)
+
+
+def test_what_is_lost_is_counted_since_the_newest_checkpoint_whatever_the_clock_says(tmp_path) -> None:
+    assert lost(tmp_path, 7.0) == (0, 7.0)
+    for step, age_s in ((3, 50), (12, 4)):
+        path = tmp_path / "checkpoints" / f"step-{step:08d}"
+        path.mkdir(parents=True)
+        os.utime(path, (time.time() - age_s,) * 2)
+    step, seconds = lost(tmp_path, 100.0)
+    assert step == 12
+    assert seconds == pytest.approx(4, abs=1)
+    os.utime(path, (time.time() + 5000,) * 2)
+    assert lost(tmp_path, 100.0) == (12, 0.0), "the clock was set back"
+    os.utime(path, (0, 0))
+    assert lost(tmp_path, 100.0) == (12, 100.0), "the clock was set forward"
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranks"), [({"dp_shard": 4}, 3), ({"dp_replicate": 2, "dp_shard": 2}, 2), ({"pp": 2}, None)]
+)
+def test_one_rank_fewer_along_a_data_axis(task, layout, ranks) -> None:
+    plan = replace(task().plan, parallel=ParallelPlan(**layout))
+    fewer = fewer_ranks(plan)
+    assert (None if fewer is None else fewer.parallel.ranks) == ranks

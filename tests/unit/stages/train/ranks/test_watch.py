@@ -1,0 +1,70 @@
+"""Who hangs, by what ranks say of themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainwright.artifact.events import Events
+from trainwright.runtime.faults.beat import State
+from trainwright.stages.train.ranks.watch import Watch
+
+NOW = 1000.0
+
+
+@pytest.fixture
+def watch(tmp_path) -> Watch:
+    events = Events(None, run="x")
+    return Watch(folder=tmp_path, stacks=tmp_path, ranks=range(3), hang_after_s=10.0, slow_factor=2.0, events=events)
+
+
+def state(*, alive: float = 0.0, still: float = 0.0, phase: str = "forward", **said) -> State:
+    """A rank that spoke so many seconds ago, and stands still for so many."""
+    said = {"steps_here": 5, "step": 5, "collectives": 50} | said
+    return State(pid=1, alive_s=NOW - alive, progressed_s=NOW - still, phase=phase, **said)
+
+
+def test_ranks_that_have_not_spoken_yet_do_not_hang(watch) -> None:
+    assert watch.hanging({}, NOW) == []
+
+
+def test_ranks_that_move_do_not_hang(watch) -> None:
+    assert watch.hanging({rank: state(alive=1, still=2) for rank in range(3)}, NOW) == []
+
+
+def test_a_silent_rank_is_named_before_those_that_wait_for_it(watch) -> None:
+    states = {0: state(still=12), 1: state(alive=11, still=11), 2: state(still=12)}
+    assert watch.hanging(states, NOW)[0] == 1
+    states[1] = state(alive=6, still=11)
+    assert watch.hanging(states, NOW)[0] == 1, "half the time is enough where all stand still"
+
+
+def test_of_ranks_that_stand_still_the_one_behind_is_named(watch) -> None:
+    states = {0: state(still=12), 1: state(still=12), 2: state(still=12, collectives=48)}
+    assert watch.hanging(states, NOW)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "said", [{"phase": "evaluate"}, {"phase": "checkpoint"}, {"phase": ""}, {"steps_here": 0, "phase": "forward"}]
+)
+def test_what_takes_long_by_itself_is_no_hang(watch, said) -> None:
+    assert watch.hanging({rank: state(still=500, **said) for rank in range(3)}, NOW) == []
+
+
+def test_one_that_evaluates_is_waited_for(watch) -> None:
+    assert watch.hanging({0: state(still=50, phase="evaluate"), 1: state(still=50), 2: state(still=50)}, NOW) == []
+
+
+def test_phases_that_were_as_long_before_are_no_hang(watch) -> None:
+    watch.hanging({rank: state(still=9) for rank in range(3)}, NOW)
+    assert watch.hanging({rank: state(still=25) for rank in range(3)}, NOW) == []
+    assert watch.hanging({rank: state(still=28) for rank in range(3)}, NOW) != []
+
+
+def test_who_has_ended_does_not_hang(watch) -> None:
+    assert watch.hanging({rank: state(alive=500, still=500, done=True) for rank in range(3)}, NOW) == []
+
+
+def test_a_rank_that_died_is_named_with_its_place(watch) -> None:
+    said = str(watch.died(1, "by SIGKILL", None))
+    assert "rank 1 on" in said
+    assert "ended by SIGKILL, before its first step; all ranks were ended" in said
