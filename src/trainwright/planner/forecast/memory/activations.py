@@ -25,8 +25,15 @@ EXPERT_IMBALANCE = 1.25
 2101.03961, section 2.2), which loads balanced by a loss come near to."""
 
 
-WITHOUT_INPUTS = frozenset({"beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"})
-"""Methods of adaptation that train biases, norms, tokens or prompts: no product's input is kept for them."""
+WITHOUT_INPUTS = frozenset(
+    {
+        *("beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"),
+        *("adamss", "miss", "psoft", "pvera", "tinylora", "vera"),
+    }
+)
+"""Methods of adaptation for which no product's input is kept: they train biases, norms, tokens or prompts, or what they
+train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
+src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
