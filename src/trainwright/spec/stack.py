@@ -98,6 +98,8 @@ class StackMemory:
     """Copies of a parameter that the update makes of all parameters at once (torch's foreach AdamW: one)."""
     repeats_keys: bool = False
     """Grouped keys and values are repeated to one for each query head."""
+    fused_queries: bool = False
+    """Queries, keys and values are one product, whose adapters keep one input."""
     double_quantised: bool = False
     """nf4's scales are quantised too."""
     adapter_bytes: float = 4.0

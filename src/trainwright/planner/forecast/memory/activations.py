@@ -99,7 +99,9 @@ def attention_part(case: MemoryCase) -> Part:
     model, size = case.model, case.element_bytes
     queries, mixed = model.heads * model.score_size, model.heads * model.value_size
     wide = mask_bytes(case) * model.width
-    wide += adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width, "output": mixed})
+    into = adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width})
+    wide += min(into, case.memory.adapter_input_bytes * model.width) if case.memory.fused_queries else into
+    wide += adapter_inputs(case, {"output": mixed})
     if model.latent is None:
         keys = (model.heads if case.memory.repeats_keys else model.kv_heads) * model.head_size
         projected = queries + 2 * keys
