@@ -93,7 +93,7 @@ class StackMemory:
     bucket_elements: float = 0.0
     """Elements of the buffers in which gradients are reduced and weights gathered, one of each (DeepSpeed: 5e8)."""
     reduce_copies: float = 0.0
-    """Copies of the gradients in buckets of the data-parallel reduction."""
+    """Copies of the gradients, as they are kept, in buckets of the data-parallel reduction of whole gradients."""
     update_copies: float = 1.0
     """Copies of a parameter that the update makes of all parameters at once (torch's foreach AdamW: one)."""
     repeats_keys: bool = False

@@ -234,9 +234,10 @@ def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
 def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:
     """Returns the bytes of the data-parallel reduction's buffers.
 
-    Copies of all gradients (torch's DDP), or buckets of a fixed size, one in which gradients are reduced and one in
-    which weights are gathered (DeepSpeed).
+    Copies of all gradients (torch's DDP, also where the optimizer's state alone is shared), or buckets of a fixed size,
+    one in which gradients are reduced and one in which weights are gathered (DeepSpeed).
     """
-    replicated = (case.layouts.dp_replicate > 1) & (case.layouts.dp_shard == 1)
+    layouts = case.layouts
+    replicated = (layouts.dp_replicate * layouts.dp_shard > 1) & ((layouts.zero_stage < 2) | (layouts.dp_shard == 1))
     copies = np.where(replicated, case.memory.reduce_copies, 0.0) * states.gradients
     return copies + 2 * case.element_bytes * np.minimum(case.memory.bucket_elements, case.stages.dense)
