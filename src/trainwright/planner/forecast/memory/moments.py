@@ -15,6 +15,7 @@ pass, and a checkpoint gathers one tensor after the other, so that neither is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from trainwright.planner.forecast.memory.activations import (
     our_bytes,
     transient_bytes,
     wide_tokens,
+    widened,
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase
 
@@ -99,7 +101,8 @@ def pass_bytes(case: MemoryCase) -> Pass:
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     if case.process is None:
-        transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
+        each = (widened(case, partial(transient_bytes, mixture=mixture)) for mixture in (False, True))
+        transient = _larger(case, *each)
     else:
         transient = case.process.transient * block + case.process.waste * saved
     return Pass(
@@ -145,7 +148,7 @@ def cast_bytes(case: MemoryCase) -> Numbers:
 
 def input_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a layer's input: tokens x width x element, divided by sequence parallelism."""
-    return case.element_bytes * case.model.width * wide_tokens(case)
+    return widened(case, lambda each: each.element_bytes * each.model.width * wide_tokens(each))
 
 
 def logits_bytes(case: MemoryCase) -> Numbers:

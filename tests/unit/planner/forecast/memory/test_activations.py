@@ -12,6 +12,7 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.saved_activations import MicroBatch, loss_bytes, saved_bytes
 from trainwright.planner.counts.saved_activations import block_bytes as own_block_bytes
 from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, our_bytes, transient_bytes
+from trainwright.planner.forecast.memory.moments import input_bytes
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -95,7 +96,6 @@ def test_methods_that_train_no_product_keep_no_input_for_it():
     assert low_rank - norms == 2 * 4 * 2048 * LLAMA.width
 
 
-def test_frozen_products_keep_no_input_unless_their_library_does():
 def test_adapters_of_one_wide_product_keep_one_input():
     work = replace(WORK, adapter=Adapter(rank=8, targets=("query", "key", "value", "output")))
     memory = StackMemory(kernels="eager", adapter_input_bytes=3.0)
@@ -123,6 +123,7 @@ def test_products_with_quantised_weights_may_return_fp32():
     assert not case(LLAMA, alone, memory, replace(WORK, adapter=Adapter(rank=8))).widened.any()
 
 
+def test_frozen_products_keep_no_input_unless_their_library_does():
     adapter = Adapter(rank=8, targets=("query",), frozen="nf4")
     work = replace(WORK, adapter=adapter)
     memory = StackMemory(kernels="fused", adapter_input_bytes=0.0)
