@@ -73,7 +73,7 @@ def predict(row: Row, stack: Stack, stage: PipelineStage | None = None) -> Memor
 def _reported(table: MemoryTable, row: Row) -> Numbers:
     """The peak as the row's source defines it."""
     assert row.measured.memory_kind is not None
-    return table.reported(row.measured.memory_kind)
+    return table.reported(row.measured.memory_kind, row.placed.run.cluster.device)
 
 
 def log_error(row: Row, stack: Stack) -> float:
@@ -97,9 +97,11 @@ def fit(rows: list[Row], memory: StackMemory) -> Fitted:
                 for table, row in zip(tables, rows, strict=True)
             ]
         )
+        full = [replace(table, reserved_unused=np.full(1, np.inf)) for table in tables]
+        most = np.array([_reported(table, row)[0] for table, row in zip(full, rows, strict=True)])
         measured = np.array([row.measured.memory_bytes for row in rows])
         for fragmentation in FRAGMENTATIONS if unused.any() else [memory.fragmentation]:
-            error = np.abs(np.log((plain + fragmentation * unused) / measured)).sum()
+            error = np.abs(np.log(np.minimum(plain + fragmentation * unused, most) / measured)).sum()
             error += PRIOR_ROWS["activations"] * abs(np.log(activations))
             error += PRIOR_ROWS["fragmentation"] * abs(fragmentation - prior.fragmentation)
             if error < least:

@@ -88,14 +88,18 @@ class StackMemory:
     """Layer inputs that full recomputation keeps where FSDP wraps adapters."""
     quantised_inputs: bool = False
     """Products with quantised weights keep their inputs (bitsandbytes before 0.43)."""
+    quantised_fp32: bool = False
+    """Norms beside bitsandbytes' weights that no ranks share are in fp32, and so is what its products return."""
     loads_whole: bool = False
     """Fine-tuning loads all weights on each device before it shards them."""
     bucket_elements: float = 0.0
     """Elements of the buffers in which gradients are reduced and weights gathered, one of each (DeepSpeed: 5e8)."""
     reduce_copies: float = 0.0
-    """Copies of the gradients in buckets of the data-parallel reduction."""
+    """Copies of the gradients, as they are kept, in buckets of the data-parallel reduction of whole gradients."""
     update_copies: float = 1.0
     """Copies of a parameter that the update makes of all parameters at once (torch's foreach AdamW: one)."""
+    fused_queries: bool = False
+    """Queries, keys and values are one product, whose adapters keep one input."""
     repeats_keys: bool = False
     """Grouped keys and values are repeated to one for each query head."""
     double_quantised: bool = False

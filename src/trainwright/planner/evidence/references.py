@@ -108,7 +108,7 @@ def references_of(
 def _reference(run: FinishedRun, placed: PlacedRun, source: RateSource) -> Reference:
     """Returns the run with what today's prediction of it is off by; a short one says nothing about time."""
     predicted = forecast(placed.run, Layouts.one(placed), source)
-    peak_bytes = predicted.memory.reported(placed.run.stack.memory.reports)
+    peak_bytes = predicted.memory.reported(placed.run.stack.memory.reports, placed.run.cluster.device)
     short = run.step_s * run.workload.steps < SHORT_S
     return Reference(
         placed=placed,

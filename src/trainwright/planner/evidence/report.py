@@ -67,13 +67,14 @@ def judge(row: Row, learnt: Correction | None = None) -> Judged:
     tokens = row.timed.run.workload.step_tokens / float(layouts.devices[0])
     slow, mid, fast = (tokens / float(each[0]) for each in (worst_stage.high_s, worst_stage.step_s, worst_stage.low_s))
     kind = row.measured.memory_kind or run.stack.memory.reports
-    least, most = memory.interval(kind)
-    fits = bool(worst.fits(run.cluster.device)[0])
+    device = run.cluster.device
+    reported, (least, most) = memory.reported(kind, device), memory.interval(kind, device)
+    fits = bool(worst.fits(device)[0])
     return Judged(
         row=row,
         tokens_per_s=Interval(low=slow, mid=mid, high=fast),
-        memory_bytes=Interval(low=float(least[0]), mid=float(memory.reported(kind)[0]), high=float(most[0])),
-        verdict="uncertain" if worst.uncertain(run.cluster.device)[0] else "fits" if fits else "does not fit",
+        memory_bytes=Interval(low=float(least[0]), mid=float(reported[0]), high=float(most[0])),
+        verdict="uncertain" if worst.uncertain(device)[0] else "fits" if fits else "does not fit",
     )
 
 

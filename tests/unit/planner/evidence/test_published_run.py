@@ -254,6 +254,8 @@ def test_padded_examples_are_padded_and_not_cut_to_their_mean():
     padded, mean = (judge_all([each])[0][0] for each in (row, packed))
     assert padded.tokens_per_s.mid < mean.tokens_per_s.mid
     # What has to fit is the longest either way; the allocator keeps blocks of other lengths beside it.
+    tuned = [question(record(**said, notes=f"task=lora; mean_len=340; packing={word}")) for word in ("off", "true")]
+    padded, mean = judge_all(tuned)[0]
     assert padded.memory_bytes.mid > mean.memory_bytes.mid
     with pytest.raises(ValueError, match="packing is best_fit"):
         question(record(**said, notes="packing=best_fit"))

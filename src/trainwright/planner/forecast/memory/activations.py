@@ -10,6 +10,7 @@ et al. (2022, arXiv 2205.05198); with tensor parallelism equation 2 and, with se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,14 +20,22 @@ from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.planner.forecast.memory.states import MemoryCase
+from trainwright.spec.stack import Kernels
 
 EXPERT_IMBALANCE = 1.25
 """The busiest rank's tokens over the mean where nobody says it: the usual capacity factor (Fedus et al., 2021, arXiv
 2101.03961, section 2.2), which loads balanced by a loss come near to."""
 
 
-WITHOUT_INPUTS = frozenset({"beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"})
-"""Methods of adaptation that train biases, norms, tokens or prompts: no product's input is kept for them."""
+WITHOUT_INPUTS = frozenset(
+    {
+        *("beft", "ln_tuning", "trainable_tokens", "ptuning", "prefixtuning"),
+        *("adamss", "miss", "psoft", "pvera", "tinylora", "vera"),
+    }
+)
+"""Methods of adaptation for which no product's input is kept: they train biases, norms, tokens or prompts, or what they
+train comes behind a frozen projection or a sum over blocks of the input (huggingface/peft@04c69f40:
+src/peft/tuners/{miss,psoft,tinylora,vera,adamss}/layer.py, ``forward``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +62,14 @@ def micro_tokens(case: MemoryCase) -> Numbers:
 def wide_tokens(case: MemoryCase) -> Numbers:
     """Returns the tokens [L] of tensors with the width: divided by tensor parallelism with sequence parallelism."""
     return micro_tokens(case) / np.where(case.layouts.sequence_parallel > 0, case.layouts.tp, 1.0)
+
+
+def widened(case: MemoryCase, values: Callable[[MemoryCase], Numbers]) -> Numbers:
+    """Returns ``values`` [L] of activations, which are in fp32 where the software makes them so."""
+    wide = case.widened
+    if not wide.any():
+        return values(case)
+    return np.where(wide, values(replace(case, workload=replace(case.workload, precision="fp32"))), values(case))
 
 
 def keeps_inputs(case: MemoryCase) -> bool:
@@ -92,7 +109,9 @@ def attention_part(case: MemoryCase) -> Part:
     model, size = case.model, case.element_bytes
     queries, mixed = model.heads * model.score_size, model.heads * model.value_size
     wide = mask_bytes(case) * model.width
-    wide += adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width, "output": mixed})
+    into = adapter_inputs(case, {"query": model.width, "key": model.width, "value": model.width})
+    wide += min(into, case.memory.adapter_input_bytes * model.width) if case.memory.fused_queries else into
+    wide += adapter_inputs(case, {"output": mixed})
     if model.latent is None:
         keys = (model.heads if case.memory.repeats_keys else model.kv_heads) * model.head_size
         projected = queries + 2 * keys
@@ -185,8 +204,13 @@ def block_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
         casts = case.element_bytes * block_matrix_parameters(case.model) / case.model.layers
         gathered = casts * case.sharded if case.element_bytes < 4 else 0.0
         return np.asarray(our_bytes(case).block - gathered / case.layouts.tp)
-    compiled = replace(case, memory=replace(case.memory, kernels="compiled"))
-    plain, fused = (np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0) for each in (case, compiled))
+
+    def layer(kernels: Kernels) -> Numbers:
+        """Returns the bytes [L] of a layer with such kernels."""
+        some = replace(case, memory=replace(case.memory, kernels=kernels))
+        return widened(some, lambda each: np.sum(list(layer_bytes(each, mixture=mixture).values()), axis=0))
+
+    plain, fused = layer(case.memory.kernels), layer("compiled")
     again = case.layouts.has("recompute", "selective") & (case.memory.kernels == "eager")
     return np.asarray(case.memory.activations * np.where((case.layouts.compile > 0) | again, fused, plain))
 

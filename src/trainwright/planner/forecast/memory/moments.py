@@ -15,6 +15,7 @@ pass, and a checkpoint gathers one tensor after the other, so that neither is a 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from trainwright.planner.forecast.memory.activations import (
     our_bytes,
     transient_bytes,
     wide_tokens,
+    widened,
 )
 from trainwright.planner.forecast.memory.states import Kept, MemoryCase
 
@@ -96,7 +98,8 @@ def pass_bytes(case: MemoryCase) -> Pass:
     wrapped = case.sharded * (case.adapter is not None)
     block = _larger(case, dense, mixed)
     if case.process is None:
-        transient = _larger(case, transient_bytes(case, mixture=False), transient_bytes(case, mixture=True))
+        each = (widened(case, partial(transient_bytes, mixture=mixture)) for mixture in (False, True))
+        transient = _larger(case, *each)
     else:
         transient = case.process.transient * block + case.process.waste * saved
     return Pass(
@@ -153,7 +156,7 @@ def cast_bytes(case: MemoryCase) -> Numbers:
 
 def input_bytes(case: MemoryCase) -> Numbers:
     """Returns the bytes [L] of a layer's input: tokens x width x element, divided by sequence parallelism."""
-    return case.element_bytes * case.model.width * wide_tokens(case)
+    return widened(case, lambda each: each.element_bytes * each.model.width * wide_tokens(each))
 
 
 def logits_bytes(case: MemoryCase) -> Numbers:
@@ -242,9 +245,10 @@ def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
 def bucket_bytes(case: MemoryCase, states: Kept) -> Numbers:
     """Returns the bytes of the data-parallel reduction's buffers.
 
-    Copies of all gradients (torch's DDP), or buckets of a fixed size, one in which gradients are reduced and one in
-    which weights are gathered (DeepSpeed).
+    Copies of all gradients (torch's DDP, also where the optimizer's state alone is shared), or buckets of a fixed size,
+    one in which gradients are reduced and one in which weights are gathered (DeepSpeed).
     """
-    replicated = (case.layouts.dp_replicate > 1) & (case.layouts.dp_shard == 1)
+    layouts = case.layouts
+    replicated = (layouts.dp_replicate * layouts.dp_shard > 1) & ((layouts.zero_stage < 2) | (layouts.dp_shard == 1))
     copies = np.where(replicated, case.memory.reduce_copies, 0.0) * states.gradients
     return copies + 2 * case.element_bytes * np.minimum(case.memory.bucket_elements, case.stages.dense)

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainwright.planner.counts.adapters import adapted, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
@@ -109,6 +110,13 @@ class MemoryCase:
         """Returns True [L] where weights are shared by more than one rank (ZeRO stage 3, FSDP)."""
         ranks = self.layouts.dp_shard * self.layouts.cp
         return np.where((self.layouts.zero_stage >= 3) & (ranks > 1), 1.0, 0.0)
+
+    @property
+    def widened(self) -> NDArray[np.bool_]:
+        """Returns True [L] where activations are in fp32: bitsandbytes' products return the dtype of a norm in fp32."""
+        quantised = self.adapter is not None and self.adapter.frozen in ("nf4", "int8")
+        wide: NDArray[np.bool_] = (self.sharded == 0) & (quantised and self.memory.quantised_fp32)
+        return wide
 
 
 def case_of(

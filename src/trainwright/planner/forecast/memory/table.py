@@ -38,10 +38,12 @@ ADAPTER_DEVIATION = 0.12
 """Of adapters: their dtype, dropout and upcasts, which people do not say, make a layer keep 42 to 75 bytes for each
 token and unit of the width (counted with PEFT 0.21.2 and transformers 5.23.0 in 16 bits); assumed: half of that span,
 on four tenths of the peak."""
-VARIED_UNUSED = 1.8
-"""Of what a pass holds (saved activations and logits), what torch's allocator keeps in blocks of other sizes where
-micro batches have unlike lengths: the median of 57 peaks of reserved memory (modelscope/ms-swift@cdb169b,
-docs/source_en/LLM/Benchmark.md, adapters of 512 to 8,192 tokens at most; from 0.7 at the longest to 2.4)."""
+VARIED_UNUSED = 3.1
+"""Of the logits and their copies for examples of the mean length, what torch's allocator keeps in blocks of other sizes
+where micro batches have unlike lengths: the median of 57 peaks of reserved memory (modelscope/ms-swift@cdb169b,
+docs/source_en/LLM/Benchmark.md, adapters of 512 to 8,192 tokens at most; half of them from 2.6 to 4.2). Blocks of saved
+activations are smaller and come in few sizes (multiples of 2 MiB), so that one length uses another's again: with and
+without recomputation the number is the same."""
 VARIED_DEVIATION = 0.15
 """What that is uncertain by, of the peak."""
 USABLE_SHARE = 0.985
@@ -126,14 +128,24 @@ class MemoryTable:
         """Returns what one node's memory holds: what is offloaded, and paged moments without room on the devices."""
         return self.host_bytes + node.devices * self.evicted_bytes(node.device)
 
-    def reported(self, kind: MemoryKind) -> Numbers:
-        """Returns the peak by one of the three definitions."""
-        return {"allocated": self.allocated_bytes, "reserved": self.reserved_bytes, "device": self.device_bytes}[kind]
+    def reported(self, kind: MemoryKind, device: DeviceSpec | None = None) -> Numbers:
+        """Returns the peak by one of the three definitions.
 
-    def interval(self, kind: MemoryKind) -> tuple[Numbers, Numbers]:
-        """Returns low and high: eight of ten measurements lie between."""
+        On a ``device`` an allocator keeps no more unused than has room there beside what is used: where it asks in vain
+        it gives all of that back, and asks again.
+        """
+        if kind == "allocated":
+            return self.allocated_bytes
+        unused = self.reserved_unused
+        if device is not None:
+            room = usable_bytes(device) - self.allocated_bytes - np.minimum(self.context, NEEDED_CONTEXT_BYTES)
+            unused = np.minimum(unused, np.maximum(0.0, room))
+        return self.allocated_bytes + unused + (self.context if kind == "device" else 0.0)
+
+    def interval(self, kind: MemoryKind, device: DeviceSpec | None = None) -> tuple[Numbers, Numbers]:
+        """Returns low and high of what is ``reported``: eight of ten measurements lie between."""
         factor = np.exp(INTERVAL_DEVIATIONS * self.spread)
-        middle = self.reported(kind)
+        middle = self.reported(kind, device)
         return middle / factor, middle * factor
 
     def fits_host(self, node: NodeSpec) -> NDArray[np.bool_]:
@@ -221,9 +233,10 @@ def predict_memory(
 
 def _of_other_lengths(run: RunSpec, parts: Mapping[str, Numbers]) -> Numbers | float:
     """Returns the bytes of blocks that torch's allocator keeps from micro batches of other lengths."""
-    if run.workload.example_tokens is None or run.cluster.device.kind == "cpu":
+    mean = run.workload.example_tokens
+    if mean is None or run.cluster.device.kind == "cpu":
         return 0.0
-    return VARIED_UNUSED * (parts["activations"] + parts["logits"])
+    return VARIED_UNUSED * parts["logits"] * min(1.0, mean / run.workload.sequence_tokens)
 
 
 def deviation(run: RunSpec) -> float:

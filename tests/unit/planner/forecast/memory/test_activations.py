@@ -12,6 +12,7 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.saved_activations import MicroBatch, loss_bytes, saved_bytes
 from trainwright.planner.counts.saved_activations import block_bytes as own_block_bytes
 from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, our_bytes, transient_bytes
+from trainwright.planner.forecast.memory.moments import input_bytes
 from trainwright.planner.forecast.memory.states import case_of
 from trainwright.spec.stack import StackMemory
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
@@ -93,6 +94,33 @@ def test_methods_that_train_no_product_keep_no_input_for_it():
         for method in ("lora", "ln_tuning")
     )
     assert low_rank - norms == 2 * 4 * 2048 * LLAMA.width
+
+
+def test_adapters_of_one_wide_product_keep_one_input():
+    work = replace(WORK, adapter=Adapter(rank=8, targets=("query", "key", "value", "output")))
+    memory = StackMemory(kernels="eager", adapter_input_bytes=3.0)
+    apart, wide = (
+        block_bytes(case(LLAMA, ParallelPlan(), each, work), mixture=False)[0]
+        for each in (memory, replace(memory, fused_queries=True))
+    )
+    assert apart - wide == 2 * 3 * 2048 * LLAMA.width
+
+
+def test_products_with_quantised_weights_may_return_fp32():
+    """QLoRA of a 7B model on one device keeps twice as much for each layer as on two (fms-acceleration's benchmark)."""
+    work = replace(WORK, adapter=Adapter(rank=8, frozen="nf4"))
+    memory = StackMemory(kernels="eager", quantised_fp32=True)
+    alone, sharded = ParallelPlan(), ParallelPlan(dp_shard=2, zero_stage=3)
+    for used, plan, factor in (
+        (memory, alone, 2),
+        (memory, sharded, 1),
+        (replace(memory, quantised_fp32=False), alone, 1),
+    ):
+        asked = case(LLAMA, plan, used, work)
+        assert input_bytes(asked)[0] == factor * 2 * 2048 * LLAMA.width
+    full = case(LLAMA, alone, memory, replace(work, precision="fp32"))
+    assert block_bytes(case(LLAMA, alone, memory, work), mixture=False)[0] == block_bytes(full, mixture=False)[0]
+    assert not case(LLAMA, alone, memory, replace(WORK, adapter=Adapter(rank=8))).widened.any()
 
 
 def test_frozen_products_keep_no_input_unless_their_library_does():

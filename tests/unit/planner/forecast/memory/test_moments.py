@@ -118,6 +118,10 @@ def test_buckets_are_no_larger_than_what_is_in_them():
     assert bucket_bytes(small, kept(small))[0, 0] == 2 * 2 * small.stages.dense[0, 0]
     copies = case(LLAMA, ParallelPlan(dp_replicate=2, zero_stage=0), replace(FUSED, reduce_copies=1.0))
     assert bucket_bytes(copies, kept(copies))[0, 0] == kept(copies).gradients[0, 0]
+    shares = case(LLAMA, ParallelPlan(dp_shard=2, zero_stage=1), replace(FUSED, reduce_copies=0.5))
+    assert bucket_bytes(shares, kept(shares))[0, 0] == kept(shares).gradients[0, 0] / 2
+    scattered = case(LLAMA, ParallelPlan(dp_shard=2, zero_stage=2), replace(FUSED, reduce_copies=1.0))
+    assert bucket_bytes(scattered, kept(scattered))[0, 0] == 0
     alone = case(LLAMA, ParallelPlan(), replace(FUSED, reduce_copies=1.0))
     assert bucket_bytes(alone, kept(alone))[0, 0] == 0
 
