@@ -39,8 +39,13 @@ def with_bus(here: Here, section: TrainSection) -> Here:
             what="the optimizer's state" if updates else "activations",
         )
     if updates and section.optimizer.name != "adamw":
-        what, fix = "only AdamW updates on the host", "set train.exec.layout.offload=none"
-        raise RecipeError(what, where="train.optimizer.name", seen=section.optimizer.name, expected="adamw", fix=fix)
+        raise RecipeError(
+            "only AdamW updates on the host",
+            where="train.optimizer.name",
+            seen=section.optimizer.name,
+            expected="adamw",
+            fix="set train.exec.layout.offload=none",
+        )
     if node.bus is not None:
         return here
     known = find_device(device.name)

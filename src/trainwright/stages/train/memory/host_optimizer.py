@@ -51,8 +51,13 @@ class HostOptimizers(Optimizers):
             RecipeError: another optimizer; and as ``Optimizers``.
         """
         if section.name != "adamw":
-            what, fix = "only AdamW updates on the host", "set train.exec.layout.offload=none"
-            raise RecipeError(what, where="train.optimizer.name", seen=section.name, expected="adamw", fix=fix)
+            raise RecipeError(
+                "only AdamW updates on the host",
+                where="train.optimizer.name",
+                seen=section.name,
+                expected="adamw",
+                fix="set train.exec.layout.offload=none",
+            )
         super().__init__(network, section, kernel)
         self._pins = network.device.type != "cpu"
         self._device_of: dict[Tensor, nn.Parameter] = {}

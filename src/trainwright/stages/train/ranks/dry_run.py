@@ -115,8 +115,8 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         ("activation_offload", work.activation_offload),
     ):
         if moves:
-            what, fix = "a dry run moves nothing to host memory", f"leave train.{key} out to count what would be moved"
-            raise RecipeError(what, where=f"train.{key}", fix=fix)
+            fix = f"leave train.{key} out to count what would be moved"
+            raise RecipeError("a dry run moves nothing to host memory", where=f"train.{key}", fix=fix)
     data = parallel.dp_replicate * parallel.dp_shard
     micro_batches = max(1, -(-work.batch_sequences // (data * parallel.micro_batch_sequences)))
     passes = min(MOST_PASSES, micro_batches)

@@ -5,7 +5,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.forecast.memory.states import passes_in_flight
+from trainwright.planner.forecast.memory.stages import passes_in_flight
 from trainwright.planner.forecast.time.pipeline import BACKWARD, FORWARD, WEIGHT, order_of, schedule_problem, simulate
 from trainwright.spec.workload import ParallelPlan, Workload
 

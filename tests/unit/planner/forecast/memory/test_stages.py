@@ -1,0 +1,66 @@
+"""Stages hold what the whole model has; micro batches in flight are those of schedules run step by step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trainwright.hardware.catalogue.models import model as catalogue_model
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.parameters import total_parameters
+from trainwright.planner.forecast.memory.stages import passes_in_flight, stages_of
+from trainwright.spec.workload import ParallelPlan, Workload
+
+WORK = Workload(
+    sequence_tokens=1024, batch_tokens=1 << 20, steps=1, precision="fp16", optimizer="adamw", states="mixed"
+)
+
+
+def layouts(*plans, work=WORK):
+    return Layouts.of(plans, [work.recompute] * len(plans), work)
+
+
+def test_stages_hold_every_parameter_once_but_a_tied_head_twice():
+    model = catalogue_model("llama3-8b")
+    whole = stages_of(model, layouts(ParallelPlan()))
+    assert whole.total[0, 0] == whole.total[1, 0] == pytest.approx(total_parameters(model), rel=1e-6)
+    split = stages_of(model, layouts(ParallelPlan(pp=2))).total
+    assert split.sum() == pytest.approx(total_parameters(model), rel=1e-6)
+    tied = replace(model, tied=True)
+    twice = stages_of(tied, layouts(ParallelPlan(pp=2))).total.sum() - total_parameters(tied)
+    assert twice == pytest.approx(model.vocabulary * model.width, rel=1e-3)
+
+
+def most_alive(order):
+    """The most forward passes that have no backward pass yet."""
+    alive = np.cumsum([1 if kind == "forward" else -1 for kind in order])
+    return alive.max()
+
+
+def one_forward_one_backward(warm, total):
+    warm = min(warm, total)
+    steady = ["forward", "backward"] * (total - warm)
+    return ["forward"] * warm + steady + ["backward"] * warm
+
+
+@pytest.mark.parametrize("m", [1, 3, 8, 32])
+@pytest.mark.parametrize("p", [1, 2, 4, 8])
+def test_micro_batches_in_flight_are_those_of_the_schedule_run_step_by_step(p, m):
+    work = replace(WORK, batch_tokens=1024 * m)
+    plans = [ParallelPlan(pp=p, schedule=name) for name in ("1f1b", "gpipe", "zero_bubble")]
+    passes = passes_in_flight(layouts(*plans, work=work))
+    for place, rank in ((0, 0), (1, p - 1)):
+        assert passes[place, 0] == most_alive(one_forward_one_backward(p - rank - 1, m))
+    assert (passes[:, 1] == m).all()
+    assert (passes[:, 2] == min(p, m)).all()
+
+
+@pytest.mark.parametrize("v", [2, 4])
+@pytest.mark.parametrize("p", [2, 4])
+def test_interleaved_chunks_in_flight(p, v):
+    m = 4 * p
+    work = replace(WORK, batch_tokens=1024 * m)
+    passes = passes_in_flight(layouts(ParallelPlan(pp=p, schedule="interleaved", virtual_stages=v), work=work))
+    for place, rank in ((0, 0), (1, p - 1)):
+        warm = 2 * (p - rank - 1) + (v - 1) * p
+        assert passes[place, 0] * v == most_alive(one_forward_one_backward(warm, m * v))
