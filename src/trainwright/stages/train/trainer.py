@@ -329,7 +329,7 @@ class Trainer:
                 compiled=settings.compiled,
                 micro_batch=settings.micro_batch,
                 resumes=self.progress.resumes,
-                restarts=restarts_in(self.out / "events.jsonl") if self.progress.resumes else 0,
+                restarts=restarts_in(self.out / "events.jsonl"),
                 deterministic=settings.deterministic,
             ),
         )

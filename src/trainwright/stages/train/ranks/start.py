@@ -201,6 +201,8 @@ def _died(failed: ChildFailedError, watch: Watch) -> RankFault:
     rank, failure = failures[0] if _was_ended(failures[0][1]) else failed.get_first_failure()
     if _is_echo(failure) and not _is_echo(failures[0][1]):
         rank, failure = failures[0]
+    if watch.first_dead in failed.failures:
+        rank, failure = watch.first_dead, failed.failures[watch.first_dead]
     how = f"by {failure.signal_name()}" if failure.exitcode < 0 else f"with exit code {failure.exitcode}"
     return watch.died(rank, how, _reason(failure) or None)
 

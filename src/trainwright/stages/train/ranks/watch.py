@@ -56,6 +56,7 @@ class Watch:
         slow_factor: how many times the others' time makes a straggler.
         events: where stragglers are told.
         fault: of the rank that was found to hang.
+        first_dead: the rank that was first seen to be gone without a word.
     """
 
     folder: Path
@@ -65,6 +66,7 @@ class Watch:
     slow_factor: float
     events: Events
     fault: RankFault | None = None
+    first_dead: int | None = None
     _longest_s: float = 0.0
     _told: set[int] = field(default_factory=set)
     _dead_since_s: float | None = None
@@ -86,7 +88,9 @@ class Watch:
         while not ended.wait(interval_s(self.hang_after_s)) and self.fault is None:
             states = self.states()
             self._name_stragglers(lag.add({rank: state.arrivals for rank, state in states.items()}), states)
-            hanging = self.hanging(states, time.monotonic())
+            # Ranks that wait for one that has ended do not hang: the agent ends them, or we do where it takes too long.
+            all_live = all(_runs(state.pid) and not state.done for state in states.values())
+            hanging = self.hanging(states, time.monotonic()) if all_live else []
             if hanging:
                 self.fault = self._explain(hanging[0], states)
                 _end(states)
@@ -175,7 +179,9 @@ class Watch:
 
     def _outlived(self, states: Mapping[int, State]) -> bool:
         """Returns whether ranks live on, though one of them has been dead for a while."""
-        dead = any(not _runs(state.pid) and not state.done for state in states.values())
+        dead = [rank for rank, state in states.items() if not _runs(state.pid) and not state.done]
+        if dead and self.first_dead is None:
+            self.first_dead = dead[0]
         self._dead_since_s = (self._dead_since_s or time.monotonic()) if dead else None
         return self._dead_since_s is not None and time.monotonic() - self._dead_since_s > GRACE_S
 
