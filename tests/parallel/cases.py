@@ -32,6 +32,7 @@ class Case:
     micro_batch: int = 3
     documents: bool = False
     ragged: bool = False
+    dropout: bool = False
     optimizer: str = "sgd"
 
     @property
@@ -45,7 +46,7 @@ class Case:
         layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
-        return " ".join([*words, *(name for name in ("documents", "ragged") if getattr(self, name))])
+        return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
 
 
 DATA_LAYOUTS = (
@@ -100,4 +101,24 @@ def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tupl
     )
 
 
-CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4)
+DROPOUT = {"residual": 0.1, "embedding": 0.1, "attention": 0.2}
+CONTEXTS = (
+    Case(layout={"cp": 2}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2}, family="gpt2", dtype="fp32", micro_batch=7, documents=True),
+    Case(layout={"cp": 2, "context": "ulysses"}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "context": "ulysses"}, family="gpt2", dtype="fp32", micro_batch=7, ragged=True),
+    Case(layout={"cp": 2, "zero_stage": 1}, model={"tied": True}, micro_batch=1, optimizer="adamw"),
+    Case(layout={"cp": 4}, family="gpt2", documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 4}, model={"recompute": "full"}, documents=True, dropout=True),
+    Case(layout={"cp": 4, "context": "ulysses"}, documents=True, ragged=True, optimizer="muon"),
+    Case(layout={"cp": 2, "dp_replicate": 2}, family="gpt2", documents=True, dropout=True, optimizer="adamw"),
+    Case(layout={"cp": 2, "dp_shard": 2, "zero_stage": 2}, documents=True, ragged=True, micro_batch=1),
+    Case(layout={"cp": 2, "dp_shard": 2, "context": "ulysses"}, dtype="fp32", documents=True, ragged=True),
+    Case(layout={"cp": 2, "dp_shard": 2}, model={"recompute": "selective"}, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "pp": 2, "context": "ulysses", "zero_stage": 1}, family="gpt2", ragged=True),
+)
+"""Of a llama with two key heads: with ``cp=4`` and ``ulysses`` they are fewer than the ranks."""
+
+
+CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4) + CONTEXTS

@@ -14,12 +14,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fixtures.tiny_models import spec
-from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
+from parallel.cases import DROPOUT, END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
 from trainwright.model.build import build_network
+from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of
+from trainwright.spec.model import Dropout
 from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
@@ -50,7 +52,7 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
     if case.ragged:
         tokens[1, 1:], tokens[-1, 9:] = -100, -100
-    return {"tokens": tokens}
+    return {"tokens": tokens} | ({"samples": sample_keys(5, step, range(SEQUENCES))} if case.dropout else {})
 
 
 class Training:
@@ -59,7 +61,10 @@ class Training:
     def __init__(self, case: Case, world: World) -> None:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
-        self.network = build_network(spec(case.family, **case.model), dtype=dtype).to(dtype)
+        shape = {name: value for name, value in case.model.items() if name != "recompute"}
+        shape |= {"dropout": Dropout(**DROPOUT)} if case.dropout else {}
+        recompute = case.model.get("recompute", "none")
+        self.network = build_network(spec(case.family, **shape), dtype=dtype, recompute=recompute).to(dtype)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)

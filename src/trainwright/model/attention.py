@@ -20,6 +20,7 @@ from trainwright.spec.workload import AttentionKernel
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Mix
+    from trainwright.model.parallel.context import Context
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
@@ -77,8 +78,12 @@ class Attention(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
+        context: Context | None = None,
     ) -> Float[Tensor, "batch seq width"]:
-        """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
+        """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results.
+
+        ``context`` mixes in place of ``attend`` where other ranks have other parts of the sequences.
+        """
         # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
         heads = (-1, self.head_size)
         query = self.query(x).unflatten(-1, heads).transpose(1, 2)
@@ -88,7 +93,10 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
-        mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
+        if context is not None:
+            mixed = context.attend(query, key, value, self.kernel, draw=draw, layer=self.layer)
+        else:
+            mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
         result = self.out(mixed.transpose(1, 2).flatten(2))
         return result if draw is None else draw.attention_output(result, self.layer)
 
@@ -126,10 +134,13 @@ def attend(
     return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
 
 
-def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Mask:
-    """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers."""
-    hidden = documents[:, :, None] != documents[:, None, :]
-    hidden |= hidden.new_ones(hidden.shape[1:]).triu(1)
+def document_mask(documents: Int[Tensor, "batch keys"], dtype: torch.dtype, *, first: int = 0) -> Mask:
+    """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers.
+
+    ``first`` is the first token that looks; those before it are seen alone.
+    """
+    hidden = documents[:, first:, None] != documents[:, None, :]
+    hidden |= hidden.new_ones(hidden.shape[1:]).triu(1 + first)
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf")).unsqueeze(1)
 
 

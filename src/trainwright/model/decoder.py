@@ -26,6 +26,7 @@ from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Dropouts
+    from trainwright.model.parallel.context import Context, Division
 
 CONTEXTS = "trainwright.model.recompute:contexts_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
@@ -87,9 +88,11 @@ class Block(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
+        context: Context | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Both sub-layers in turn."""
-        x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
+        normed = self.attention_norm(x)
+        x = x + self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
         result = self.ffn(self.ffn_norm(x))
         return x + (result if draw is None else draw.ffn_output(result, self.attention.layer))
 
@@ -117,6 +120,7 @@ class Decoder(Network):
         self.recompute = recompute
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        self.division: Division | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
@@ -163,7 +167,8 @@ class Decoder(Network):
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
-            positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
+            here = torch.arange(tokens.shape[1], device=tokens.device) if places is None else places
+            positions = here.unsqueeze(0)
         x = tokens
         if part is None or part.start == 0:
             x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
@@ -172,14 +177,17 @@ class Decoder(Network):
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
-        mask = None if documents is None else document_mask(documents, x.dtype)
-        mask = mask if cache is None else cache.mask()
+        context = mask = None
+        if self.division is not None and places is not None:
+            context = self.division.context(documents, places, x.dtype)
+        elif cache is not None or documents is not None:
+            mask = document_mask(documents, x.dtype) if cache is None else cache.mask()
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if self.recompute != "none" and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-                x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
+                x = again(block, x, rotary, mask, cache, draw, context, context_fn=self._contexts(block))
             else:
-                x = block(x, rotary, mask, cache, draw)
+                x = block(x, rotary, mask, cache, draw, context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     @torch.no_grad()

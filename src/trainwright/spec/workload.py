@@ -141,6 +141,7 @@ the frozen weights beside adapters alone."""
 
 
 ZeroStage = Literal[0, 1, 2, 3]
+ContextWay = Literal["gather", "ulysses"]
 
 AttentionKernel = Literal["auto", "math", "sdpa"]
 """The whole matrix of scores, or torch's fused kernel; ``auto``: ``math`` for short sequences on a CPU."""
@@ -193,6 +194,8 @@ class ParallelPlan:
     virtual_stages: int = 1
     """Model chunks on each pipeline rank: more than one interleaves (Narayanan et al., 2021)."""
     offload: Offload = "none"
+    context: ContextWay = "gather"
+    """What ``cp`` ranks exchange: all gather keys and values, or tokens of all heads for all tokens of some heads."""
 
     def __post_init__(self) -> None:
         # The ranks of a bidirectional pipeline share too: two of them have the same stages.
@@ -267,11 +270,7 @@ class ParallelPlan:
                 f"layers ({model.blocks}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
                 f"at most pp={max(1, model.blocks // self.virtual_stages)}"
             )
-        if workload.sequence_tokens % self.cp:
-            near = _divisors_near(workload.sequence_tokens, self.cp)
-            problems.append(
-                f"a sequence of {workload.sequence_tokens} tokens cannot be divided over cp={self.cp}: nearest {near}"
-            )
+        problems += self._undivided_sequences(model, workload) if self.cp > 1 else []
         if self.ep > 1:
             experts = 0 if model.experts is None else model.experts.count
             owners = self.dp_replicate * self.dp_shard * self.cp * self.tp
@@ -286,6 +285,26 @@ class ParallelPlan:
                     f"ep={self.ep} does not divide the {owners} ranks that it lies in: "
                     f"nearest {_divisors_near(owners, self.ep)}"
                 )
+        return problems
+
+    def _undivided_sequences(self, model: ModelSpec, workload: Workload) -> list[str]:
+        """Why ``cp`` does not divide sequences, or the heads that its ranks exchange."""
+        tokens, problems = workload.sequence_tokens, []
+        if tokens % self.cp:
+            near = _divisors_near(tokens, self.cp)
+            problems.append(f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}: nearest {near}")
+        elif self.context == "gather" and tokens % (2 * self.cp):
+            problems.append(
+                f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}, each rank with a part from the "
+                f"front and one from the end: nearest {_divisors_near(tokens // 2, self.cp)}, or context=ulysses"
+            )
+        heads, key_heads = model.heads // self.tp, max(1, model.kv_heads // self.tp)
+        if self.context == "ulysses" and (heads % self.cp or (key_heads % self.cp and self.cp % key_heads)):
+            dim, size = ("heads", heads) if heads % self.cp else ("kv_heads", key_heads)
+            problems.append(
+                f"{dim} ({size} on a rank) cannot be exchanged over cp={self.cp}: "
+                f"nearest {_divisors_near(size, self.cp)}, or context=gather"
+            )
         return problems
 
     def _resized(self, cluster: ClusterSpec) -> str:

@@ -16,7 +16,7 @@ from trainwright.runtime.mesh import Mesh
 def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
     """Turns a network into this rank's part of it, in place.
 
-    0. Of a pipeline, the blocks of other ranks' stages are dropped.
+    0. Of a pipeline, the blocks of other ranks' stages are dropped; attention hears which ranks have other tokens.
     1. Blocks are compiled, each by itself, so that one block's code serves all of them.
     2. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
        weights are gathered while the one before computes.
@@ -31,6 +31,8 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
     """
     if mesh.size("pp") > 1:
         load("trainwright.model.parallel.stages:keep_stages", kind="layout")(network, mesh)
+    if mesh.size("cp") > 1:
+        load("trainwright.model.parallel.context:divide", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
             block.compile()
@@ -43,12 +45,12 @@ def _sharing(mesh: Mesh) -> DeviceMesh | None:
     """Returns the ranks that share weights; where there are copies too, those that hold them are its first dim."""
     if mesh.devices is None or mesh.size("dp_replicate", "dp_shard", "cp") == 1:
         return None
-    name = "dp_shard"
     if mesh.size("cp") > 1:
         # Ranks of one sequence have different gradients too, so that they share weights as data-parallel ones do.
-        name = "shards"
-        mesh.devices["dp_shard", "cp"]._flatten(name)  # noqa: SLF001  # torch's documented way to join axes
-    return mesh.devices[name] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", name]
+        shards = mesh.devices["dp_shard", "cp"]._flatten("shards")  # noqa: SLF001  # torch's own way to join axes
+        copies = mesh.axis("dp_replicate")
+        return shards if copies is None else DeviceMesh._concatenate([copies, shards])  # noqa: SLF001  # as above
+    return mesh.devices["dp_shard"] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", "dp_shard"]
 
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:

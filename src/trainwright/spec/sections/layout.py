@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from trainwright.spec.sections.base import Positive, Section
-from trainwright.spec.workload import ParallelPlan, Schedule, ZeroStage
+from trainwright.spec.workload import ContextWay, ParallelPlan, Schedule, ZeroStage
 
 
 class LayoutSection(Section):
@@ -16,6 +16,9 @@ class LayoutSection(Section):
     tp: Positive = Field(1, description="ranks that share every matrix (tensor parallel)")
     pp: Positive = Field(1, description="stages of the layers (pipeline parallel)")
     cp: Positive = Field(1, description="parts of every sequence (context parallel)")
+    context: ContextWay = Field(
+        "gather", description="what cp ranks exchange: all keys and values, or tokens for heads (ulysses)"
+    )
     ep: Positive = Field(1, description="ranks that share the experts; they lie in the data-parallel axes")
     zero_stage: ZeroStage = Field(
         3, description="what dp_shard shares: 1 optimizer state, 2 gradients too, 3 weights too (FSDP)"

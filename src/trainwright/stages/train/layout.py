@@ -14,8 +14,8 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
-) | {"compile", "threads", "deterministic"}
+    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "cp", "context")
+) | {"micro_batch_sequences", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
 OF_OTHERS = frozenset(("sequence_parallel",))
@@ -23,20 +23,26 @@ OF_OTHERS = frozenset(("sequence_parallel",))
 
 REASONS = {
     "tp": "matrices stay whole on one device",
-    "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
     "offload": "weights and optimizer state stay on the device",
 }
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
-def refusals(parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None) -> tuple[str, ...]:
-    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
+def refusals(
+    parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None, divides: bool = True
+) -> tuple[str, ...]:
+    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
+
+    ``divides``: whether the task's sequences may lie on several ranks.
+    """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) != field.default
     )
+    if parallel.cp > 1 and not divides:
+        alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 
