@@ -115,10 +115,19 @@ CONTEXTS = (
     Case(layout={"cp": 2, "dp_shard": 2, "zero_stage": 2}, documents=True, ragged=True, micro_batch=1),
     Case(layout={"cp": 2, "dp_shard": 2, "context": "ulysses"}, dtype="fp32", documents=True, ragged=True),
     Case(layout={"cp": 2, "dp_shard": 2}, model={"recompute": "selective"}, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "dp_replicate": 2, "zero_stage": 0}, documents=True, ragged=True),
     Case(layout={"cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
     Case(layout={"cp": 2, "pp": 2, "context": "ulysses", "zero_stage": 1}, family="gpt2", ragged=True),
 )
 """Of a llama with two key heads: with ``cp=4`` and ``ulysses`` they are fewer than the ranks."""
 
+UNEQUAL = (
+    Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),
+    Case(layout={"dp_shard": 2, "shares": (1, 3)}, family="gpt2", dtype="fp32", ragged=True, dropout=True),
+    Case(layout={"dp_replicate": 3, "shares": (2, 1, 1)}, documents=True, micro_batch=2, optimizer="adamw"),
+    Case(layout={"dp_shard": 3, "shares": (1, 8, 1)}, documents=True, ragged=True, micro_batch=2),
+    Case(layout={"dp_shard": 2, "cp": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=2),
+)
+"""Shares of the batch; one share of ten of seven sequences is none at all."""
 
-CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4) + CONTEXTS
+CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4) + CONTEXTS + UNEQUAL

@@ -88,6 +88,7 @@ class Block(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
+        *,
         context: Context | None = None,
     ) -> Float[Tensor, "batch seq width"]:
         """Both sub-layers in turn."""
@@ -185,9 +186,9 @@ class Decoder(Network):
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if self.recompute != "none" and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-                x = again(block, x, rotary, mask, cache, draw, context, context_fn=self._contexts(block))
+                x = again(block, x, rotary, mask, cache, draw, context=context, context_fn=self._contexts(block))
             else:
-                x = block(x, rotary, mask, cache, draw, context)
+                x = block(x, rotary, mask, cache, draw, context=context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     @torch.no_grad()

@@ -47,10 +47,23 @@ def _sharing(mesh: Mesh) -> DeviceMesh | None:
         return None
     if mesh.size("cp") > 1:
         # Ranks of one sequence have different gradients too, so that they share weights as data-parallel ones do.
-        shards = mesh.devices["dp_shard", "cp"]._flatten("shards")  # noqa: SLF001  # torch's own way to join axes
-        copies = mesh.axis("dp_replicate")
-        return shards if copies is None else DeviceMesh._concatenate([copies, shards])  # noqa: SLF001  # as above
+        return _with_context(mesh, mesh.devices)
     return mesh.devices["dp_shard"] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", "dp_shard"]
+
+
+def _with_context(mesh: Mesh, devices: DeviceMesh) -> DeviceMesh:
+    """Returns the ranks that share weights, those with parts of one sequence among them; first those with copies.
+
+    Where nothing is shared (``zero_stage: 0``) all have copies, and shards are of one rank.
+    """
+    # torch's own way to join axes and to put meshes together, under names of its own.
+    if mesh.parallel.zero_stage == 0 and mesh.size("dp_shard") == 1:
+        copies = devices["dp_replicate", "cp"]._flatten("copies")  # noqa: SLF001  # as above
+        return DeviceMesh._concatenate([copies, devices["dp_shard"]])  # noqa: SLF001  # as above
+    shards = devices["dp_shard", "cp"]._flatten("shards")  # noqa: SLF001  # as above
+    if mesh.size("dp_replicate") == 1:
+        return shards
+    return DeviceMesh._concatenate([devices["dp_replicate"], shards])  # noqa: SLF001  # as above
 
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:

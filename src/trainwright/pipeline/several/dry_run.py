@@ -48,7 +48,18 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
     layout = FixedLayout()
     if isinstance(how.layout, LayoutSection):
         parallel = how.layout.parallel()
-        names = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "zero_stage", "virtual_stages", "schedule")
+        names = (
+            "dp_replicate",
+            "dp_shard",
+            "tp",
+            "pp",
+            "cp",
+            "ep",
+            "zero_stage",
+            "virtual_stages",
+            "schedule",
+            "context",
+        )
         layout |= {name: getattr(parallel, name) for name in names}  # type: ignore[typeddict-item]
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.layouts import (
+    CHOICES,
+    CONTEXTS,
     OFFLOADS,
     RECOMPUTES,
     SCHEDULES,
@@ -27,6 +29,7 @@ from trainwright.planner.counts.layouts import (
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
@@ -172,9 +175,8 @@ def candidates(
 
 def _places(wanted: FixedLayout) -> dict[str, float]:
     """Returns what is fixed as the columns have it: choices by their place, degrees and flags as numbers."""
-    words: Mapping[str, Sequence[str]] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}
     return {
-        name: float(words[name].index(value)) if isinstance(value, str) else float(value)
+        name: float(CHOICES[name].index(value)) if isinstance(value, str) else float(value)
         for name, value in cast("Mapping[str, str | float]", wanted).items()
     }
 
@@ -207,7 +209,7 @@ def _meshes(table: _Table, run: RunSpec) -> None:
     table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)
     table.cross("cp", (2**power for power in range(12)))
     table.keep(table["devices"] % (table["tp"] * table["pp"] * table["cp"]) == 0)
-    table.keep(workload.sequence_tokens % table["cp"] == 0)
+    table.keep(_divides_sequences(table, transformer(model) if model.is_divisible else None, workload))
     table.prefer(
         (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]),
         "context parallel, short slices",
@@ -230,6 +232,19 @@ def _meshes(table: _Table, run: RunSpec) -> None:
         "pipeline parallel",
         "fewer micro batches than stages: the pipeline would stand idle half of the time or more",
     )
+
+
+def _divides_sequences(table: _Table, model: ModelSpec | None, workload: Workload) -> Mask:
+    """Returns True where ``cp`` ranks can have parts of every sequence: see ``ParallelPlan``."""
+    cp, tokens = table["cp"], workload.sequence_tokens
+    if table.fixed.get("context", 0.0) == CONTEXTS.index("gather"):
+        mask: Mask = tokens % np.where(cp > 1, 2 * cp, 1) == 0
+        return mask
+    if model is None:
+        return cp == 1
+    heads, keys = model.heads / table["tp"], np.maximum(1, model.kv_heads / table["tp"])
+    mask = (tokens % cp == 0) & (heads % cp == 0)
+    return mask & ((keys % cp == 0) | (cp % keys == 0))
 
 
 def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
@@ -338,6 +353,8 @@ def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
         sequence_parallel=ones * table.fixed.get("sequence_parallel", stack.sequence_parallel),
         compile=ones * table.fixed.get("compile", stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,
+        context=ones * table.fixed.get("context", 0.0),
+        unevenness=ones,
     )
 
 
@@ -357,6 +374,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
         sequence_parallel=bool(whole("sequence_parallel")),
         schedule=SCHEDULES[whole("schedule")],
         offload=OFFLOADS[whole("offload")],
+        context=CONTEXTS[whole("context")],
     )
     return plan, RECOMPUTES[whole("recompute")]
 

@@ -27,6 +27,10 @@ class LayoutSection(Section):
     schedule: Schedule = Field("1f1b", description="order of micro batches in a pipeline")
     virtual_stages: Positive = Field(1, description="chunks of layers on each pipeline rank; more than one interleaves")
 
+    shares: tuple[Positive, ...] = Field(
+        (), description="parts of the batch by proportion, one for each data-parallel place or group of neighbours"
+    )
+
     def parallel(self) -> ParallelPlan:
         """Returns the layout, its micro batch left at 1; several chunks interleave where no schedule is asked for."""
         asked = {name: getattr(self, name) for name in type(self).model_fields}

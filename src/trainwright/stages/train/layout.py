@@ -14,7 +14,7 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "cp", "context")
+    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "cp", "context", "shares")
 ) | {"micro_batch_sequences", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 

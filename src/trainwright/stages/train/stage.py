@@ -46,9 +46,7 @@ def run(context: Context) -> StageResult:
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
     divides = context.recipe.task.kind.divides
-    refused = refusals(
-        plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks, divides=divides
-    )
+    refused = refusals(plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks, divides=divides)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:

@@ -31,7 +31,8 @@ class RankedStep(TrainingStep):
         super().__init__(*arguments, **options)
         self.mesh = mesh
         self._known_places: dict[int, Tensor] = {}
-        largest = math.ceil(batch_sequences / mesh.size(*DATA_AXES))
+        places = range(mesh.size(*DATA_AXES))
+        largest = max(len(mesh.parallel.rows(batch_sequences, place)) for place in places)
         # Ranks exchange weights and gradients in every pass, so that all make as many: some end with empty ones.
         self.passes = math.ceil(largest / self.micro_batch)
 
