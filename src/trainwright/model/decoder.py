@@ -181,8 +181,10 @@ class Decoder(Network):
         context = mask = None
         if self.division is not None and places is not None:
             context = self.division.context(documents, places, x.dtype)
-        elif cache is not None or documents is not None:
-            mask = document_mask(documents, x.dtype) if cache is None else cache.mask()
+        elif cache is not None:
+            mask = cache.mask()
+        elif documents is not None:
+            mask = document_mask(documents, x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if self.recompute != "none" and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)

@@ -48,18 +48,8 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
     layout = FixedLayout()
     if isinstance(how.layout, LayoutSection):
         parallel = how.layout.parallel()
-        names = (
-            "dp_replicate",
-            "dp_shard",
-            "tp",
-            "pp",
-            "cp",
-            "ep",
-            "zero_stage",
-            "virtual_stages",
-            "schedule",
-            "context",
-        )
+        degrees = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
+        names = (*degrees, "context", "zero_stage", "virtual_stages", "schedule")
         layout |= {name: getattr(parallel, name) for name in names}  # type: ignore[typeddict-item]
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch

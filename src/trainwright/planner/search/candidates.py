@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,13 +238,12 @@ def _divides_sequences(table: _Table, model: ModelSpec | None, workload: Workloa
     """Returns True where ``cp`` ranks can have parts of every sequence: see ``ParallelPlan``."""
     cp, tokens = table["cp"], workload.sequence_tokens
     if table.fixed.get("context", 0.0) == CONTEXTS.index("gather"):
-        mask: Mask = tokens % np.where(cp > 1, 2 * cp, 1) == 0
-        return mask
+        return np.asarray(tokens % np.where(cp > 1, 2 * cp, 1) == 0)
     if model is None:
-        return cp == 1
+        return np.asarray(cp == 1)
     heads, keys = model.heads / table["tp"], np.maximum(1, model.kv_heads / table["tp"])
-    mask = (tokens % cp == 0) & (heads % cp == 0)
-    return mask & ((keys % cp == 0) | (cp % keys == 0))
+    whole = (tokens % cp == 0) & (heads % cp == 0)
+    return np.asarray(whole & ((keys % cp == 0) | (cp % keys == 0)))
 
 
 def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
@@ -364,7 +363,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
     def whole(name: str) -> int:
         return int(getattr(layouts, name)[place])
 
-    degrees = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
+    degrees: dict[str, Any] = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
     plan = ParallelPlan(
         **degrees,
         micro_batch_sequences=whole("micro_batch"),
