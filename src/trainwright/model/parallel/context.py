@@ -48,17 +48,8 @@ class Division:
         return torch.cat([torch.arange(part.start, part.stop, device=device) for part in self.parts(tokens)])
 
     def parts(self, tokens: int) -> list[range]:
-        """Returns this rank's stretches of a sequence, in order.
-
-        A late token attends to more than an early one: where ranks keep their queries (``gather``), each has a stretch
-        from the front and the one as far from the end, so that all have the same work. Where they exchange heads it is
-        the same anyhow.
-        """
-        if self.way == "ulysses":
-            size = tokens // self.ranks
-            return [range(self.rank * size, (self.rank + 1) * size)]
-        size, last = tokens // (2 * self.ranks), 2 * self.ranks - 1 - self.rank
-        return [range(place * size, (place + 1) * size) for place in (self.rank, last)]
+        """Returns this rank's stretches of a sequence of so many tokens."""
+        return stretches(self.way, tokens, rank=self.rank, ranks=self.ranks)
 
     def context(self, documents: Documents | None, places: Int[Tensor, " seq"], dtype: torch.dtype) -> Context:
         """Returns what the attention of all layers uses in one pass.
@@ -77,6 +68,20 @@ class Division:
         places = torch.arange(tokens, device=places.device)
         mask = None if documents is None else document_mask(documents, dtype)
         return ExchangedHeads(group=self.group, rank=self.rank, places=places, mask=mask)
+
+
+def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[range]:
+    """Returns a rank's parts of a sequence, in order.
+
+    A late token attends to more than an early one: where ranks keep their queries (``gather``), each has a stretch from
+    the front and the one as far from the end, so that all have the same work. Where they exchange heads they have it
+    anyhow.
+    """
+    if way == "ulysses":
+        size = tokens // ranks
+        return [range(rank * size, (rank + 1) * size)]
+    size, last = tokens // (2 * ranks), 2 * ranks - 1 - rank
+    return [range(place * size, (place + 1) * size) for place in (rank, last)]
 
 
 class _Stretch:

@@ -36,34 +36,8 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
     if compiled:
         for block in network.blocks:
             block.compile()
-    over = _sharing(mesh)
-    if over is not None:
-        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
-
-
-def _sharing(mesh: Mesh) -> DeviceMesh | None:
-    """Returns the ranks that share weights; where there are copies too, those that hold them are its first dim."""
-    if mesh.devices is None or mesh.size("dp_replicate", "dp_shard", "cp") == 1:
-        return None
-    if mesh.size("cp") > 1:
-        # Ranks of one sequence have different gradients too, so that they share weights as data-parallel ones do.
-        return _with_context(mesh, mesh.devices)
-    return mesh.devices["dp_shard"] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", "dp_shard"]
-
-
-def _with_context(mesh: Mesh, devices: DeviceMesh) -> DeviceMesh:
-    """Returns the ranks that share weights, those with parts of one sequence among them; first those with copies.
-
-    Where nothing is shared (``zero_stage: 0``) all have copies, and shards are of one rank.
-    """
-    # torch's own way to join axes and to put meshes together, under names of its own.
-    if mesh.parallel.zero_stage == 0 and mesh.size("dp_shard") == 1:
-        copies = devices["dp_replicate", "cp"]._flatten("copies")  # noqa: SLF001  # as above
-        return DeviceMesh._concatenate([copies, devices["dp_shard"]])  # noqa: SLF001  # as above
-    shards = devices["dp_shard", "cp"]._flatten("shards")  # noqa: SLF001  # as above
-    if mesh.size("dp_replicate") == 1:
-        return shards
-    return DeviceMesh._concatenate([devices["dp_replicate"], shards])  # noqa: SLF001  # as above
+    if mesh.sharing is not None:
+        _shard(network, mesh.sharing, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
 
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:

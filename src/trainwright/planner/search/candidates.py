@@ -363,7 +363,9 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
     def whole(name: str) -> int:
         return int(getattr(layouts, name)[place])
 
-    degrees: dict[str, Any] = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
+    degrees: dict[str, Any] = {
+        name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
+    }
     plan = ParallelPlan(
         **degrees,
         micro_batch_sequences=whole("micro_batch"),

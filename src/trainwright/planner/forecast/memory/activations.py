@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.planner.counts import saved_activations as saved
-from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
+from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.planner.forecast.memory.states import MemoryCase
@@ -207,10 +207,10 @@ class OurBytes:
 def our_bytes(case: MemoryCase) -> OurBytes:
     """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute])
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, layouts.cp, layouts.context])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled, recompute in distinct.T:
+    for sequences, compiled, recompute, ranks, context in distinct.T:
         batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
@@ -219,11 +219,13 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             document_masking=workload.document_masking,
             compiled=bool(compiled),
             kernels=case.kernels,
+            cp=int(ranks),
+            context=CONTEXTS[int(context)],
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         kept = saved.kept_bytes(model, batch, "selective")
         rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / (layouts.cp * layouts.tp)
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / layouts.tp
     return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 
