@@ -20,7 +20,7 @@ from trainwright.spec.workload import AttentionKernel
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Mix
-    from trainwright.model.parallel.context import Context
+    from trainwright.model.parallel.parts import Context
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""

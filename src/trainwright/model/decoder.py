@@ -26,7 +26,7 @@ from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Dropouts
-    from trainwright.model.parallel.context import Context, Division
+    from trainwright.model.parallel.parts import Context, Parts
 
 CONTEXTS = "trainwright.model.recompute:contexts_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
@@ -121,7 +121,7 @@ class Decoder(Network):
         self.recompute = recompute
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
-        self.division: Division | None = None
+        self.division: Parts | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None

@@ -6,7 +6,6 @@ Shape legend: ``ranks`` (of the axis ``cp``), ``batch``, ``heads``, ``kv_heads``
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from trainwright.core.errors import RecipeError
 from trainwright.model.attention import Keys, Mask, Queries, attend, document_mask
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
+from trainwright.model.parallel.parts import Context
 from trainwright.runtime.mesh import Mesh
 from trainwright.spec.workload import AttentionKernel, ContextWay
 
@@ -90,24 +90,18 @@ class _Stretch:
     def __init__(self, part: range, documents: Documents | None, dtype: torch.dtype, device: torch.device) -> None:
         self.places = torch.arange(part.start, part.stop, device=device)
         self.stop = part.stop
-        known = torch.zeros(1, part.stop, device=device) if documents is None else documents[:, : part.stop]
+        known = (
+            torch.zeros(1, part.stop, dtype=torch.long, device=device)
+            if documents is None
+            else documents[:, : part.stop]
+        )
         # Of queries from the front without documents plain causality says it.
         plain = documents is None and part.start == 0
         self.mask = None if plain else document_mask(known, dtype, first=part.start)
 
 
-class Context(ABC):
-    """Attention of this rank's queries to the keys of all ranks, in one pass."""
-
-    @abstractmethod
-    def attend(
-        self, query: Queries, key: Keys, value: Keys, kernel: AttentionKernel, *, draw: Draw | None, layer: int
-    ) -> Queries:
-        """Returns the mixed values of this rank's tokens; all ranks of the axis ask together, layer by layer."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class GatheredKeys(Context):
+class GatheredKeys:
     """Every rank gathers the keys and values of all, and keeps its queries."""
 
     group: ProcessGroup
@@ -132,7 +126,7 @@ class GatheredKeys(Context):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExchangedHeads(Context):
+class ExchangedHeads:
     """Every rank exchanges its tokens' heads for some heads of all tokens (DeepSpeed-Ulysses, arXiv 2309.14509).
 
     Key heads that are fewer than the ranks are sent to several of them.
