@@ -5,6 +5,7 @@ Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,12 +21,13 @@ from trainwright.spec.workload import AttentionKernel
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Mix
-    from trainwright.model.parallel.parts import Context
 
 Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
+Context = Callable[..., Queries]
+"""What stands for ``attend`` where other ranks have other tokens: ``attend`` of ``model.parallel.context``."""
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
 
 
@@ -80,10 +82,7 @@ class Attention(nn.Module):
         draw: Draw | None = None,
         context: Context | None = None,
     ) -> Float[Tensor, "batch seq width"]:
-        """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results.
-
-        ``context`` mixes in place of ``attend`` where other ranks have other parts of the sequences.
-        """
+        """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
         # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
         heads = (-1, self.head_size)
         query = self.query(x).unflatten(-1, heads).transpose(1, 2)
@@ -94,7 +93,7 @@ class Attention(nn.Module):
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
         if context is not None:
-            mixed = context.attend(query, key, value, self.kernel, draw=draw, layer=self.layer)
+            mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer)
         else:
             mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
         result = self.out(mixed.transpose(1, 2).flatten(2))

@@ -6,7 +6,7 @@ Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from trainwright.core.registry import load
-from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, document_mask
+from trainwright.model.attention import Attention, Context, Mask, Rotary, RotaryTable, document_mask
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
@@ -26,7 +26,6 @@ from trainwright.spec.workload import KernelChoice, Recompute
 
 if TYPE_CHECKING:
     from trainwright.model.dropout import Draw, Dropouts
-    from trainwright.model.parallel.parts import Context, Parts
 
 CONTEXTS = "trainwright.model.recompute:contexts_of"
 DROPOUTS = "trainwright.model.dropout:Dropouts"
@@ -121,7 +120,7 @@ class Decoder(Network):
         self.recompute = recompute
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
-        self.division: Parts | None = None
+        self.context_of: Callable[..., Context] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
@@ -179,8 +178,8 @@ class Decoder(Network):
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
         context = mask = None
-        if self.division is not None and places is not None:
-            context = self.division.context(documents, places, x.dtype)
+        if self.context_of is not None and places is not None:
+            context = self.context_of(documents, places, x.dtype)
         elif cache is not None:
             mask = cache.mask()
         elif documents is not None:

@@ -17,10 +17,9 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from trainwright.core.errors import RecipeError
-from trainwright.model.attention import Keys, Mask, Queries, attend, document_mask
+from trainwright.model.attention import Context, Keys, Mask, Queries, attend, document_mask
 from trainwright.model.decoder import Decoder
 from trainwright.model.network import Network
-from trainwright.model.parallel.parts import Context
 from trainwright.runtime.mesh import Mesh
 from trainwright.spec.workload import AttentionKernel, ContextWay
 
@@ -64,10 +63,10 @@ class Division:
             return GatheredKeys(
                 group=self.group,
                 parts=[_Stretch(part, documents, dtype, places.device) for part in self.parts(tokens)],
-            )
+            ).attend
         places = torch.arange(tokens, device=places.device)
         mask = None if documents is None else document_mask(documents, dtype)
-        return ExchangedHeads(group=self.group, rank=self.rank, places=places, mask=mask)
+        return ExchangedHeads(group=self.group, rank=self.rank, places=places, mask=mask).attend
 
 
 def stretches(way: ContextWay, tokens: int, *, rank: int, ranks: int) -> list[range]:
@@ -217,4 +216,4 @@ def divide(network: Network, mesh: Mesh) -> None:
             expected=f"a {Decoder.__name__}",
             fix="set cp=1",
         )
-    network.division = division_of(mesh)
+    network.context_of = division_of(mesh).context

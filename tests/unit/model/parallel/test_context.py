@@ -51,11 +51,12 @@ def test_a_network_hears_which_ranks_have_its_other_tokens(rank_one_of_two) -> N
         network = decoder()
         mesh = mesh_of(ParallelPlan(cp=2, context=way), "cpu")
         divide(network, mesh)
-        division: Division = network.division
+        division = network.context_of.__self__
+        assert isinstance(division, Division)
         assert (division.way, division.rank, division.ranks) == (way, 1, 2)
         places = division_of(mesh).places(8, torch.device("cpu"))
         assert places.tolist() == ([2, 3, 4, 5] if way == "gather" else [4, 5, 6, 7])
-        assert isinstance(division.context(None, places, torch.float32), made)
+        assert isinstance(network.context_of(None, places, torch.float32).__self__, made)
 
 
 def test_without_places_a_divided_network_is_a_whole_one(rank_one_of_two) -> None:
