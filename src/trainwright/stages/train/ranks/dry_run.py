@@ -122,7 +122,9 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         kernels=recipe.train.exec.kernels,
     )
     each = parallel.ranks // parallel.pp
-    notes = ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
+    notes: tuple[str, ...] = (
+        ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
+    )
     notes += ("every data-parallel rank is counted with the same sequences",) if plan.parallel.shares else ()
     ranks = tuple(_of_rank(recipe, run, parallel, stage * each, passes=passes) for stage in range(parallel.pp))
     return DryRun(
