@@ -4,11 +4,15 @@
 #   VENV      where the environment lies (default: .venv)
 #   PIP_ARGS  passed on to pip, e.g. the index that PyTorch's own install selector gives for a machine without a GPU:
 #             on Linux the registry's torch carries CUDA libraries of several GB, the CPU build is a tenth of that
+#
+# For a machine without a network (docs/en/accelerators.md):
+#   PYTHON_VERSION, PLATFORM  what `make wheelhouse` gathers wheels for (default: 3.12, x86_64)
+#   GPU_PYTHON                the interpreter that has torch there, for `make gpu` (default: python3)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test check lint format docs bench package constraints clean
+.PHONY: help setup setup-dev demo test check soak lint format docs bench peers gpu wheelhouse package constraints clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -60,6 +64,10 @@ check: setup-dev ## before each commit: ruff and the fast tests
 	$(BIN)/ruff format --check
 	$(BIN)/python -m pytest -n 2 -m "not slow and not cuda" $(PYTEST_ARGS)
 
+KILLS ?= 50
+soak: setup-dev ## hours: the full product of layouts, random kills, random layouts; into benchmarks/results (KILLS=50)
+	$(BIN)/python benchmarks/soak.py --kills $(KILLS) $(PYTEST_ARGS)
+
 lint: setup-dev ## ruff, mypy, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -75,8 +83,35 @@ docs: setup-dev ## build the documentation into site/; a broken link or an untra
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "documentation: site/index.html"
 
-bench: setup-dev ## training speed beside a bare loop and Hugging Face Trainer
+bench: setup-dev ## training speed beside a bare loop, Hugging Face Trainer and, after make peers, litgpt
 	$(BIN)/python benchmarks/train_cpu.py
+
+peers: ## an environment of its own for what benchmarks compare with and ours must not have: litgpt
+	$(or $(PYTHON),python3) -m venv build/peers
+	build/peers/bin/python -m pip install --disable-pip-version-check $(PIP_ARGS) 'torch==2.13.0' 'litgpt==0.5.13'
+
+GPU_PYTHON ?= python3
+GPU_SITE := build/gpu
+GPU_RUN = PYTHONPATH=$(GPU_SITE):src:benchmarks TRAINWRIGHT_HOME=build/gpu-home $(GPU_PYTHON)
+
+# No environment and no network: the machine's own Python and torch, and what is missing from wheelhouse/. In all under
+# nine minutes: three for the tests, five for the benchmark, which stops by itself.
+gpu: ## on a machine with a GPU and no network: the CUDA tests and benchmarks/train_gpu.py, into benchmarks/results
+	@$(GPU_PYTHON) -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null || { \
+	  echo "make gpu: $(GPU_PYTHON) has no torch that sees a CUDA or ROCm device: nothing was run (GPU_PYTHON=... names another one)" >&2; exit 3; }
+	@if [ -f wheelhouse/requirements.txt ]; then \
+	  $(GPU_PYTHON) -m pip install --disable-pip-version-check --quiet --no-index --no-deps --upgrade \
+	    --find-links wheelhouse --target $(GPU_SITE) -r wheelhouse/requirements.txt; \
+	else echo "make gpu: no wheelhouse/ here (make wheelhouse gathers it): going on with what $(GPU_PYTHON) has"; fi
+	@failed=0; \
+	timeout 200 env $(GPU_RUN) -m pytest -m cuda -q -p no:cacheprovider $(PYTEST_ARGS) $$(grep -rl --include="*.py" "mark\.cuda" tests) || failed=$$?; \
+	timeout 330 env $(GPU_RUN) benchmarks/train_gpu.py --minutes 5 || failed=$$?; \
+	exit $$failed
+
+PYTHON_VERSION ?= 3.12
+PLATFORM ?= x86_64
+wheelhouse: setup-dev ## gather in wheelhouse/ what a machine with torch alone lacks (PYTHON_VERSION=3.12 PLATFORM=x86_64)
+	$(BIN)/python benchmarks/wheelhouse.py --python $(PYTHON_VERSION) --machine $(PLATFORM)
 
 package: setup-dev ## build the wheel; install it alone, without extras; plan with it
 	rm -rf build/wheel build/bare

@@ -34,8 +34,28 @@ hypothesis.settings.register_profile("project", deadline=None, derandomize="CI" 
 hypothesis.settings.load_profile("project")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked ``cuda`` where there is no GPU; torch is imported only when such a test was collected."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What ``make soak`` gives."""
+    parser.addoption("--soak", action="store_true", help="run the tests marked soak too, which take hours")
+    parser.addoption("--kills", type=int, default=50, help="how often soak kills a rank (default: 50)")
+
+
+@pytest.fixture(scope="session")
+def kills(request: pytest.FixtureRequest) -> int:
+    """How often a soak test kills."""
+    times: int = request.config.getoption("--kills")
+    return times
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests marked ``soak`` unless they are asked for; skip those marked ``cuda`` where there is no GPU.
+
+    torch is imported only when such a test was collected.
+    """
+    if not config.getoption("--soak"):
+        long = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     wanting = [item for item in items if item.get_closest_marker("cuda")]
     if not wanting:
         return

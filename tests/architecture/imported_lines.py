@@ -12,15 +12,17 @@ TRAINING = ("stages.train", "model.tasks", "model.families", "model.decoder")
 """What a recipe names is loaded by that name, so that no import statement shows it: it counts all the same."""
 
 
-SEVERAL = "stages.train.ranks"
-"""Loaded only where several processes train."""
+SEVERAL = ("stages.train.ranks", "stages.train.memory")
+"""Loaded only where several processes train, or where state lives in host memory."""
+LOOKS = "stages.train.observe"
+"""Loaded only where a training is looked at, beside the run."""
 
 
-def imported_lines(packages: Iterable[str], sizes: Mapping[str, int], *, without: str = "-") -> dict[str, int]:
-    """Returns the lines of each module that is imported, from those of all ``sizes``; ``without`` one package."""
+def imported_lines(packages: Iterable[str], sizes: Mapping[str, int], *, without: Iterable[str] = ()) -> dict[str, int]:
+    """Returns the lines of each module that is imported, from those of all ``sizes``; ``without`` some packages."""
     graph = grimp.build_graph("trainwright", cache_dir=None, exclude_type_checking_imports=True)
     prefixes = tuple(f"trainwright.{name}." for name in packages)
-    left_out = f"trainwright.{without}."
+    left_out = tuple(f"trainwright.{name}." for name in without)
     roots = {
         module
         for module in graph.modules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import ParallelPlan, Recompute
 
 SEQUENCES = 7
 """Of a batch: no number of ranks or micro batches divides it."""
@@ -33,6 +33,7 @@ class Case:
     documents: bool = False
     ragged: bool = False
     dropout: bool = False
+    recompute: Recompute = "none"
     optimizer: str = "sgd"
 
     @property
@@ -46,6 +47,7 @@ class Case:
         layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
+        words += [f"recompute={self.recompute}"] * (self.recompute != "none")
         return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
 
 
@@ -80,28 +82,48 @@ PIPELINES = (
 """Of a model with four blocks, so that each stage has one at least."""
 
 
-def pairwise(layouts: tuple[Mapping[str, object], ...], **model: object) -> tuple[Case, ...]:
-    """Returns cases in which every two settings meet on each kind of layout, spread over the layouts.
+TENSORS: tuple[Mapping[str, object], ...] = (
+    {"tp": 2},
+    {"tp": 2, "sequence_parallel": False},
+    {"tp": 4},
+    {"tp": 2, "dp_replicate": 2},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 3},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+    {"tp": 2, "dp_shard": 2, "zero_stage": 2},
+    {"tp": 2, "pp": 2},
+    {"tp": 2, "pp": 2, "sequence_parallel": False, "schedule": "zero_bubble"},
+    {"tp": 2, "pp": 2, "dp_shard": 2, "zero_stage": 1},
+)
+"""The heads of keys of a llama are two: four ranks keep copies of them."""
 
-    ``model`` are fields of the shape that all of them have.
-    """
-    settings: tuple[dict[str, object], ...] = (
-        {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
-        {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
-        {"family": "llama", "dtype": "fp32", "micro_batch": 7, "ragged": True},
-        {"family": "gpt2", "dtype": "fp32", "micro_batch": 3, "documents": True, "ragged": True},
-        {"family": "llama", "dtype": "fp64", "micro_batch": 1, "model": {"tied": True}, "optimizer": "adamw"},
-        {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
-    )
+
+SETTINGS: tuple[dict[str, object], ...] = (
+    {"family": "llama", "dtype": "fp64", "micro_batch": 3, "documents": True, "ragged": True},
+    {"family": "gpt2", "dtype": "fp64", "micro_batch": 7, "documents": True},
+    {"family": "llama", "dtype": "fp32", "micro_batch": 7, "ragged": True},
+    {"family": "gpt2", "dtype": "fp32", "micro_batch": 3, "documents": True, "ragged": True},
+    {"family": "llama", "dtype": "fp64", "micro_batch": 1, "model": {"tied": True}, "optimizer": "adamw"},
+    {"family": "gpt2", "dtype": "fp64", "micro_batch": 3, "model": {"tied": False}, "optimizer": "muon"},
+)
+"""Every two of their values meet in one of them."""
+
+
+def case(layout: Mapping[str, object], setting: Mapping[str, object], **model: object) -> Case:
+    """Returns a layout in a setting; ``model`` are further fields of the shape."""
+    return Case(layout=layout, **setting | {"model": setting.get("model", {}) | model})  # type: ignore[arg-type, operator]
+
+
+def spread(
+    layouts: tuple[Mapping[str, object], ...], shifts: tuple[int, ...] = (0, 2, 4), **model: object
+) -> tuple[Case, ...]:
+    """Returns cases in which each kind of layout meets every setting, spread over the layouts."""
     return tuple(
-        Case(layout=layout, **chosen | {"model": chosen.get("model", {}) | model})  # type: ignore[arg-type, operator]
+        case(layout, SETTINGS[(place + shift) % len(SETTINGS)], **model)
         for place, layout in enumerate(layouts)
-        for shift in (0, 2, 4)
-        for chosen in (settings[(place + shift) % len(settings)],)
+        for shift in shifts
     )
 
 
-DROPOUT = {"residual": 0.1, "embedding": 0.1, "attention": 0.2}
 CONTEXTS = (
     Case(layout={"cp": 2}, documents=True, ragged=True, dropout=True),
     Case(layout={"cp": 2}, family="gpt2", dtype="fp32", micro_batch=7, documents=True),
@@ -109,17 +131,28 @@ CONTEXTS = (
     Case(layout={"cp": 2, "context": "ulysses"}, family="gpt2", dtype="fp32", micro_batch=7, ragged=True),
     Case(layout={"cp": 2, "zero_stage": 1}, model={"tied": True}, micro_batch=1, optimizer="adamw"),
     Case(layout={"cp": 4}, family="gpt2", documents=True, ragged=True, dropout=True),
-    Case(layout={"cp": 4}, model={"recompute": "full"}, documents=True, dropout=True),
+    Case(layout={"cp": 4}, recompute="full", documents=True, dropout=True),
     Case(layout={"cp": 4, "context": "ulysses"}, documents=True, ragged=True, optimizer="muon"),
     Case(layout={"cp": 2, "dp_replicate": 2}, family="gpt2", documents=True, dropout=True, optimizer="adamw"),
     Case(layout={"cp": 2, "dp_shard": 2, "zero_stage": 2}, documents=True, ragged=True, micro_batch=1),
     Case(layout={"cp": 2, "dp_shard": 2, "context": "ulysses"}, dtype="fp32", documents=True, ragged=True),
-    Case(layout={"cp": 2, "dp_shard": 2}, model={"recompute": "selective"}, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "dp_shard": 2}, recompute="selective", ragged=True, dropout=True),
     Case(layout={"cp": 2, "dp_replicate": 2, "zero_stage": 0}, documents=True, ragged=True),
     Case(layout={"cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
     Case(layout={"cp": 2, "pp": 2, "context": "ulysses", "zero_stage": 1}, family="gpt2", ragged=True),
 )
 """Of a llama with two key heads: with ``cp=4`` and ``ulysses`` they are fewer than the ranks."""
+
+COMPOSED = (
+    Case(layout={"tp": 2, "cp": 2}, documents=True, ragged=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "context": "ulysses"}, recompute="full", documents=True, ragged=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "sequence_parallel": False}, family="gpt2", dtype="fp32", micro_batch=7),
+    Case(layout={"tp": 4, "cp": 2}, recompute="selective", documents=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "dp_shard": 2}, documents=True, ragged=True, dropout=True, micro_batch=1),
+    Case(layout={"tp": 2, "cp": 2, "dp_replicate": 2, "context": "ulysses"}, family="gpt2", optimizer="muon"),
+    Case(layout={"tp": 2, "cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
+)
+"""Matrices and sequences on several ranks: of four ranks with copied key heads, two share each sequence."""
 
 UNEQUAL = (
     Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),
@@ -130,4 +163,21 @@ UNEQUAL = (
 )
 """Shares of the batch; one share of ten of seven sequences is none at all."""
 
-CASES = pairwise(DATA_LAYOUTS) + pairwise(PIPELINES, layers=4) + CONTEXTS + UNEQUAL
+DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
+DROPPED = (
+    case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
+    case({"tp": 4, "sequence_parallel": False}, DROPS | {"documents": True, "recompute": "selective"}),
+    case({"tp": 2, "dp_shard": 2}, DROPS | {"ragged": True}, vocabulary=321, ffn_width=49),
+    case({"tp": 2, "pp": 2}, DROPS | {"family": "gpt2", "ragged": True}, layers=4),
+)
+"""What falls to dropout is the same in every layout; a vocabulary and a network that no number of ranks divides."""
+
+CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
+CASES += CONTEXTS + COMPOSED + UNEQUAL
+FULL_CASES = tuple(
+    case(layout, setting | {"dropout": dropout}, layers=4)
+    for layout in (*DATA_LAYOUTS, *PIPELINES, *TENSORS, *(each.layout for each in COMPOSED))
+    for setting in SETTINGS
+    for dropout in (False, True)
+)
+"""Every layout in every setting: for a long test."""

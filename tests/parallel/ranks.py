@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fixtures.tiny_models import spec
-from parallel.cases import DROPOUT, END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
+from parallel.cases import END_OF_TEXT, FLOOR, SEQUENCE_TOKENS, SEQUENCES, STEPS, Case
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
@@ -28,6 +28,7 @@ from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import ALONE, World
 
+DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3)
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
 
 
@@ -52,7 +53,7 @@ def batch_of(case: Case, step: int) -> dict[str, Tensor]:
         tokens[::2, 5] = tokens[:, 11] = END_OF_TEXT
     if case.ragged:
         tokens[1, 1:], tokens[-1, 9:] = -100, -100
-    return {"tokens": tokens} | ({"samples": sample_keys(5, step, range(SEQUENCES))} if case.dropout else {})
+    return {"tokens": tokens} | ({"samples": sample_keys(9, step, range(SEQUENCES))} if case.dropout else {})
 
 
 class Training:
@@ -61,10 +62,8 @@ class Training:
     def __init__(self, case: Case, world: World) -> None:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
-        shape = {name: value for name, value in case.model.items() if name != "recompute"}
-        shape |= {"dropout": Dropout(**DROPOUT)} if case.dropout else {}
-        recompute = case.model.get("recompute", "none")
-        self.network = build_network(spec(case.family, **shape), dtype=dtype, recompute=recompute).to(dtype)
+        shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
+        self.network = build_network(shape, dtype=dtype, recompute=case.recompute).to(dtype)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)

@@ -35,8 +35,8 @@ def project(undisturbed, tmp_path):
     return type(undisturbed)(recipe=undisturbed.recipe, workspace=tmp_path / "runs")
 
 
-def start(project) -> subprocess.Popen[str]:
-    command = project.command("train", *RANKS)
+def start(project, ranks: tuple[str, ...] = RANKS) -> subprocess.Popen[str]:
+    command = project.command("train", *ranks)
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
@@ -95,6 +95,25 @@ def test_ranks_end_with_the_process_that_started_them(project, undisturbed) -> N
     process.communicate()
     assert gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
+
+
+def losses(project) -> tuple[float, float]:
+    """The mean of the last 20 updates, and the last validation."""
+    summary = json.loads((project.artifact("train") / "summary.json").read_text())
+    return summary["train_loss"], summary["validation"]["metrics"]["loss"]["value"]
+
+
+def test_a_checkpoint_goes_on_in_another_layout(project, undisturbed) -> None:
+    for layout, steps in ((("train.exec.layout.tp=2",), 10), (("train.exec.layout.pp=1",), 20)):
+        process = start(project, (*layout, *RANKS[1:]))
+        running(project, process, steps)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 143, said
+    done = project.call("train", *RANKS)
+    assert done.returncode == 0, done.stderr
+    assert "resuming from step" in done.stderr
+    assert losses(project) == pytest.approx(losses(undisturbed), rel=1e-3)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

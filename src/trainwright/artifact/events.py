@@ -15,6 +15,8 @@ from trainwright.core.errors import DataError
 from trainwright.spec.event import Event, EventKind
 
 Listener = Callable[[Event], None]
+START = "train/start_s"
+"""Metric: seconds from the beginning of a session until its first step could be made."""
 _DEFAULTS = {"unit": "", "step": None, "rank": 0, "total": None, "text": ""}
 _FIELDS = frozenset(field.name for field in fields(Event))
 
@@ -121,6 +123,25 @@ def read_events(path: Path) -> Iterator[Event]:
     for event, step in zip(_recorded(path), [*last_kept[1:], math.inf], strict=False):
         if (event.step or 0) <= step:
             yield event
+
+
+def worked_s(path: Path) -> float:
+    """Returns the seconds of all sessions in a log, from their start to the last that they told; 0 where there is none.
+
+    What was done and is done again counts, and so does the time from a fault to the restart. A night in which nobody
+    resumed does not, nor what a killed process did after its last line.
+    """
+    total_s, first_s, last_s, restarting = 0.0, 0.0, 0.0, False
+    for event in _recorded(path) if path.is_file() else ():
+        if (event.kind == "resume" and not restarting) or not first_s:
+            total_s += last_s - first_s
+            first_s = event.t_s
+        if event.name == START:
+            total_s += 0.0 if restarting else event.value
+            restarting = False
+        restarting = restarting or event.kind == "restart"
+        last_s = event.t_s
+    return total_s + last_s - first_s
 
 
 def _recorded(path: Path) -> Iterator[Event]:

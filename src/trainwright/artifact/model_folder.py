@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from trainwright.artifact.checkpoint.index import is_checkpoint, read_index
 from trainwright.core.errors import DataError
 from trainwright.core.paths import read_object
 from trainwright.core.records import from_json
@@ -51,6 +52,9 @@ def weight_files(directory: Path) -> list[Path]:
         return [directory / name for name in sorted(set(names.values()))]
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
+    if is_checkpoint(directory):
+        pieces = (piece for tensor in read_index(directory).model.values() for piece in tensor.pieces)
+        return [directory / name for name in sorted({piece.file for piece in pieces})]
     raise DataError("no weights here", where=directory, expected=f"{WEIGHTS} or {INDEX}")
 
 

@@ -1,8 +1,8 @@
 """``trainwright``: finds the command, runs it, and turns what goes wrong into one line and an exit code.
 
 Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training, 70 a defect of ours,
-129 the terminal closed (SIGHUP), 130 interrupted (Ctrl-C), 141 the reader of our output went away, 143 terminated
-(SIGTERM).
+129 the terminal closed (SIGHUP), 130 interrupted (Ctrl-C), 138 the time is nearly over (SIGUSR1), 141 the reader of our
+output went away, 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trainwright import __version__
 from trainwright.cli import streams, tables
 from trainwright.cli.output import error_output
 from trainwright.cli.parser import CommandParser, add_common
+from trainwright.core.autoload import spare_autoload
 from trainwright.core.errors import (
     MACHINE_ERRNOS,
     HungUp,
@@ -30,6 +31,7 @@ from trainwright.core.errors import (
     RecipeError,
     Terminated,
     TrainwrightError,
+    Warned,
 )
 from trainwright.core.openmp import wait_briefly
 from trainwright.core.spelling import did_you_mean
@@ -50,11 +52,14 @@ COMMANDS = {
     "data": Command("trainwright.cli.recipe.data", "turn a corpus into token shards"),
     "train": Command("trainwright.cli.recipe.train", "train the model"),
     "optimize": Command("trainwright.cli.recipe.optimize", "make training faster, one measured technique at a time"),
+    "profile": Command("trainwright.cli.recipe.profile", "show where the time of a few steps goes"),
     "evaluate": Command("trainwright.cli.recipe.evaluate", "measure the trained model"),
     "audit": Command("trainwright.cli.recipe.audit", "hold the plan against what was measured"),
     "export": Command("trainwright.cli.recipe.export", "write the model for other tools"),
     "serve": Command("trainwright.cli.recipe.serve", "answer HTTP requests with the model"),
+    "events": Command("trainwright.cli.recipe.events", "write a run's numbers for TensorBoard, MLflow or W&B"),
     "report": Command("trainwright.cli.recipe.report", "write one HTML page about a run"),
+    "checkpoint": Command("trainwright.cli.artifacts.checkpoint", "list, check, convert and compare checkpoints"),
     "hardware": Command("trainwright.cli.catalog.hardware", "look up, show and compare accelerators"),
     "catalog": Command("trainwright.cli.catalog.catalog", "say how old prices are, and fetch newer ones"),
     "config": Command("trainwright.cli.recipe.config", "show, explain and check recipes"),
@@ -66,6 +71,7 @@ STOPS = {
     signal.SIGINT: Interrupted("interrupted; run the same command to continue"),
     signal.SIGTERM: Terminated("terminated; run the same command to continue"),
     signal.SIGHUP: HungUp("the terminal closed; run the same command to continue"),
+    signal.SIGUSR1: Warned("the time is nearly over (SIGUSR1); run the same command to continue"),
 }
 BROKEN_PIPE_EXIT_CODE = 141
 _TORCH_MEMORY = re.compile(r"tried to allocate [\d.]+ \w+|storage size calculation overflowed", re.IGNORECASE)
@@ -107,7 +113,8 @@ def help_text(*, width: int | None = None) -> str:
             "",
             "Exit codes: 0 ok, 1 a check said no, 2 usage or recipe, 3 machine, 4 data, 5 training,",
             "70 a defect of ours, 129 the terminal closed (SIGHUP), 130 interrupted (Ctrl-C),",
-            "141 the reader of the output went away (| head), 143 terminated (SIGTERM).",
+            "138 the time is nearly over (SIGUSR1), 141 the reader of the output went away (| head),",
+            "143 terminated (SIGTERM).",
             "",
             "Begin with: trainwright run recipes/quickstart.yaml",
         )
@@ -163,7 +170,9 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM and SIGHUP end work as Ctrl-C does: parts are kept, processes end, a line is printed. Exit codes differ.
+    """SIGTERM, SIGHUP and SIGUSR1 end work as Ctrl-C does: parts are kept, processes end, a line is printed.
+
+    Exit codes differ.
 
     Args:
         number: of the signal.
@@ -181,9 +190,10 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no exception escapes."""
     wait_briefly(os.environ)
+    spare_autoload(os.environ)
     if argv is None:
         streams.prepare()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             if number is signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
                 signal.signal(number, _stop)
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -11,7 +11,8 @@
     ├── TrainingError         5  NaN loss, a damaged checkpoint
     └── Interrupted         130  Ctrl-C; everything up to the last part is kept
         ├── Terminated      143  the same, by SIGTERM
-        └── HungUp          129  the same, by SIGHUP
+        ├── HungUp          129  the same, by SIGHUP
+        └── Warned          138  the same, by SIGUSR1
 
 ``str(error)`` is the whole line: *what*, then where it happened, what was seen, what was expected and how to mend it.
 
@@ -263,3 +264,9 @@ class HungUp(Interrupted):
     """The terminal closed (SIGHUP), for example with its connection."""
 
     exit_code = 129
+
+
+class Warned(Interrupted):
+    """A scheduler said that the time is nearly over (SIGUSR1, as ``sbatch --signal=USR1@120`` asks for)."""
+
+    exit_code = 138

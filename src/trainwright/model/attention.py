@@ -1,6 +1,7 @@
 """Causal self-attention with grouped key/value heads, rotary positions, document masks and a key/value cache.
 
-Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), ``heads``, ``kv_heads``, ``head``.
+Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), ``heads``, ``kv_heads``, ``head``,
+``stream`` (query tokens that the residual stream has here: with sequence parallelism a part of ``seq``).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Attention(nn.Module):
         cache: KVCache | None,
         draw: Draw | None = None,
         context: Context | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
         # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
         heads = (-1, self.head_size)

@@ -18,6 +18,7 @@ def build_network(
     *,
     dtype: torch.dtype = torch.float32,
     recompute: Recompute = "none",
+    recomputed: int | None = None,
     kernels: KernelChoice = DEFAULT_KERNELS,
     where: str = "model",
 ) -> Network:
@@ -27,6 +28,7 @@ def build_network(
         spec: the shape.
         dtype: of activations and matrix products.
         recompute: what of each block is computed again in the backward pass.
+        recomputed: how many blocks that is for; None: all.
         kernels: implementations of attention and loss.
         where: the recipe's key or the file that the shape comes from, for the error line.
 
@@ -51,6 +53,12 @@ def build_network(
             seen=str(error),
             fix=f"use a family that is built here: {', '.join(FAMILIES)}",
         ) from error
+    if recomputed is not None:
+        try:
+            network.recompute_in(recomputed)
+        except ValueError as error:
+            where, seen = "train.recompute_budget", str(error)
+            raise RecipeError("this network has no such choice", where=where, seen=seen, fix="leave it out") from error
     try:
         network.use(kernels)
     except ValueError as error:

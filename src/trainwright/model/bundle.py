@@ -10,8 +10,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from trainwright.artifact.checkpoint.index import is_checkpoint
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS, check_stored, read_shape
 from trainwright.core.errors import DataError, RecipeError
+from trainwright.core.registry import load
 from trainwright.model import hf
 from trainwright.model.build import build_network
 from trainwright.model.conventions import read_tokenizer
@@ -19,6 +21,8 @@ from trainwright.model.network import Network
 from trainwright.model.weights import load_weights
 from trainwright.spec.model import ModelSpec
 
+PIECES = "trainwright.runtime.stored_tensors:whole_weights"
+"""Reads a checkpoint that several processes wrote."""
 _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 
@@ -44,7 +48,9 @@ def load_bundle(
     spec = read_shape(directory)
     read_on = _META if device == _META else _CPU
     if (directory / SHAPE_FILE).is_file():
-        weights = load_weights(directory / WEIGHTS, device=read_on)
+        pieces = is_checkpoint(directory) and not (directory / WEIGHTS).is_file()
+        read = load(PIECES, kind="checkpoint") if pieces else load_weights
+        weights: dict[str, Tensor] = read(directory if pieces else directory / WEIGHTS, device=read_on)
     else:
         weights = hf.read_weights(directory, spec, device=read_on)
     model = build(spec, weights, where=directory, dtype=compute_dtype or dtype, device=read_on)

@@ -1,6 +1,6 @@
 """The decoder-only transformer, built from a ``ModelSpec``.
 
-Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``outputs`` (of the head).
+Shape legend: ``batch``, ``seq`` (tokens), ``stream`` (of them those here), ``width``, ``outputs`` (of the head).
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ def refusals(spec: ModelSpec) -> tuple[str, ...]:
 class Block(nn.Module):
     """Pre-norm attention, then pre-norm feed-forward, each added to the residual stream."""
 
+    recomputed: bool = False
+
     def __init__(self, spec: ModelSpec, layer: int) -> None:
         super().__init__()
         self.attention_norm = make_norm(spec)
@@ -82,14 +84,14 @@ class Block(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch seq width"],
+        x: Float[Tensor, "batch stream width"],
         rotary: Rotary | None,
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
         *,
         context: Context | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers in turn."""
         normed = self.attention_norm(x)
         x = x + self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
@@ -117,7 +119,6 @@ class Decoder(Network):
             raise ValueError("; ".join(problems))
         self.spec = spec
         self.compute_dtype = dtype
-        self.recompute = recompute
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
@@ -126,6 +127,7 @@ class Decoder(Network):
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
         self.rotary = None if learned else RotaryTable(spec)
         self.blocks = nn.ModuleList(Block(spec, layer) for layer in range(spec.layers))
+        self.recompute_in(0 if recompute == "none" else spec.layers)
         self.norm = make_norm(spec)
         shares_embedding = spec.tied and not spec.classes
         self.head = None if shares_embedding else Linear(spec.width, spec.classes or spec.vocabulary, bias=False)
@@ -145,6 +147,12 @@ class Decoder(Network):
         named = {"embedding": getattr(self, "embedding", None), "positions": self.positions}
         return {name: table for name, table in named.items() if table is not None}
 
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again, spread evenly, so that every stage of a pipeline has its part of them."""
+        for layer, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            block.recomputed = (layer + 1) * count // self.spec.layers > layer * count // self.spec.layers
+
     def use(self, kernels: KernelChoice) -> None:
         """Take over the kernels of attention and loss."""
         self.kernels = kernels
@@ -162,18 +170,16 @@ class Decoder(Network):
         samples: Int[Tensor, " batch"] | None = None,
         places: Int[Tensor, " seq"] | None = None,
         part: range | None = None,
-    ) -> Float[Tensor, "batch seq width"]:
+    ) -> Float[Tensor, "batch stream width"]:
         """Returns normalised hidden states; see ``Network.forward``."""
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
-            here = torch.arange(tokens.shape[1], device=tokens.device) if places is None else places
+            here = torch.arange(self.whole_tokens(tokens), device=tokens.device) if places is None else places
             positions = here.unsqueeze(0)
         x = tokens
         if part is None or part.start == 0:
-            x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
-            if self.positions is not None:
-                x = x + F.embedding(positions, self.positions).to(x.dtype)
+            x = self.embedded(tokens, positions)
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
@@ -185,12 +191,23 @@ class Decoder(Network):
         elif documents is not None:
             mask = document_mask(documents, x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
-            if self.recompute != "none" and self.training:
+            if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
                 x = again(block, x, rotary, mask, cache, draw, context=context, context_fn=self._contexts(block))
             else:
                 x = block(x, rotary, mask, cache, draw, context=context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
+
+    def embedded(
+        self, tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, "#batch seq"]
+    ) -> Float[Tensor, "batch stream width"]:
+        """Returns what tokens are, and where they stand in their document where a table says that."""
+        x = F.embedding(tokens, self.embedding).to(self.compute_dtype)
+        return x if self.positions is None else x + F.embedding(positions, self.positions).to(x.dtype)
+
+    def whole_tokens(self, stream: Tensor) -> int:
+        """Returns how many tokens the sequences have of which these are token ids or hidden states."""
+        return stream.shape[1]
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from trainwright.core.errors import RecipeError
@@ -251,11 +251,11 @@ class Dropouts:
 
     def draw(
         self,
-        tokens: Int[Tensor, "batch seq"],
+        tokens: Shaped[Tensor, "batch ..."],
         samples: Int[Tensor, " batch"] | None,
         places: Int[Tensor, " seq"] | None,
     ) -> Draw:
-        """Returns what is dropped from these sequences.
+        """Returns what is dropped from these sequences, given as token ids or as hidden states.
 
         Raises:
             RecipeError: nobody said which sequences they are.

@@ -3,7 +3,8 @@
 Mixed precision is explicit here: a weight is cast to the activations' dtype where it is used, so that the gradient
 arrives in fp32 through the cast, and no autocast state changes what a line of code means.
 
-Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``ffn``, ``heads``, ``kv_heads``, ``head`` (size of one head).
+Shape legend: ``batch``, ``seq`` (tokens), ``width``, ``ffn``, ``heads``, ``kv_heads``, ``head`` (size of one head),
+``stream`` (as ``batch``, with the tokens that the residual stream has here).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class GatedFeedForward(nn.Module):
         self.up = Linear(spec.width, spec.ffn_width, bias=spec.bias)
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
-    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*stream width"]:
         """Returns two projections, a gate, and a projection back."""
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
@@ -85,7 +86,7 @@ class FeedForward(nn.Module):
         self.up = Linear(spec.width, spec.ffn_width, bias=spec.bias)
         self.down = Linear(spec.ffn_width, spec.width, bias=spec.bias)
 
-    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*stream width"]:
         """Returns a projection, GELU, and a projection back."""
         return self.down(F.gelu(self.up(x), approximate="tanh"))
 

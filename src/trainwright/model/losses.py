@@ -7,6 +7,7 @@ Shape legend: ``tokens`` (positions with or without a target), ``width``, ``voca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from trainwright.planner.counts.pieces import loss_rows
+from trainwright.planner.counts.pieces import chunk_tokens, loss_rows
 from trainwright.spec.workload import LossChunk
 
 Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
@@ -22,6 +23,11 @@ Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
 
 IGNORE = -100
 """A target that counts for nothing."""
+
+Gradients = tuple[Tensor, Tensor]
+"""Of a chunk's hidden states, and of the whole head."""
+ChunkLoss = Callable[[Tensor, Tensor, Tensor, Gradients | None], Tensor]
+"""Takes hidden states, the head, targets and where gradients go; returns the summed loss of a chunk."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -33,10 +39,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(  # noqa: PLR0917  # autograd hands arguments over by place
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool, chunk: LossChunk
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool, size: int, chunk_loss: ChunkLoss
     ) -> Float[Tensor, ""]:
         head = weight.to(hidden.dtype)
-        size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=weight.shape[0])
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
@@ -45,18 +50,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
             grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight)
-            total += _chunk_loss(hidden[rows], head, targets[rows], grads)
+            total += chunk_loss(hidden[rows], head, targets[rows], grads)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = grads
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None, None
+        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None, None, None
 
 
-def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor, Tensor] | None) -> Tensor:
+def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None) -> Tensor:
     """Summed loss of one chunk; its gradients go into ``grads``: written to the first, added to the second.
 
     A function of its own, so that a chunk's logits are gone before the next chunk's are made.
@@ -66,15 +71,20 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: tuple[Tensor,
     loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
     if grads is None:
         return loss
-    grad_part, grad_weight = grads
-    counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
     index = target.clamp_min(0).unsqueeze(1)
     grad = log_probabilities.exp_()
     grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype)).to(part.dtype)
+    add_gradients(grad, part, head, target, grads)
+    return loss
+
+
+def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
+    """Leaves in ``grads`` what a chunk's gradient of logits means for its hidden states and for the head."""
+    grad_part, grad_weight = grads
+    counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
     # Targets that do not count are zeroed on the narrow side of each product.
     torch.mul(grad @ head, counts, out=grad_part)
     grad_weight += grad.T @ (part * counts)
-    return loss
 
 
 def linear_cross_entropy(
@@ -83,6 +93,8 @@ def linear_cross_entropy(
     targets: Int[Tensor, " tokens"],
     *,
     chunk: LossChunk = "auto",
+    entries: int | None = None,
+    chunk_loss: ChunkLoss = _chunk_loss,
 ) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
@@ -91,7 +103,21 @@ def linear_cross_entropy(
         weight: the output matrix.
         targets: next tokens; ``IGNORE`` counts for nothing.
         chunk: tokens whose logits are made at a time.
+        entries: of the vocabulary, for which ``auto`` chooses the chunk; None: the rows of ``weight``.
+        chunk_loss: computes a chunk, where the head's rows lie on several ranks.
     """
     with_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, chunk)
+    size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=entries or weight.shape[0])
+    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, size, chunk_loss)
     return total, (targets != IGNORE).sum()
+
+
+def token_cross_entropy(
+    hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
+) -> Float[Tensor, " tokens"]:
+    """Cross-entropy of each token; logits are made a chunk at a time, as in training, and never all at once."""
+    head = weight.to(hidden.dtype)
+    pieces = zip(*(values.split(chunk_tokens(weight.shape[0])) for values in (hidden, targets)), strict=True)
+    return torch.cat(
+        [F.cross_entropy(F.linear(h, head).float(), t, ignore_index=IGNORE, reduction="none") for h, t in pieces]
+    )

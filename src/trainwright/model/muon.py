@@ -65,7 +65,7 @@ class Muon(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for stack in _stacks([parameter for parameter in group["params"] if parameter.grad is not None]):
+            for stack in self._stacks([parameter for parameter in group["params"] if parameter.grad is not None]):
                 self._update(stack, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
         return loss
 
@@ -79,8 +79,12 @@ class Muon(Optimizer):
         if weight_decay:
             torch._foreach_mul_(parts, 1 - lr * weight_decay)
         for parameter, part, direction in zip(stack, parts, directions, strict=True):
-            rows, columns = parameter.shape
+            rows, columns = self.shape(parameter)
             part.add_(direction, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+
+    def shape(self, parameter: Tensor) -> torch.Size:
+        """Returns the shape of a whole matrix."""
+        return parameter.shape
 
     def local(self, tensors: list[Tensor]) -> list[Tensor]:
         """Returns what of each tensor lies here: all of it."""
@@ -89,6 +93,16 @@ class Muon(Optimizer):
     def directions(self, stack: list[Tensor], ahead: Sequence[Tensor]) -> list[Tensor]:
         """Returns what of each matrix's direction lies here, from its Nesterov momentum here."""
         return orthogonal(ahead)
+
+    def _stacks(self, parameters: list[Tensor]) -> Iterator[list[Tensor]]:
+        """Yields parameters of one shape, or its transpose, together: as many as a stack may hold, at least one."""
+        by_shape: dict[tuple[int, ...], list[Tensor]] = {}
+        for parameter in parameters:
+            by_shape.setdefault(tuple(sorted(self.shape(parameter))), []).append(parameter)
+        for shape, members in by_shape.items():
+            size = max(1, STACK_ELEMENTS // math.prod(shape))
+            for start in range(0, len(members), size):
+                yield members[start : start + size]
 
     def _buffer(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -122,17 +136,6 @@ def orthogonalise(wide: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n row
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
-
-
-def _stacks(parameters: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Parameters of one shape, or its transpose, together: as many as a stack may hold, at least one."""
-    by_shape: dict[tuple[int, ...], list[Tensor]] = {}
-    for parameter in parameters:
-        by_shape.setdefault(tuple(sorted(parameter.shape)), []).append(parameter)
-    for shape, members in by_shape.items():
-        size = max(1, STACK_ELEMENTS // math.prod(shape))
-        for start in range(0, len(members), size):
-            yield members[start : start + size]
 
 
 def _is_tall(matrix: Tensor) -> bool:

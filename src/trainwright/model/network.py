@@ -7,14 +7,15 @@ the vocabulary, or classes).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from trainwright.model.cache import KVCache
-from trainwright.model.losses import Loss, linear_cross_entropy
+from trainwright.model.losses import Loss, linear_cross_entropy, token_cross_entropy
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice
 
@@ -31,6 +32,10 @@ class Network(nn.Module, ABC):
     kernels: KernelChoice = DEFAULT_KERNELS
     blocks: nn.ModuleList
     """The repeated parts, first to last: units of recomputation, sharding and pipeline stages."""
+    keeping: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Entered around a training pass: says where what it saves waits for the backward pass."""
+    stash: int | None = None
+    """The saved tensors that wait on the device; None: all of them."""
 
     @abstractmethod
     def forward(
@@ -80,6 +85,10 @@ class Network(nn.Module, ABC):
             raise ValueError(f"{type(self).__name__} has one attention, not attention={kernels.attention}")
         self.kernels = kernels
 
+    def recompute_in(self, count: int) -> None:
+        """Compute so many blocks again in the backward pass; a ValueError says that this network cannot choose."""
+        raise ValueError(f"{type(self).__name__} recomputes all of its blocks or none, not {count}")
+
     def head_name(self) -> str | None:
         """Returns the name of the head's matrix among the parameters; None where it is the embedding itself."""
         head, tables = self.head_weight, self.tables()
@@ -103,3 +112,13 @@ class Network(nn.Module, ABC):
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
         return linear_cross_entropy(hidden, self.head_weight, targets, chunk=self.kernels.loss_chunk_tokens)
+
+    def token_losses(
+        self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]
+    ) -> Float[Tensor, " rows"]:
+        """Returns the cross-entropy of each target in nats, 0 where it does not count."""
+        return token_cross_entropy(hidden, self.head_weight, targets)
+
+    def stream_tokens(self, tokens: int) -> int:
+        """Returns how many tokens of a sequence this rank's stages of a pipeline hand on."""
+        return tokens

@@ -197,7 +197,7 @@ STAGES: Mapping[str, Stage] = {
         _stage(
             "plan",
             check="trainwright.stages.plan.check:problems",
-            version=8,
+            version=9,
             aside=("dataset",),
             identity=plan_identity,
             outside=_estimate,
@@ -218,7 +218,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         _stage(
             "train",
-            version=3,
+            version=4,
             check="trainwright.stages.train.check:problems",
             identity=train_identity,
             base=replace(_MODEL, optional=True),
@@ -245,7 +245,12 @@ STAGES: Mapping[str, Stage] = {
             sections=("evaluate", "data", "task"),
             outside=lambda recipe, root: _code(_network_and_task(recipe)),
         ),
-        _stage("audit", identity=lambda recipe, inputs: {}, needs=[Need(kind="plan"), Need(kind="checkpoint")]),
+        _stage(
+            "audit",
+            version=2,
+            identity=lambda recipe, inputs: {},
+            needs=[Need(kind="plan"), Need(kind="checkpoint")],
+        ),
         _stage(
             "export",
             version=2,

@@ -111,10 +111,10 @@ def _of_step(
 
 def _no_device(recipe: Recipe) -> Iterator[MachineError]:
     """Yields a device that is asked for by name; torch is loaded for such a recipe alone."""
-    if recipe.train.exec.device != "cuda" or find_spec("torch") is None:
+    if recipe.train.exec.device in ("auto", "cpu") or find_spec("torch") is None:
         return
     try:
-        load("trainwright.runtime.device:choose", kind="check")("cuda")
+        load("trainwright.runtime.device:choose", kind="check")(recipe.train.exec.device)
     except MachineError as error:
         yield error
 

@@ -2,70 +2,94 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
-from trainwright.core.errors import MachineError
+from trainwright.core.registry import load
 from trainwright.hardware.machine.processor import cpu_features
+from trainwright.spec.device import DeviceKind
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Torch's types by our names."""
+Mark = float | torch.Event
+"""A moment: of the host in seconds, or when a device comes to it."""
+ACCELERATORS = "trainwright.runtime.accelerators"
+"""What only other devices than a processor need."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """A device that training or probing runs on; ``memory_bytes`` is the accelerator's, None for a CPU."""
+    """A device that training or probing runs on; ``memory_bytes`` is the accelerator's, None where nobody tells."""
 
-    kind: Literal["cpu", "cuda"]
+    kind: DeviceKind
     name: str
     memory_bytes: int | None
     native_bf16: bool
-    cuda: str | None = None
-    compute_capability: str | None = None
+    torch_type: str = "cpu"
 
     @property
     def torch_device(self) -> torch.device:
         """Returns the device that tensors are made on."""
-        return torch.device(self.kind)
+        return torch.device(self.torch_type)
 
 
-def choose(wanted: Literal["auto", "cpu", "cuda"] = "auto") -> Device:
-    """Returns the device asked for; ``auto`` takes a CUDA device where torch sees one.
+def choose(wanted: str = "auto") -> Device:
+    """Returns the device asked for; ``auto`` takes the accelerator that torch sees, else the processor.
+
+    Args:
+        wanted: as ``train.exec.device``.
 
     Raises:
-        MachineError: CUDA is asked for and torch sees none; says whether torch or the driver lacks it.
+        MachineError: a kind is asked for by name, and torch sees no such device; says what is missing.
     """
-    if wanted == "cuda" and not torch.cuda.is_available():
-        seen, fix = "a torch built with CUDA that finds no GPU or driver", "check nvidia-smi"
-        if torch.version.cuda is None:
-            seen = f"torch {torch.__version__}, built without CUDA"
-            fix = "install a CUDA build of torch (https://pytorch.org/get-started)"
-        fix += ", or set train.exec.device=cpu"
-        raise MachineError("no CUDA device here", where="train.exec.device", seen=seen, fix=fix)
-    if wanted == "cpu" or not torch.cuda.is_available():
-        return Device(
-            kind="cpu",
-            name=torch.backends.cpu.get_cpu_capability(),
-            memory_bytes=None,
-            native_bf16=_cpu_bf16(),
-        )
-    properties = torch.cuda.get_device_properties(0)
-    return Device(
-        kind="cuda",
-        name=properties.name,
-        memory_bytes=properties.total_memory,
-        native_bf16=properties.major >= 8,
-        cuda=torch.version.cuda,
-        compute_capability=f"{properties.major}.{properties.minor}",
+    found: Device | None = None if wanted == "cpu" else load(f"{ACCELERATORS}:found", kind="device")(wanted)
+    return found or Device(
+        kind="cpu", name=torch.backends.cpu.get_cpu_capability(), memory_bytes=None, native_bf16=_cpu_bf16()
     )
 
 
 def synchronise(device: torch.device) -> None:
     """Wait until the device has done everything asked of it; a CPU always has."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+
+
+def marker(device: torch.device) -> Callable[[], Mark]:
+    """Returns what marks a moment on a device, without making the host wait for it."""
+    if device.type == "cpu":
+        return time.perf_counter
+    of_device: Callable[[], Mark] = load(f"{ACCELERATORS}:marker", kind="device")(device)
+    return of_device
+
+
+def compiler(torch_type: str) -> str:
+    """Returns torch.compile's backend for a device that torch calls so."""
+    return "inductor" if torch_type == "cpu" else load(f"{ACCELERATORS}:compiler", kind="device")(torch_type)
+
+
+def pins(torch_type: str) -> bool:
+    """Returns whether batches for a device that torch calls so go into pinned memory."""
+    return torch_type != "cpu" and bool(load(f"{ACCELERATORS}:pins", kind="device")(torch_type))
+
+
+def passed(mark: Mark, device: torch.device) -> None:
+    """Wait until the device has passed a mark; where marks are the host's clock, until it has done everything."""
+    if isinstance(mark, torch.Event):
+        mark.synchronize()
+    else:
+        synchronise(device)
+
+
+def seconds_between(begin: Mark, end: Mark) -> float:
+    """Returns the seconds from one mark to a later one that the device has passed."""
+    if isinstance(begin, float) and isinstance(end, float):
+        return end - begin
+    assert isinstance(begin, torch.Event)
+    assert isinstance(end, torch.Event)
+    return begin.elapsed_time(end) / 1e3
 
 
 def _cpu_bf16() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from typing import Any
 import torch
 
 from trainwright.core.errors import RecipeError
+from trainwright.core.registry import load
 from trainwright.runtime.allocator import keep_freed_memory
-from trainwright.runtime.device import choose
+from trainwright.runtime.device import ACCELERATORS, choose
 from trainwright.spec.plan import Plan
-from trainwright.spec.sections.train import TrainExec
+from trainwright.spec.sections.train import DEVICES, TrainExec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,11 +31,12 @@ def execution_of(plan: Plan, how: TrainExec) -> Execution:
 
     Raises:
         RecipeError: nothing is computed here on a device of this kind.
-        MachineError: it is a CUDA device, and torch sees none.
+        MachineError: torch sees no such device.
     """
     kind, deterministic = plan.cluster.device.kind, plan.parallel.deterministic
-    if kind not in ("cpu", "cuda"):
-        raise RecipeError("the trainer cannot execute this plan", where="plan", seen=kind, expected="cpu or cuda")
+    if kind not in DEVICES:
+        known = f"one of {', '.join(DEVICES)}"
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen=kind, expected=known)
     return Execution(
         device=choose(kind).torch_device,
         threads=plan.parallel.threads,
@@ -51,7 +52,7 @@ switches: Any = torch.utils.deterministic
 def torch_settings(execution: Execution) -> Iterator[None]:
     """Deterministic algorithms and the planned threads, which are put back afterwards; a heap that is kept.
 
-    On CUDA, products are deterministic only in a cuBLAS workspace of a fixed size; torch refuses them otherwise.
+    Some libraries must be told before they compute: cuBLAS is deterministic in a workspace of a fixed size alone.
     """
     if execution.device.type == "cpu":
         keep_freed_memory()
@@ -59,8 +60,8 @@ def torch_settings(execution: Execution) -> Iterator[None]:
     if execution.threads is not None:
         torch.set_num_threads(execution.threads)
     torch.use_deterministic_algorithms(execution.deterministic)
-    if execution.deterministic and execution.device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if execution.deterministic and execution.device.type != "cpu":
+        load(f"{ACCELERATORS}:prepare_deterministic", kind="device")(execution.device)
     # Filling new memory with NaN is for finding bugs; it would cost a pass over every tensor.
     fill, switches.fill_uninitialized_memory = switches.fill_uninitialized_memory, False
     try:

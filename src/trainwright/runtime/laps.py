@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import time
+from itertools import pairwise
 
 import torch
 
-from trainwright.runtime.device import synchronise
+from trainwright.runtime.device import Mark, marker, seconds_between, synchronise
 
 
 class Laps:
-    """Seconds between marks: on a CPU by its clock, on CUDA by events in the current stream, which are read late."""
+    """Seconds between marks: on a CPU by its clock, elsewhere by events in the current stream, which are read late."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._marks: list[float | torch.cuda.Event] = []
+        self._now = marker(device)
+        self._marks: list[Mark] = []
 
     def mark(self) -> None:
         """Begin a lap, and end the one before."""
-        if self._device.type == "cuda":
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._marks.append(event)
-        else:
-            self._marks.append(time.perf_counter())
+        self._marks.append(self._now())
 
     def seconds(self) -> list[float]:
         """Returns the seconds of each lap; waits for the device."""
         synchronise(self._device)
-        found = []
-        for begin, end in zip(self._marks, self._marks[1:], strict=False):
-            if isinstance(begin, float) and isinstance(end, float):
-                found.append(end - begin)
-            elif isinstance(begin, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
-                found.append(begin.elapsed_time(end) / 1e3)
-        return found
+        return [seconds_between(begin, end) for begin, end in pairwise(self._marks)]

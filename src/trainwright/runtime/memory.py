@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from trainwright.core.registry import load
+from trainwright.runtime.device import ACCELERATORS
 from trainwright.spec.measures import MemoryUse
 
 _STATUS = Path("/proc/self/status")
@@ -37,12 +39,23 @@ def peak_resident_bytes() -> int:
 def reset_peak(device: torch.device) -> None:
     """Forget earlier peaks; give freed heap back first, so that earlier work does not count as ours."""
     gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
+    if device.type != "cpu":
+        load(f"{ACCELERATORS}:reset_peak", kind="device")(device)
     elif _CLEAR.exists():
         ctypes.CDLL(None).malloc_trim(0)
         _CLEAR.write_text(_RESET_PEAK)
+
+
+def device_bytes(device: torch.device) -> tuple[int, int, int] | None:
+    """Returns bytes allocated now, at their peak, and reserved at its; of a CPU's process what is resident.
+
+    None where nobody counts.
+    """
+    if device.type == "cpu":
+        peak = peak_resident_bytes()
+        return resident_bytes(), peak, peak
+    counted: tuple[int, int, int] | None = load(f"{ACCELERATORS}:memory_bytes", kind="device")(device)
+    return counted
 
 
 def _status(field: str) -> int:
@@ -99,6 +112,10 @@ class SavedBytes:
         """Returns bytes counted so far."""
         return sum(self._storages.values())
 
+    def largest_bytes(self, count: int) -> int:
+        """Returns bytes of the largest ``count`` storages."""
+        return sum(sorted(self._storages.values())[-count:])
+
 
 class LiveBytes(TorchDispatchMode):
     """The most bytes that tensors made inside this context hold at one moment."""
@@ -135,34 +152,32 @@ def measured_use(
     optimizer: int,
     activations: int,
     logits: int,
+    beside: int = 0,
 ) -> MemoryUse:
     """Returns the peak of a training run by class.
 
     Args:
-        device: where it ran; on CUDA the peak is torch's allocated peak and ``reserved_unused`` what it holds beyond.
+        device: where it ran; beside a CPU the peak is torch's allocated peak and ``reserved_unused`` what it holds
+            beyond; where nobody counts, the classes are all that is known.
         weights: bytes of the parameters.
         gradients: bytes of their gradients.
         optimizer: bytes of the optimizer's state.
         activations: bytes saved for the backward pass of one micro batch.
         logits: bytes of one chunk of logits and its gradient.
+        beside: bytes of the peak that are no training, and are left out: the copy that a checkpoint is written from.
 
     Returns:
         Classes that sum to the measured peak; what none of them explains is ``workspace``: on a CPU the process
         before the model, temporaries of a pass, and what malloc could not give back.
     """
-    unused = 0
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(device)
-        unused = torch.cuda.max_memory_reserved(device) - peak
-    else:
-        peak = peak_resident_bytes()
     explained = weights + gradients + optimizer + activations + logits
+    _, peak, reserved = device_bytes(device) or (0, explained, explained)
     return MemoryUse(
         weights=weights,
         gradients=gradients,
         optimizer=optimizer,
         activations=activations,
         logits=logits,
-        workspace=max(peak - explained, 0),
-        reserved_unused=unused,
+        workspace=max(peak - beside - explained, 0),
+        reserved_unused=reserved - peak,
     )

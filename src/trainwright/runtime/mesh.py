@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import Store
 
+from trainwright.core.registry import load
+from trainwright.runtime.device import ACCELERATORS
 from trainwright.spec.workload import ParallelPlan
 
 AXES = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
@@ -28,6 +30,7 @@ GRADIENT_AXES = (*DATA_AXES, "cp")
 """Ranks along these see other targets: losses and gradients are summed over them."""
 Found = tuple[Store, int, int]
 """Where processes meet, the number of this one, and how many they are."""
+COLLECTIVES = f"{ACCELERATORS}:collectives"
 TIMEOUT_S = 600.0
 """A collective that takes longer than this ends the run: a rank is gone or waits for another one."""
 
@@ -113,7 +116,7 @@ def joined(parallel: ParallelPlan, device: torch.device, found: Found | None = N
         ValueError: as many processes were started as the layout does not have.
     """
     kind = device.type
-    backend = "gloo" if kind == "cpu" else f"cpu:gloo,{kind}:{dist.get_default_backend_for_device(kind)}"
+    backend = "gloo" if kind == "cpu" else f"cpu:gloo,{kind}:{load(COLLECTIVES, kind='device')(kind)}"
     timeout = timedelta(seconds=TIMEOUT_S)
     if found is None:
         dist.init_process_group(backend, timeout=timeout)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
 
 from trainwright.hardware.machine.probes import Timing
-from trainwright.runtime.device import synchronise
+from trainwright.runtime.device import marker, seconds_between, synchronise
 
 Call = Callable[[], object]
 
@@ -25,7 +24,7 @@ class Stopwatch:
     """
 
     def __init__(self, device: torch.device, *, budget_s: float, least: int = 3, most: int = 30) -> None:
-        self.device = device
+        self.device, self._mark = device, marker(device)
         self.budget_s = budget_s
         self.least = least
         self.most = most
@@ -49,17 +48,14 @@ class Stopwatch:
         return tuple(_timing(column) for column in zip(*seconds, strict=True))
 
     def _once(self, call: Call) -> float:
-        if self.device.type == "cuda":
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            synchronise(self.device)
-            start.record()
-            call()
-            end.record()
-            synchronise(self.device)
-            return start.elapsed_time(end) / 1e3
-        begin = time.perf_counter()
+        synchronise(self.device)
+        begin = self._mark()
         call()
-        return time.perf_counter() - begin
+        if isinstance(begin, float):  # of the host's clock: what it asked for is to be done
+            synchronise(self.device)
+        end = self._mark()
+        synchronise(self.device)
+        return seconds_between(begin, end)
 
 
 def _timing(seconds: tuple[float, ...]) -> Timing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-EventKind = Literal["stage", "metric", "phase", "memory", "progress", "message", "resume"]
+EventKind = Literal["stage", "metric", "phase", "memory", "progress", "message", "resume", "restart"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +17,7 @@ class Event:
     * ``phase``: seconds of one phase of ``step``. ``memory``: bytes of one class.
     * ``progress``: ``value`` of ``total`` units of the task ``name`` are done; shown, not stored.
     * ``message``: ``text`` for a person.
+    * ``restart``: the task ``name`` begins again after a fault; ``value`` seconds of work since ``step`` are lost.
     * ``resume``: the task ``name`` goes on after ``step``; what stands before it about later steps is undone.
     """
 

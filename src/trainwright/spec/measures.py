@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Self
+
+BESIDE_STEPS = ("compile", "checkpoint", "evaluate")
+"""Phases that come now and then, and are no part of a step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +40,8 @@ class _Partition:
 class PhaseTimes(_Partition):
     """Seconds of each phase; they partition the step (or the run) and sum to it.
 
-    ``communicate`` is exposed communication only; what overlaps with compute costs nothing here.
+    ``communicate`` is exposed communication only; what overlaps with compute costs nothing here. ``compile``,
+    ``checkpoint`` and ``evaluate`` stand beside the steps: a step of a run has the other phases.
     """
 
     data_wait: float = 0.0
@@ -47,6 +51,7 @@ class PhaseTimes(_Partition):
     backward: float = 0.0
     communicate: float = 0.0
     update: float = 0.0
+    compile: float = 0.0
     checkpoint: float = 0.0
     evaluate: float = 0.0
     other: float = 0.0
@@ -55,6 +60,11 @@ class PhaseTimes(_Partition):
     def total_s(self) -> float:
         """Returns seconds of the whole."""
         return sum(self.as_dict().values())
+
+    @property
+    def of_steps(self) -> PhaseTimes:
+        """Returns the phases of steps alone, without those that stand beside them."""
+        return replace(self, **dict.fromkeys(BESIDE_STEPS, 0.0))
 
     def scaled(self, factor: float) -> PhaseTimes:
         """Returns every phase times ``factor``."""

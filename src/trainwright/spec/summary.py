@@ -26,12 +26,50 @@ class TrainExecution:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RankUse:
+    """What one rank measured of ``steps`` steps, since its process began; ``phases`` are seconds of all of them."""
+
+    rank: int
+    host: str
+    steps: int
+    phases: PhaseTimes
+    memory: MemoryUse
+
+    @property
+    def step_phases(self) -> PhaseTimes:
+        """Returns seconds of a step by phase."""
+        return self.phases.of_steps.scaled(1 / max(1, self.steps))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goodput:
+    """How much of the time that a run was worked on went into steps that counted.
+
+    Attributes:
+        share: ``steps_s`` of ``wall_s``.
+        wall_s: from the beginning of each session to its end, with what restarts took.
+        steps_s: seconds of the steps that the result is made of.
+        lost_s: seconds of neither steps, compilation, checkpoints nor evaluation: start-up, restarts, and steps that
+            were done again after an interruption.
+    """
+
+    share: float
+    wall_s: float
+    steps_s: float
+    lost_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSummary:
     """Measurements of a finished run.
 
     Attributes:
         steps: optimizer updates.
         tokens: tokens computed on, padding included.
+        copy_bytes: of the host's memory, beside ``memory``: the copy of the state that checkpoints were written from
+            while training went on; 0 where one was written at the end alone.
+        best: of the checkpoints that are kept the best by a metric of validation: step, metric, value and folder; None
+            where the best are not kept.
         passes: how many times the train split was read; None in summaries of older versions.
         parameters: of the network.
         precision: of matrix products.
@@ -48,6 +86,8 @@ class TrainSummary:
         peak_flops_per_s: of the device in this precision; None where unknown.
         mfu: share of the peak; None where unknown.
         execution: how it was done.
+        goodput: None in summaries of older versions.
+        ranks: each of several; empty for one process.
     """
 
     steps: int
@@ -66,6 +106,10 @@ class TrainSummary:
     execution: TrainExecution
     process_bytes: int | None = None
     passes: float | None = None
+    goodput: Goodput | None = None
+    ranks: tuple[RankUse, ...] = ()
+    copy_bytes: int = 0
+    best: Mapping[str, Any] | None = None
 
     @property
     def seconds(self) -> float:

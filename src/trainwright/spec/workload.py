@@ -60,6 +60,11 @@ def windows_per_epoch(tokens: int, sequence_tokens: int) -> int:
     return max(1, tokens // sequence_tokens - 1)
 
 
+def recomputed_blocks(budget: float, blocks: int) -> int:
+    """Returns how many of so many blocks are recomputed, so that no larger share than ``budget`` keeps everything."""
+    return math.ceil(round(blocks * (1.0 - budget), 9))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """What is computed: ``steps`` updates over ``batch_tokens`` tokens, in sequences of ``sequence_tokens``."""
@@ -70,6 +75,8 @@ class Workload:
     precision: Precision
     optimizer: OptimizerName
     recompute: Recompute = "none"
+    recompute_budget: float = 0.0
+    """Share of the blocks that keep all that they save, where the others are recomputed."""
     document_masking: bool = False
     validation_tokens: int = 0
     validations: int = 0
@@ -114,6 +121,10 @@ class Workload:
     def batch_sequences(self) -> int:
         """Sequences of one optimizer update."""
         return self.batch_tokens // self.sequence_tokens
+
+    def recomputed_share(self, blocks: int) -> float:
+        """Returns the share of so many blocks that ``recompute`` is for."""
+        return recomputed_blocks(self.recompute_budget, blocks) / max(1, blocks)
 
     def problems(self, model: ModelSpec | ConvNetSpec) -> tuple[str, ...]:
         """Returns every reason why this workload cannot run on ``model``; empty where there is none."""
@@ -171,10 +182,10 @@ STAGE_WASTE = 0.08
 class ParallelPlan:
     """How the devices share one step; every axis is a mesh axis.
 
-    The trainer executes layouts of one device; larger ones can be checked and priced. ``ep`` divides the experts over
-    ranks that data parallelism (and tensor parallelism) already has; it takes no devices of its own. ``zero_stage``
-    says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0 nothing, 1 the optimizer's state,
-    2 gradients too, 3 weights too (FSDP). Where nobody shares it is 0, whatever is said.
+    ``ep`` divides the experts over ranks that data parallelism (and tensor parallelism) already has; it takes no
+    devices of its own. ``zero_stage`` says what ``dp_shard`` and ``cp`` ranks share (Rajbhandari et al., 2020): 0
+    nothing, 1 the optimizer's state, 2 gradients too, 3 weights too (FSDP). Where nobody shares it is 0, whatever is
+    said.
     """
 
     dp_replicate: int = 1
@@ -309,6 +320,12 @@ class ParallelPlan:
                 f"at most pp={max(1, model.blocks // self.virtual_stages)}"
             )
         problems += self._undivided_sequences(model, workload) if self.cp > 1 else []
+        tokens = workload.sequence_tokens // self.cp
+        if self.sequence_parallel and workload.sequence_tokens % self.cp == 0 and tokens % self.tp:
+            problems.append(
+                f"sequence_parallel divides {tokens} tokens over tp={self.tp}, which does not: "
+                f"nearest {_divisors_near(tokens, self.tp)}, or sequence_parallel=false"
+            )
         if self.ep > 1:
             experts = 0 if model.experts is None else model.experts.count
             owners = self.dp_replicate * self.dp_shard * self.cp * self.tp

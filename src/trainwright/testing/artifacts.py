@@ -19,7 +19,7 @@ from trainwright.spec.manifest import KINDS, Manifest
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.plan import Estimate, Interval, Plan
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.workload import ParallelPlan, Precision, Workload
+from trainwright.spec.workload import ParallelPlan, Precision, Recompute, Workload
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -91,6 +91,7 @@ def make_plan(
     micro_batch: int = 1,
     precision: Precision = "fp32",
     parallel: ParallelPlan | None = None,
+    recompute: Recompute | None = None,
 ) -> Artifact:
     """Returns a plan artefact for one CPU that promises nothing but says what the trainer reads from it."""
     cpu = DeviceSpec(
@@ -111,9 +112,11 @@ def make_plan(
             steps=steps,
             precision=precision,
             optimizer=train.optimizer.counted_as,
-            recompute=train.recompute,
+            recompute=recompute or train.recompute,
+            recompute_budget=train.recompute_budget,
             document_masking=train.document_masking,
             moments=train.optimizer.reduced_moments,
+            activation_offload=train.activation_offload,
             fused_attention=not recipe.model.dropout.attention,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.artifact.events import Events, read_events
+from trainwright.artifact.events import Events, read_events, worked_s
 from trainwright.core.errors import DataError
 
 
@@ -93,3 +93,26 @@ def test_any_interruptions_leave_each_step_once_and_the_last_one_told(tmp_path_f
                 expected.append((step, value))
                 done = step
     assert [(event.step, event.value) for event in read_events(path) if event.kind == "metric"] == expected
+
+
+def test_the_time_of_work_is_that_of_all_sessions_without_the_nights_between(tmp_path) -> None:
+    lines = [
+        (1000.0, "message", "", 0.0),
+        (1000.5, "metric", "train/start_s", 20.0),  # its first step could be made at second 1000.5
+        (1060.0, "metric", "train/loss", 3.0),
+        (9000.0, "resume", "train", 10.0),
+        (9000.0, "metric", "train/start_s", 5.0),
+        (9030.0, "metric", "train/loss", 2.0),
+        (9090.0, "restart", "train", 70.0),  # a fault was found a minute after the last line
+        (9100.0, "resume", "train", 20.0),
+        (9100.0, "metric", "train/start_s", 8.0),
+        (9110.0, "metric", "train/loss", 1.0),
+        (20000.0, "resume", "train", 30.0),
+        (20000.0, "metric", "train/start_s", 5.0),
+        (20003.0, "metric", "train/loss", 1.0),
+    ]
+    path = tmp_path / "events.jsonl"
+    records = [dict(zip(("t_s", "kind", "name", "value"), line, strict=True)) | {"run": "r"} for line in lines]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records) + "torn")
+    assert worked_s(path) == (20 + 60) + (5 + 110) + (5 + 3)
+    assert worked_s(tmp_path / "none.jsonl") == 0

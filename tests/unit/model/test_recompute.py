@@ -86,3 +86,10 @@ def test_traced_blocks_have_the_same_gradients():
     """In a process without run-time shape checks, which torch.compile cannot see through."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]
+
+
+def test_blocks_that_are_recomputed_are_spread_evenly(tiny):
+    network = Decoder(tiny.spec("llama", layers=6), recompute="full")
+    for count, places in ((0, []), (2, [2, 5]), (3, [1, 3, 5]), (6, list(range(6)))):
+        network.recompute_in(count)
+        assert [layer for layer, block in enumerate(network.blocks) if block.recomputed] == places

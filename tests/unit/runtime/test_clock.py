@@ -29,7 +29,7 @@ class FakeTime:
 @pytest.fixture
 def fake(monkeypatch) -> FakeTime:
     clock = FakeTime()
-    monkeypatch.setattr("trainwright.runtime.clock.time", clock)
+    monkeypatch.setattr("trainwright.runtime.device.time", clock)
     return clock
 
 
@@ -85,6 +85,78 @@ def test_real_time_is_covered_without_a_gap() -> None:
             torch.ones(10).sum()
     times = clock.stop()
     assert 0 < times.forward <= times.total_s <= time.perf_counter() - begin
+
+
+def test_spans_say_when_each_stretch_was(fake) -> None:
+    clock = PhaseClock(CPU)
+    clock.start()
+    fake.now += 1
+    with clock.phase("forward"):
+        fake.now += 2
+    assert clock.spans() == [("other", 0, 1), ("forward", 1, 3), ("other", 3, 3)]
+    fake.now += 4
+    assert clock.spans() == [("other", 3, 7)], "what was taken is not told again; the beginning stays"
+
+
+def test_an_exchange_counts_in_a_step_and_not_in_what_stands_beside_it(fake) -> None:
+    clock = PhaseClock(CPU)
+    with clock.exchange():
+        fake.now += 1
+    clock.start()
+    with clock.phase("forward"), clock.exchange():
+        fake.now += 2
+        with clock.exchange():
+            fake.now += 4
+    with clock.phase("checkpoint"), clock.exchange():
+        fake.now += 8
+    assert clock.stop().as_dict() == clock_dict(communicate=6.0, checkpoint=8.0)
+
+
+class FakeStream:
+    """A stream whose work takes time that the host does not see."""
+
+    now_ms = 0.0
+
+
+class FakeEvent:
+    """Knows its time only when its stream got there; counts who waits for it."""
+
+    waited = 0
+
+    def __init__(self, device, *, enable_timing) -> None:
+        assert enable_timing
+        self.device, self.at_ms = device, None
+
+    def record(self, stream) -> None:
+        self.at_ms = stream.now_ms
+
+    def synchronize(self) -> None:
+        FakeEvent.waited += 1
+
+    def elapsed_time(self, end) -> float:
+        return end.at_ms - self.at_ms
+
+
+def test_on_an_accelerator_marks_lie_in_one_stream_and_are_read_late(monkeypatch) -> None:
+    compute, side = FakeStream(), FakeStream()
+    current = [compute]
+    monkeypatch.setattr(torch, "Event", FakeEvent)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: current[0])
+    clock = PhaseClock(torch.device("xpu", 0))
+    clock.start()
+    with clock.phase("forward"):
+        compute.now_ms += 20
+        current[0] = side  # a collective is queued in another stream: nobody waits for it
+        with clock.exchange():
+            side.now_ms += 500
+        current[0] = compute
+        with clock.exchange():  # the compute stream waits for it
+            compute.now_ms += 30
+    with clock.phase("backward"):
+        compute.now_ms += 40
+    assert FakeEvent.waited == 0, "measuring makes nobody wait"
+    assert clock.stop().as_dict() == pytest.approx(clock_dict(forward=0.02, communicate=0.03, backward=0.04))
+    assert FakeEvent.waited == 1
 
 
 @pytest.mark.cuda

@@ -13,7 +13,7 @@ def test_a_machine_without_cuda_computes_on_its_cpu(monkeypatch):
     devices.synchronise(chosen.torch_device)
 
 
-@pytest.mark.parametrize(("built", "seen"), [(None, "built without CUDA"), ("12.8", "finds no GPU")])
+@pytest.mark.parametrize(("built", "seen"), [(None, "built for processors alone"), ("12.8", "finds no CUDA device")])
 def test_asking_for_cuda_in_vain_says_what_is_missing(monkeypatch, built, seen):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", built)

@@ -49,8 +49,8 @@ def test_a_plan_for_a_gpu_is_not_carried_out_on_a_processor(tmp_path, monkeypatc
 
 
 def test_a_plan_for_another_kind_of_device_is_refused(tmp_path) -> None:
-    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen tpu, expected cpu or cuda"):
-        execution_of(planned(tmp_path, "tpu", None), TrainExec())
+    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen hpu, expected one of cpu, cuda"):
+        execution_of(planned(tmp_path, "hpu", None), TrainExec())
 
 
 def test_switches_hold_inside_and_come_back_after_an_error() -> None:

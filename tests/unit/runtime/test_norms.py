@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from trainwright.runtime.mesh import ALONE
+from trainwright.runtime import norms
+from trainwright.runtime.cuts import Cut, mark
+from trainwright.runtime.mesh import ALONE, Mesh
 from trainwright.runtime.norms import clip, global_norm
+from trainwright.spec.workload import ParallelPlan
 
 
 def parameters() -> list[nn.Parameter]:
@@ -50,3 +56,49 @@ def test_what_another_stage_counts_is_scaled_and_not_counted() -> None:
     for one, other in zip(ours[:2], theirs[:2], strict=True):
         assert other.grad is not None
         torch.testing.assert_close(one.grad, other.grad * 0.1 / (norm + 1e-6))
+
+
+PARTS = (range(2), range(2), range(2, 4), range(2, 4))
+GROUP: Any = SimpleNamespace(group_name="ranks")
+
+
+def part(rank: int, *, summed: bool = True, parts: tuple[range, ...] = PARTS) -> nn.Parameter:
+    parameter = nn.Parameter(torch.zeros(2, 3))
+    parameter.grad = torch.full((2, 3), float(rank + 1))
+    mark(parameter, Cut(group=GROUP, rank=rank, whole=torch.Size((4, 3)), dim=0, parts=parts, summed=summed))
+    return parameter
+
+
+def test_gradients_of_copies_are_added_up_over_those_who_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = [[part(rank), part(rank, summed=False), nn.Parameter(torch.ones(2))] for rank in range(4)]
+    sent: list[Tensor] = []
+
+    def hear(value: Tensor, group: str) -> Tensor:
+        assert group == "ranks"
+        sent.append(value)
+        return value
+
+    monkeypatch.setattr(norms, "added", hear)
+    for parameters in ranks:
+        norms.add_copies(parameters)
+    total = torch.stack(sent).sum(dim=0)
+    monkeypatch.setattr(norms, "added", lambda value, group: total)
+    for rank, parameters in enumerate(ranks):
+        norms.add_copies(parameters)
+        summed, alone, _ = (parameter.grad for parameter in parameters)
+        assert summed is not None
+        assert torch.equal(summed, torch.full((2, 3), 3.0 if rank < 2 else 7.0))
+        assert torch.equal(alone, torch.full((2, 3), rank + 1.0))
+
+
+def test_nothing_is_sent_where_nothing_is_copied() -> None:
+    norms.add_copies([part(0, summed=False), nn.Parameter(torch.ones(2))])
+
+
+def test_a_copy_counts_once_and_a_part_fully() -> None:
+    mesh = Mesh(parallel=ParallelPlan(tp=4))  # without a process group its sum is this rank's share
+    copied, cut, whole = part(0), part(0, parts=(range(1), range(1, 2), range(2, 3), range(3, 4))), part(0)
+    vars(whole).pop("cut")
+    assert float(global_norm([copied], mesh)) == pytest.approx((6 / 2) ** 0.5)
+    assert float(global_norm([cut], mesh)) == pytest.approx(6**0.5)
+    assert float(global_norm([whole], mesh)) == pytest.approx((6 / 4) ** 0.5)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trainwright.runtime import stopwatch
+from trainwright.runtime import device
 from trainwright.runtime.stopwatch import Stopwatch
 
 
@@ -9,7 +9,7 @@ from trainwright.runtime.stopwatch import Stopwatch
 def clock(monkeypatch):
     """A clock that each call moves on by the next of the given seconds."""
     now = [0.0]
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(device.time, "perf_counter", lambda: now[0])
 
     def spend(seconds):
         now[0] += seconds

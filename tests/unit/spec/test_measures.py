@@ -15,6 +15,11 @@ def test_parts_sum_to_the_whole() -> None:
     assert MemoryUse(weights=4, workspace=6).total_bytes == 10
 
 
+def test_a_step_has_no_phase_that_stands_beside_it() -> None:
+    whole = PhaseTimes(forward=1.0, other=0.5, compile=30.0, checkpoint=2.0, evaluate=4.0)
+    assert whole.of_steps == PhaseTimes(forward=1.0, other=0.5)
+
+
 def test_from_mapping_takes_known_names_only() -> None:
     assert PhaseTimes.from_mapping({"update": 2.0}).update == 2.0
     with pytest.raises(KeyError, match="PhaseTimes has no lunch"):
@@ -30,6 +35,7 @@ def test_the_names_of_the_design() -> None:
         "backward",
         "communicate",
         "update",
+        "compile",
         "checkpoint",
         "evaluate",
         "other",

@@ -9,7 +9,7 @@ import pytest
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
 from trainwright.spec.model import Experts
 from trainwright.spec.sections.model import ModelSection
-from trainwright.spec.workload import ParallelPlan, Workload, stage_waste
+from trainwright.spec.workload import ParallelPlan, Workload, recomputed_blocks, stage_waste
 
 MODEL = ModelSection(layers=4, width=64, heads=4, context_tokens=128).spec(vocabulary=100)
 WORK = Workload(sequence_tokens=128, batch_tokens=1024, steps=10, precision="fp32", optimizer="adamw")
@@ -70,6 +70,13 @@ def test_impossible_layouts(plan, devices, part) -> None:
     assert ParallelPlan(dp_replicate=2, tp=2).problems(MODEL, WORK, cluster(4)) == ()
 
 
+def test_tokens_are_divided_with_sequence_parallelism_alone() -> None:
+    work = replace(WORK, sequence_tokens=126, batch_tokens=126 * 8)
+    (reason,) = ParallelPlan(tp=4).problems(MODEL, work, cluster(4))
+    assert reason.startswith("sequence_parallel divides 126 tokens over tp=4, which does not: nearest 3 or 6")
+    assert ParallelPlan(tp=4, sequence_parallel=False).problems(MODEL, work, cluster(4)) == ()
+
+
 def test_stages_need_not_divide_the_layers_but_then_the_slowest_has_more_than_its_share() -> None:
     assert stage_waste(64, 8) == 0
     assert stage_waste(126, 16) == 0  # embedding and head stand for a layer each
@@ -88,3 +95,12 @@ def test_experts_are_divided_over_ranks_that_there_are(ep, part) -> None:
     mixture = replace(MODEL, experts=Experts(count=8, active=2, ffn_width=64))
     assert part in "; ".join(ParallelPlan(dp_shard=2, ep=ep).problems(mixture, WORK, cluster(2)))
     assert ParallelPlan(dp_shard=2, ep=2).problems(mixture, WORK, cluster(2)) == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "blocks", "recomputed"), [(0.0, 12, 12), (0.5, 12, 6), (0.9, 12, 2), (0.7, 10, 3), (0.99, 2, 1)]
+)
+def test_a_budget_is_never_exceeded_by_what_blocks_keep(budget, blocks, recomputed):
+    assert recomputed_blocks(budget, blocks) == recomputed
+    assert (blocks - recomputed) / blocks <= budget
+    assert (blocks - recomputed + 1) / blocks > budget

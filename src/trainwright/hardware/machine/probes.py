@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from trainwright.spec.device import DeviceKind
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Precision
 
@@ -190,7 +191,7 @@ class Probes:
     imported what training imports and multiplied once; ``import_s`` the time such a process takes to start.
     """
 
-    device_kind: Literal["cpu", "cuda"]
+    device_kind: DeviceKind
     device_name: str
     threads: int
     thorough: bool
@@ -210,6 +211,8 @@ class Probes:
     baseline_bytes: int
     import_s: float
     probe_s: float
+    memory_bytes: int | None = None
+    """Of an accelerator, as torch tells it."""
 
     def peak_flops_per_s(self, dtype: str) -> float | None:
         """Returns the fastest repetition of any matrix product in ``dtype``, or None where none was measured."""

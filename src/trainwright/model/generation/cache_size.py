@@ -8,13 +8,13 @@ from typing import Literal
 from trainwright.hardware.machine.room import check_places
 from trainwright.planner.cost.serving_memory import cache_bytes_per_token
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.sections.train import DEVICES
 
-Kind = Literal["cpu", "cuda"]
-PRECISIONS: Mapping[Kind, Literal["fp32", "bf16"]] = {"cpu": "fp32", "cuda": "bf16"}
+PRECISIONS: Mapping[str, Literal["fp32", "bf16"]] = {kind: "fp32" if kind == "cpu" else "bf16" for kind in DEVICES}
 """What a device generates and caches in: a CPU decodes a lone sequence faster in fp32 (benchmarks/serve.py)."""
 
 
-def check_cache(model: ModelSpec, *, places: int, kind: Kind, memory_bytes: int | None = None) -> None:
+def check_cache(model: ModelSpec, *, places: int, kind: str, memory_bytes: int | None = None) -> None:
     """Refuses a cache that a device cannot hold.
 
     Args:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainwright.model.dropout import mixed_bits
+from trainwright.runtime.norms import local
 from trainwright.runtime.rng import derive
 
 CHUNK_ELEMENTS = 1 << 18
@@ -75,23 +76,23 @@ class ReducedAdamW(Optimizer):
             state["exp_avg_sq"] = torch.zeros_like(parameter, dtype=torch.bfloat16)
         state["step"] += 1
         steps = int(state["step"])
-        tensors = (parameter, grad_of, state["exp_avg"], state["exp_avg_sq"])
+        tensors = map(local, (parameter.detach(), grad_of, state["exp_avg"], state["exp_avg_sq"]))
         # All are contiguous, as a network makes its parameters, so that a part of each is written to in place.
         rows = zip(*(tensor.reshape(-1).split(CHUNK_ELEMENTS) for tensor in tensors), strict=True)
         for start, (weight, grad, mean, square) in enumerate(rows):
-            average, squares = _moments(mean, square, grad, group["betas"])
-            _move(weight, average, squares, group, steps)
+            average, squares = moments_after(mean, square, grad, group["betas"])
+            move(weight, average, squares, group, steps)
             mean.copy_(average)
             square.copy_(rounded_at_random(squares, derive(number, steps, start)))
 
 
-def _moments(mean: Tensor, square: Tensor, grad: Tensor, betas: tuple[float, float]) -> tuple[Tensor, Tensor]:
+def moments_after(mean: Tensor, square: Tensor, grad: Tensor, betas: tuple[float, float]) -> tuple[Tensor, Tensor]:
     """Returns both moments after one more gradient, in fp32."""
     average = mean.float().lerp_(grad, 1 - betas[0])
     return average, square.float().mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
 
 
-def _move(weight: Tensor, average: Tensor, squares: Tensor, group: dict[str, Any], steps: int) -> None:
+def move(weight: Tensor, average: Tensor, squares: Tensor, group: dict[str, Any], steps: int) -> None:
     """Apply decay and the update to a part of a parameter."""
     rate, (beta1, beta2) = group["lr"], group["betas"]
     weight.mul_(1 - rate * group["weight_decay"])

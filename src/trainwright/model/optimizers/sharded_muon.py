@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from trainwright.model.muon import Muon, orthogonal, product_dtype
+from trainwright.runtime.cuts import cut_of, whole_shape
 
 
 class ShardedMuon(Muon):
@@ -16,6 +18,10 @@ class ShardedMuon(Muon):
     Rounding to that dtype is done element by element before the iteration in any case, so that gathering in it changes
     no bit and sends half the bytes.
     """
+
+    def shape(self, parameter: Tensor) -> torch.Size:
+        """Returns the shape of a whole matrix."""
+        return whole_shape(parameter)
 
     def local(self, tensors: list[Tensor]) -> list[Tensor]:
         """Returns this rank's part of each tensor."""
@@ -28,16 +34,18 @@ class ShardedMuon(Muon):
 
 
 def _whole(like: Tensor, part: Tensor) -> Tensor:
-    rounded = part.to(product_dtype(part.dtype))
-    if not isinstance(like, DTensor):
-        return rounded
-    shared = DTensor.from_local(
-        rounded, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-    )
-    return shared.full_tensor()
+    whole, cut = part.to(product_dtype(part.dtype)), cut_of(like)
+    if isinstance(like, DTensor):
+        shared = DTensor.from_local(
+            whole, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+        )
+        whole = shared.full_tensor()
+    return whole if cut is None else cut.gather(whole)
 
 
 def _part(like: Tensor, whole: Tensor) -> Tensor:
+    cut = cut_of(like)
+    whole = whole if cut is None else cut.take(whole)
     if not isinstance(like, DTensor):
         return whole
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None).to_local()

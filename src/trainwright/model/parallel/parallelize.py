@@ -10,15 +10,19 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
+from trainwright.runtime.cuts import Cut, mark
+from trainwright.runtime.device import compiler
 from trainwright.runtime.mesh import Mesh
 
 
-def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
+def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cut]:
     """Turns a network into this rank's part of it, in place.
 
-    0. Of a pipeline, the blocks of other ranks' stages are dropped; attention hears which ranks have other tokens.
-    1. Blocks are compiled, each by itself, so that one block's code serves all of them.
-    2. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
+    0. Of a pipeline, the blocks of other ranks' stages are dropped.
+    1. Matrices are cut: each rank along ``tp`` keeps rows or columns of them.
+    2. Attention hears which ranks have other tokens of its sequences.
+    3. Blocks are compiled, each by itself, so that one block's code serves all of them.
+    4. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
        weights are gathered while the one before computes.
 
     Gradients are *summed* over the ranks and never divided: the trainer has divided each loss by the weight of the
@@ -28,16 +32,26 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> None:
         network: whole and filled.
         mesh: the ranks; alone nothing is shared.
         compiled: run blocks through ``torch.compile``.
+
+    Returns:
+        How parameters are cut along ``tp``, by name.
     """
     if mesh.size("pp") > 1:
         load("trainwright.model.parallel.stages:keep_stages", kind="layout")(network, mesh)
+    cuts: dict[str, Cut] = {}
+    if mesh.size("tp") > 1:
+        cuts = load("trainwright.model.parallel.tensor:cut_matrices", kind="layout")(network, mesh)
     if mesh.size("cp") > 1:
         load("trainwright.model.parallel.context:divide", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
-            block.compile()
+            block.compile(backend=compiler(mesh.device_type))
     if mesh.sharing is not None:
         _shard(network, mesh.sharing, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
+    for name, parameter in network.named_parameters():
+        if name in cuts:
+            mark(parameter, cuts[name])
+    return cuts
 
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:

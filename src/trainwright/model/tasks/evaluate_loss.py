@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,7 +24,6 @@ from trainwright.core.errors import DataError
 from trainwright.model.attention import document_positions
 from trainwright.model.losses import IGNORE
 from trainwright.model.network import Network
-from trainwright.planner.counts.pieces import chunk_tokens
 
 Done = Callable[[int, int], None]
 
@@ -113,7 +111,7 @@ def token_nats(
             if documents is not None and model.has_position_table:
                 positions = document_positions(documents)
             hidden = model(inputs.to(device), positions=positions, documents=documents)
-            nats = _cross_entropy(hidden.flatten(0, 1), model.head_weight, targets.to(device).flatten())
+            nats = model.token_losses(hidden.flatten(0, 1), targets.to(device).flatten())
             stop = min(start + nats.shape[0], covered - 1)
             costs[start:stop] = nats[: stop - start].cpu().numpy()
             if done is not None:
@@ -153,14 +151,3 @@ def _batches(
             ids[: stop - start] = split.document_ids(start + 1, stop + 1)
             documents = torch.from_numpy(ids.reshape(shape))
         yield start, torch.from_numpy(inputs.reshape(shape)), torch.from_numpy(targets.reshape(shape)), documents
-
-
-def _cross_entropy(
-    hidden: Float[Tensor, "tokens width"], weight: Float[Tensor, "vocabulary width"], targets: Int[Tensor, " tokens"]
-) -> Float[Tensor, " tokens"]:
-    """Cross-entropy of each token; logits are made a chunk at a time, as in training, and never all at once."""
-    head = weight.to(hidden.dtype)
-    pieces = zip(*(values.split(chunk_tokens(weight.shape[0])) for values in (hidden, targets)), strict=True)
-    return torch.cat(
-        [F.cross_entropy(F.linear(h, head).float(), t, ignore_index=IGNORE, reduction="none") for h, t in pieces]
-    )

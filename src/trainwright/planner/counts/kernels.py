@@ -40,6 +40,8 @@ class Kernels:
     launches: Values = 0.0
     accumulate: Values = 0.0
     again: Values = 0.0
+    recomputed: Values = 1.0
+    """Share of the blocks that are computed again, where blocks are."""
     pace: Values = 1.0
     """Multiplies all seconds of kernels but the update's, once they are put together."""
     lighter: Values = 0.0

@@ -3,7 +3,8 @@
 Tests hold these counts to what ``torch.autograd.graph.saved_tensors_hooks`` sees, each storage once, parameters left
 out.
 Legend: N tokens, D width, F feed-forward width, Q and K sizes of all query and key heads, T sequence, e bytes of an
-element.
+element. A tensor-parallel rank has a part of heads, feed-forward and vocabulary, and with sequence parallelism of the
+tokens between them; inputs of products are whole.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice,
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
-    """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device."""
+    """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device.
+
+    ``tp`` ranks share it, ``by_tokens`` what is between matrices too; ``cp`` ranks have parts of every sequence.
+    """
 
     sequences: int
     sequence_tokens: int
@@ -28,8 +32,9 @@ class MicroBatch:
     document_masking: bool = False
     compiled: bool = False
     kernels: KernelChoice = DEFAULT_KERNELS
+    tp: int = 1
+    by_tokens: bool = True
     cp: int = 1
-    """Ranks that have parts of every sequence."""
     context: ContextWay = "gather"
 
     @property
@@ -51,6 +56,11 @@ class MicroBatch:
         return (2 * self.cp + 1) / (4 * self.cp) if self.gathers else 1.0
 
     @property
+    def stream_tokens(self) -> int:
+        """Returns the tokens between matrices: a rank's own with sequence parallelism."""
+        return self.tokens // (self.tp if self.by_tokens else 1)
+
+    @property
     def element_bytes(self) -> int:
         """Returns the bytes of one activation."""
         return DTYPE_BYTES[self.dtype]
@@ -61,20 +71,24 @@ class MicroBatch:
         return makes_scores(self.kernels.attention, device_kind=self.device_kind, sequence_tokens=self.sequence_tokens)
 
 
-def saved_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
+def saved_bytes(
+    model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none", recomputed: int | None = None
+) -> int:
     """Returns the bytes kept from tokens to hidden states.
 
-    With recomputation each block keeps its input, with ``selective`` what ``products_bytes`` says too; ``block_bytes``
-    of one block come back while it is recomputed.
+    With recomputation each block, or ``recomputed`` of them, keeps its input, with ``selective`` what
+    ``products_bytes`` says too; ``block_bytes`` of one block come back while it is recomputed.
     """
-    return model.layers * kept_bytes(model, batch, recompute) + beside_bytes(model, batch, recompute=recompute)
+    again = model.layers if recomputed is None else recomputed
+    kept = again * kept_bytes(model, batch, recompute) + (model.layers - again) * block_bytes(model, batch)
+    return kept + beside_bytes(model, batch, recompute=recompute)
 
 
 def kept_bytes(model: ModelSpec, batch: MicroBatch, recompute: Recompute) -> int:
     """Returns the bytes that one block keeps from its forward to its backward pass."""
     if recompute == "none":
         return block_bytes(model, batch)
-    inputs = batch.tokens * model.width * batch.element_bytes
+    inputs = batch.stream_tokens * model.width * batch.element_bytes
     return inputs if recompute == "full" else inputs + products_bytes(model, batch)
 
 
@@ -83,11 +97,12 @@ def products_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     Whole scores are made again.
     """
-    queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
-    results = queries + 2 * keys + model.width + (2 if model.gated else 1) * model.ffn_width
+    queries, keys = _heads(model, batch)
+    # Attention's last product has the width on every rank, before the ranks add it up.
+    results = queries + 2 * keys + model.width + (2 if model.gated else 1) * model.ffn_width // batch.tp
     if _makes_scores(model, batch):
         return batch.tokens * results * batch.element_bytes
-    return batch.tokens * (results + queries) * batch.element_bytes + 4 * batch.tokens * model.heads
+    return batch.tokens * (results + queries) * batch.element_bytes + 4 * batch.tokens * model.heads // batch.tp
 
 
 def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = "none") -> int:
@@ -104,7 +119,8 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     mask = _mask_bytes(batch) if keeps_mask else 0
     # Dropout's masks are made again, from keys of the sequences and their tokens' places.
     keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
-    return 8 * tokens + positions + _norm_bytes(model, batch) + mask + keys
+    absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
+    return 8 * tokens + absent + positions + _norm_bytes(model, batch) + mask + keys
 
 
 def _mask_bytes(batch: MicroBatch) -> int:
@@ -124,8 +140,9 @@ def block_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     tokens, size = batch.tokens, batch.element_bytes
     normed = 2 * (_norm_bytes(model, batch) + tokens * model.width * size)
     # Gated: gate, up, silu(gate), which compiled code computes again, and their product. Plain: before and after.
-    feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size
-    casts = 0 if size == 4 else block_matrix_parameters(model) // model.layers * size
+    feed_forward = (4 - batch.compiled if model.gated else 2) * tokens * model.ffn_width * size // batch.tp
+    copied = 2 * model.width * (_heads(model, batch)[1] * batch.tp - model.kv_heads * model.head_size)
+    casts = 0 if size == 4 else (block_matrix_parameters(model) // model.layers + copied) * size // batch.tp
     return normed + _attention_bytes(model, batch) + feed_forward + casts
 
 
@@ -134,7 +151,7 @@ def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 
     The weights count where they were cast. Compiled code keeps the input and a statistic and computes the rest again.
     """
-    tokens, size = batch.tokens, batch.element_bytes
+    tokens, size = batch.stream_tokens, batch.element_bytes
     if batch.compiled:
         return tokens * (model.width * size + 4)
     if model.norm == "rmsnorm":
@@ -143,13 +160,18 @@ def _norm_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     return tokens * (model.width * size + 2 * statistic) + (0 if size == 4 else 2 * model.width * size)
 
 
+def _heads(model: ModelSpec, batch: MicroBatch) -> tuple[int, int]:
+    """Returns the sizes of all query and of all key heads of a rank: of these at least one."""
+    return model.heads // batch.tp * model.head_size, max(1, model.kv_heads // batch.tp) * model.head_size
+
+
 def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """Returns the bytes of queries, keys, values and the mixed values.
 
     The probabilities too where scores are made whole, else one statistic for each row.
     """
-    queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
-    rows = model.heads * batch.tokens
+    queries, keys = _heads(model, batch)
+    rows = model.heads // batch.tp * batch.tokens
     whole = batch.sequences * batch.sequence_tokens
     if _makes_scores(model, batch):
         # Grouped keys and values are repeated to one per query head before the products, for each stretch of queries.
@@ -172,10 +194,10 @@ def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     logits and log-probabilities in fp32, or one of these with its gradient in reduced precision, the head's gradient
     of this chunk and two narrow products.
     """
-    size = batch.element_bytes
-    rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=batch.tokens, vocabulary=model.vocabulary)
-    head = model.vocabulary * model.width
+    size, vocabulary = batch.element_bytes, -(-model.vocabulary // batch.tp)
+    rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=batch.tokens, vocabulary=vocabulary)
+    head = vocabulary * model.width
     reduced = 0 if size == 4 else size
-    softmax = rows * model.vocabulary * 8
-    products = rows * model.vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
+    softmax = rows * vocabulary * 8
+    products = rows * vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
     return batch.tokens * model.width * size + head * (4 + reduced) + max(softmax, products)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trainwright.planner.evidence.ledger import FORMAT
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.summary import TrainSummary
+from trainwright.spec.summary import RankUse, TrainSummary
 
+PEAK = "peak memory"
 SMALL = 0.01
 """A part below this share of its whole, both predicted and measured, gets no ratio: it cannot matter."""
 
@@ -20,7 +22,8 @@ class AuditRow:
     """One quantity, predicted and measured.
 
     ``ratio`` is measured / predicted, None where nothing was predicted or the part is too small to matter. ``within``
-    says whether the measured value lies in the predicted range, None where no range was given.
+    says whether the measured value lies in the predicted range, None where no range was given. ``ranks`` are the least,
+    the median and the most that any rank measured, where there are several; ``measured`` is the leading rank's.
     """
 
     group: str
@@ -30,6 +33,7 @@ class AuditRow:
     measured: float
     ratio: float | None
     within: bool | None = None
+    ranks: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +52,7 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     within = guess.seconds.low <= total_s <= guess.seconds.high
     rows = [
         replace(_row("run", "training time", "s", guess.seconds.mid, total_s), within=within),
-        _row("run", "peak memory", "bytes", guess.memory.total_bytes, total_bytes),
+        _row("run", PEAK, "bytes", guess.memory.total_bytes, total_bytes),
         _row("run", "tokens per second", "tokens/s", guess.tokens_per_s, summary.tokens_per_s),
     ]
     if guess.mfu is not None and summary.mfu is not None:
@@ -56,6 +60,7 @@ def audit(plan: Plan, summary: TrainSummary) -> Audit:
     rows += _parts("step", "s", guess.phases.as_dict(), summary.step_phases.as_dict())
     rows += _parts("whole run", "s", guess.run_phases.as_dict(), run.as_dict())
     rows += _parts("memory", "bytes", guess.memory.as_dict(), memory.as_dict())
+    rows = [replace(row, ranks=_over_ranks(row, summary.ranks)) for row in rows]
     memory_ratio = total_bytes / guess.memory.total_bytes
     return Audit(rows=tuple(rows), seconds_ratio=total_s / guess.seconds.mid, memory_ratio=memory_ratio)
 
@@ -102,6 +107,19 @@ def _parts(group: str, unit: str, predicted: Mapping[str, float], measured: Mapp
         small = guess < SMALL * whole_predicted and seen < SMALL * whole_measured
         row = _row(group, name, unit, guess, seen)
         yield replace(row, ratio=None) if small else row
+
+
+def _over_ranks(row: AuditRow, ranks: Sequence[RankUse]) -> tuple[float, float, float] | None:
+    """Returns least, median and most of what all ranks measured of a row; None of what is said of the run alone."""
+    if row.group == "step":
+        values = [rank.step_phases.as_dict()[row.quantity] for rank in ranks]
+    elif row.group == "memory":
+        values = [rank.memory.as_dict()[row.quantity] for rank in ranks]
+    elif row.quantity == PEAK:
+        values = [rank.memory.total_bytes for rank in ranks]
+    else:
+        values = []
+    return (min(values), statistics.median(values), max(values)) if values else None
 
 
 def _row(group: str, quantity: str, unit: str, predicted: float, measured: float) -> AuditRow:

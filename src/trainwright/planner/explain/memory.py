@@ -9,8 +9,14 @@ import numpy as np
 
 from trainwright.planner.counts.layouts import Numbers
 from trainwright.planner.explain.formula import Explanation, Term
-from trainwright.planner.forecast.memory.activations import block_bytes, layer_bytes, micro_tokens
-from trainwright.planner.forecast.memory.moments import MOMENTS, bucket_bytes, input_bytes, moments_of, pass_bytes
+from trainwright.planner.forecast.memory.activations import layer_bytes, micro_tokens
+from trainwright.planner.forecast.memory.moments import (
+    MOMENTS,
+    bucket_bytes,
+    moments_of,
+    pass_bytes,
+    waiting_bytes,
+)
 from trainwright.planner.forecast.memory.offload import (
     BUFFER_PARAMETERS,
     STATE_BUFFERS,
@@ -139,9 +145,12 @@ def _activations(planned: Planned) -> Explanation:
         held = Term("r", float(place.table.activations[0]), "bytes", "what the first block still holds")
         return place.explained("activations", about, "r", [held])
     step = pass_bytes(case)
-    full = planned.plan.workload.recompute == "full"
-    dense, mixed = (input_bytes(case) if full else block_bytes(case, mixture=mixture) for mixture in (False, True))
+    work = planned.plan.workload
+    full = work.recompute == "full"
+    dense, mixed = waiting_bytes(case)
     each = "a layer's input: tokens x width x bytes" if full else "kept by one layer, all operations"
+    if work.recompute != "none" and work.recompute_budget:
+        each = f"kept by an average layer: {case.recomputed:.0%} of them are recomputed"
     inside = 0.0 if moment == "loss" else place.at(step.inside + step.kept_again)
     terms = [
         Term("p", place.at(stages.passes), "", "micro batches in flight on this stage"),

@@ -23,7 +23,10 @@ SAME_LENGTH = 1.05
 
 def kernels_of(source: RateSource, run: RunSpec, layouts: Layouts, *, without: Collection[Kind] = ()) -> Kernels:
     """Returns the seconds of kernels, of padded tokens; raises as ``RateSource.kernels``."""
-    return apart(run, layouts, lambda each, some: source.kernels(each, some, without=without))
+    kernels = apart(run, layouts, lambda each, some: source.kernels(each, some, without=without))
+    if not run.workload.recompute_budget:
+        return kernels
+    return replace(kernels, recomputed=run.workload.recomputed_share(run.transformer.blocks))
 
 
 def apart(run: RunSpec, layouts: Layouts, count: Callable[[RunSpec, Layouts], Counts]) -> Counts:

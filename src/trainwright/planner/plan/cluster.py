@@ -236,7 +236,7 @@ def _estimate(scenario: Scenario, workload: Workload, choice: Choice, run: RunCo
         memory_available_bytes=available,
         memory_interval=_interval(low, middle, high),
         phases=_phases(forecast),
-        run_phases=_run_phases(forecast, run),
+        run_phases=_run_phases(scenario, forecast, run),
         tokens_per_s=workload.step_tokens / step_s,
         mfu=mfu,
         hfu=None if mfu is None else mfu * _recomputed_share(scenario, choice),
@@ -282,11 +282,14 @@ def _phases(forecast: Forecast) -> PhaseTimes:
     )
 
 
-def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
+def _run_phases(scenario: Scenario, forecast: Forecast, run: RunCost) -> PhaseTimes:
+    """Returns seconds of the whole run; a cluster's start is counted whole, compilation within."""
     steps, parts = _phases(forecast).scaled(int(run.steps[0])), run.parts
-    lost = parts.lost_s + parts.recovery_s + parts.start_s + parts.overhead_s
+    compile_s = scenario.numbers.start_s if scenario.on_this_machine and scenario.numbers is not None else 0.0
+    lost = parts.lost_s + parts.recovery_s + parts.start_s - compile_s + parts.overhead_s
     return replace(
         steps,
+        compile=compile_s,
         evaluate=float(parts.evaluation_s[0]),
         checkpoint=float(parts.checkpoints_s[0]),
         other=steps.other + float(lost[0]),
@@ -296,8 +299,10 @@ def _run_phases(forecast: Forecast, run: RunCost) -> PhaseTimes:
 def _recomputed_share(scenario: Scenario, choice: Choice) -> float:
     """Returns the operations that are really computed, padding's too, over those that the model needs."""
     whole = count_flops(scenario.run.model, sequences=1, sequence_tokens=scenario.run.workload.sequence_tokens)
-    again = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
+    again: float = {"none": 0, "selective": whole.attention, "full": whole.linear + whole.attention}[choice.recompute]
     work = scenario.run.workload
+    if work.recompute_budget:
+        again *= work.recomputed_share(scenario.run.transformer.blocks)
     padded = 1.0
     if work.example_tokens is not None:
         padded = float(padded_tokens(work, choice.forecast.layouts)[0]) / work.example_tokens

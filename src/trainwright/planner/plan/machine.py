@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainwright.core.errors import MachineError
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY, accelerator
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.hardware.catalogue.runs import RunNumbers
 from trainwright.hardware.machine.facts import MachineFacts
@@ -81,12 +82,12 @@ def this_machine(
 
     Args:
         machine: the doctor's record.
-        wanted: ``auto``, ``cpu`` or ``cuda``.
+        wanted: as ``train.exec.device``.
         threads: of the process; ``auto``: one for each core where a CPU computes.
         checkpoint_every_s: time between checkpoints; 0: the last step alone writes one.
 
     Raises:
-        MachineError: CUDA is wanted and the machine has none that torch can use.
+        MachineError: a kind of device is wanted, and nobody has seen one here.
     """
     here = replace(_all_of(machine, wanted=wanted), checkpoint_every_s=checkpoint_every_s)
     return here if threads == "auto" else _on_threads(here, threads)
@@ -94,8 +95,15 @@ def this_machine(
 
 def _all_of(machine: Machine, *, wanted: str) -> Here:
     facts, probes = machine.facts, machine.probes
-    if wanted == "cuda" and (probes is None or probes.device_kind != "cuda") and not facts.gpus:
-        raise MachineError("no CUDA device here", where="train.exec.device", fix="set train.exec.device=cpu, or auto")
+    measured = None if probes is None else probes.device_kind
+    if wanted not in ("auto", "cpu", measured) and not (wanted == "cuda" and facts.gpus):
+        raise MachineError(
+            "no {title} here",
+            where="train.exec.device",
+            seen=f"{measured or 'nothing'} measured",
+            fix=f"set train.exec.device=cpu, or auto; where there is one, measure it: {DOCTOR} --fresh",
+            title=accelerator(wanted).title,
+        )
     if probes is not None and wanted in ("auto", probes.device_kind):
         return _probed(facts, probes)
     gpu = facts.gpus[0] if facts.gpus and wanted != "cpu" else None
@@ -117,16 +125,16 @@ def _on_threads(here: Here, threads: int) -> Here:
 
 
 def _probed(facts: MachineFacts, probes: Probes) -> Here:
-    cuda = probes.device_kind == "cuda"
-    gpu = facts.gpus[0] if cuda and facts.gpus else None
-    known = find_device(probes.device_name) if cuda else None
+    on_cpu = probes.device_kind == "cpu"
+    gpu = facts.gpus[0] if probes.device_kind == "cuda" and facts.gpus else None
+    known = None if on_cpu else find_device(probes.device_name)
     rates = {dtype: probes.peak_flops_per_s(dtype) or 0.0 for dtype in probes.dtypes()}
     device = DeviceSpec(
         name=probes.device_name,
         kind=probes.device_kind,
         vendor="" if known is None else known.vendor,
-        memory_bytes=facts.memory_bytes if gpu is None else gpu.memory_bytes,
-        visible_bytes=facts.memory_available_bytes if gpu is None else gpu.memory_free_bytes,
+        memory_bytes=probes.memory_bytes or facts.memory_bytes if gpu is None else gpu.memory_bytes,
+        visible_bytes=_visible_bytes(facts, probes) if gpu is None else gpu.memory_free_bytes,
         bytes_per_s=probes.flat()["memory_bytes_per_s"],
         flops_per_s=rates if known is None else {dtype: known.flops_per_s.get(dtype, rates[dtype]) for dtype in rates},
         source="measured here",
@@ -143,10 +151,23 @@ def _probed(facts: MachineFacts, probes: Probes) -> Here:
         facts=facts,
         cluster=cluster,
         source=Probed(probes=probes),
-        threads=None if cuda else facts.cores,
-        rates=tuple(assumptions),
+        threads=facts.cores if on_cpu else None,
+        rates=(*assumptions, *_unverified(device)),
         probes=probes,
     )
+
+
+def _visible_bytes(facts: MachineFacts, probes: Probes) -> int | None:
+    """Returns the memory that can still be taken: of a processor the host's; of an accelerator nobody tells here."""
+    return facts.memory_available_bytes if probes.memory_bytes is None else None
+
+
+def _unverified(device: DeviceSpec) -> tuple[Assumption, ...]:
+    """Returns that training on such a device was never run on hardware, where that is so."""
+    record = accelerator(device.kind)
+    if record.verified:
+        return ()
+    return (_assume(f"training on {record.title}s", record.standing, "", "default", "make gpu", key=NEVER_RUN_KEY),)
 
 
 def _unprobed_processor(facts: MachineFacts) -> Here:
@@ -177,7 +198,7 @@ def _unprobed(facts: MachineFacts, device: DeviceSpec, source: Catalogue, origin
         cluster=_alone(device, facts, disk_bytes_per_s=UNPROBED_DISK_BYTES_PER_S),
         source=source,
         threads=facts.cores if device.kind == "cpu" else None,
-        rates=tuple(rates),
+        rates=(*rates, *_unverified(device)),
     )
 
 

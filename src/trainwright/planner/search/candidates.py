@@ -210,6 +210,8 @@ def _meshes(table: _Table, run: RunSpec) -> None:
     table.cross("cp", (2**power for power in range(12)))
     table.keep(table["devices"] % (table["tp"] * table["pp"] * table["cp"]) == 0)
     table.keep(_divides_sequences(table, transformer(model) if model.is_divisible else None, workload))
+    split = table.fixed.get("sequence_parallel", run.stack.sequence_parallel)
+    table.keep(workload.sequence_tokens % (table["cp"] * (table["tp"] if split else 1)) == 0)
     table.prefer(
         (table["cp"] == 1) | (workload.sequence_tokens >= CONTEXT_TOKENS * table["cp"]),
         "context parallel, short slices",

@@ -40,6 +40,7 @@ PHASE_TONES = {
     "data_wait": 4,
     "preprocess": 5,
     "host_to_device": 6,
+    "compile": 10,
     "checkpoint": 8,
     "evaluate": 9,
     "host": 4,

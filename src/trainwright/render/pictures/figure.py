@@ -29,6 +29,7 @@ TONES = (
     "#8a8f98",
     "#7a4b12",
     "#14213d",
+    "#8a9a3b",
 )
 INK, SOFT, GRID, WARN = "#1b1f24", "#5a6270", "#e3e4df", "#b3261e"
 WIDTH_INCHES, DPI = 5.6, 200

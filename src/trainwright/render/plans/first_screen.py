@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainwright.core.units import format_bytes, format_factor
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN_KEY
 from trainwright.planner.explain.swing import largest
 from trainwright.render.page import Page
 from trainwright.render.plans.assumptions import assumption_row
@@ -64,6 +65,8 @@ def show_first(page: Page, plan: Plan, *, following: str) -> None:
         for entry in entries:
             if entry.origin == "ledger":
                 page.line(f"{entry.name}: {entry.source}")
+            elif entry.key == NEVER_RUN_KEY:
+                page.line(f"{entry.name}: {entry.value}")
     page.line()
     if following:
         page.line(f"next: {following}")

@@ -26,13 +26,17 @@ QUANTITIES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditLine:
-    """One quantity as text. ``close`` says whether the prediction was right, None where no ratio says so."""
+    """One quantity as text. ``close`` says whether the prediction was right, None where no ratio says so.
+
+    ``ranks`` are least, median and most over the ranks, where there are several.
+    """
 
     quantity: str
     predicted: str
     measured: str
     difference: str
     close: bool | None
+    ranks: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +50,15 @@ class AuditGroup:
 def show(audit: Audit, page: Page) -> None:
     """Writes the verdict, then the rows that matter."""
     page.heading(verdict(audit))
+    several = any(row.ranks for row in audit.rows)
     rows = [
         (group.title if index == 0 else "", line.quantity, line.predicted, line.measured, line.difference)
+        + (line.ranks,) * several
         for group in groups(audit)
         for index, line in enumerate(group.lines)
     ]
-    page.table(("", "quantity", "predicted", "measured", "difference"), rows)
+    ranks = ("ranks: least, median, most",) * several
+    page.table(("", "quantity", "predicted", "measured", "difference", *ranks), rows)
 
 
 def verdict(audit: Audit) -> str:
@@ -135,4 +142,5 @@ def _line(row: AuditRow) -> AuditLine:
         measured=quantity_text(row.measured, row.unit),
         difference="unplanned" if row.ratio is None else difference(row.ratio),
         close=row.ratio is not None and abs(row.ratio - 1) <= AIMS[row.unit],
+        ranks=", ".join(quantity_text(value, row.unit) for value in row.ranks or ()),
     )

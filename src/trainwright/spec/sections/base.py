@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from trainwright.core.errors import RecipeError
-from trainwright.core.units import parse_count, parse_duration, parse_seconds
+from trainwright.core.units import parse_bytes, parse_count, parse_duration, parse_seconds
 
 Positive = Annotated[int, Field(gt=0)]
 """At least one of something countable."""
@@ -34,6 +34,7 @@ def _quantity(parse: Any) -> BeforeValidator:
 
 
 Count = Annotated[int, _quantity(parse_count), Field(gt=0)]
+Bytes = Annotated[int, _quantity(parse_bytes), Field(gt=0)]
 Seconds = Annotated[float, _quantity(parse_seconds), Field(ge=0)]
 DurationText = Annotated[str, _quantity(lambda value: (parse_duration(value), str(value))[1])]
 """Kept as the user wrote it (``25M tok``, ``20 tok/param``); ``parse_duration`` gives the value."""

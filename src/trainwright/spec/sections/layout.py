@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from trainwright.spec.sections.base import Positive, Section
@@ -26,6 +28,9 @@ class LayoutSection(Section):
     sequence_parallel: bool = Field(True, description="with tp, share activations between matrices too")
     schedule: Schedule = Field("1f1b", description="order of micro batches in a pipeline")
     virtual_stages: Positive = Field(1, description="chunks of layers on each pipeline rank; more than one interleaves")
+    offload: Literal["none", "optimizer"] = Field(
+        "none", description="optimizer: its state lives in host memory, and the host updates; not on a CPU"
+    )
 
     shares: tuple[Positive, ...] = Field(
         (), description="parts of the batch by proportion, one for each data-parallel place or group of neighbours"

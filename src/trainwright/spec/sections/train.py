@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,7 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
-from trainwright.spec.sections.base import Count, DurationText, Positive, Seconds, Section, Workers
+from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.layout import LayoutSection
 from trainwright.spec.workload import (
     AttentionKernel,
@@ -29,11 +29,17 @@ SCHEDULES: Mapping[str, str] = {
 }
 SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
+SLURM_END = "SLURM_JOB_END_TIME"
+"""Slurm's variable that limits a training as ``time_limit`` does: the end of its job, in seconds since 1970."""
+
 _Optimizer = Annotated[str, OPTIMIZER, Field(description="adamw, or muon for the blocks' matrices")]
 _Schedule = Annotated[
     str, SCHEDULE, Field(description="decay shape; wsd is warm-up, stable, then linear decay over decay_fraction")
 ]
 Average = Annotated[float, Field(ge=0, lt=1)]
+DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "npu", "tpu", "mps", "xpu"]
+DEVICES: tuple[str, ...] = get_args(DeviceChoice)[1:]
+"""The kinds of device that training runs on; ``catalog/accelerators`` has a file for each."""
 
 
 class OptimizerSection(Section):
@@ -63,11 +69,11 @@ class AdamWSection(OptimizerSection):
 class AdamWAloneSection(AdamWSection):
     """AdamW on everything."""
 
-    moments: Literal["fp32", "bf16"] = Field("fp32", description="dtype of AdamW's moments between updates")
+    moments: MomentDtype = Field("fp32", description="how AdamW's moments are kept between updates")
 
     @property
     def reduced_moments(self) -> MomentDtype | None:
-        """Returns bf16 where the recipe says so."""
+        """Returns bf16 or int8 where the recipe says so."""
         return None if self.moments == "fp32" else self.moments
 
 
@@ -124,6 +130,9 @@ class TrainExec(Section):
     )
     nodes: Positive = Field(1, description="hosts that train together; train --nodes and launchers set it")
     rendezvous_timeout: Seconds = Field(600.0, description="how long the commands of a training wait for each other")
+    fit_memory: Bytes | None = Field(
+        None, description="memory of a process that the plan fits the run into by micro batch and recompute; null: all"
+    )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
@@ -135,9 +144,20 @@ class TrainExec(Section):
         "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
     )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
+    device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
-    keep_checkpoints: int = Field(2, gt=0, description="checkpoints kept while training")
+    keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept")
+    keep_best: int = Field(0, ge=0, description="checkpoints that are kept beside them, of the best validations")
+    best_by: Annotated[str, Field(pattern=r"^(min|max) \S+$")] = Field(
+        "min loss", description="what best is: min or max, and a metric of validation"
+    )
+    keep_every_steps: int = Field(0, ge=0, description="steps between checkpoints that are kept for good; 0: none")
+    checkpoint_to: str | None = Field(
+        None, description="folder or fsspec URL that checkpoints also go to, and come back from on another machine"
+    )
+    time_limit: Seconds | None = Field(
+        None, description="time after which training has saved and ended; SLURM_JOB_END_TIME is one too"
+    )
     deterministic: bool | Literal["auto"] = Field(
         "auto", description="deterministic algorithms alone; auto: on a CPU, where they cost nothing"
     )
@@ -182,6 +202,12 @@ class TrainSection(Section):
     recompute: Recompute = Field(
         "none", description="what of each block the backward pass computes again; selective: all but products"
     )
+    recompute_budget: float = Field(
+        0.0, ge=0, lt=1, description="share of the blocks that keep all they save, the others recomputed"
+    )
+    activation_offload: bool = Field(
+        False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
+    )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
 
     @model_validator(mode="after")
@@ -192,4 +218,10 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.recompute_budget and self.recompute == "none":
+            raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
+        if self.exec.fit_memory is not None and self.recompute_budget:
+            raise ValueError("exec.fit_memory chooses the recompute_budget: leave one of them out")
+        if self.activation_offload and self.recompute == "selective":
+            raise ValueError("activation_offload moves nothing that recompute=selective keeps: set none or full")
         return self

@@ -123,6 +123,7 @@ def probe(
         launch_s=measure.probe_launch_s(short),
         disk=measure.probe_disk(folder, size_bytes=shapes.disk_bytes),
         probe_s=time.perf_counter() - begin,
+        memory_bytes=device.memory_bytes,
     )
 
 

@@ -206,6 +206,6 @@ QUICK_CUDA = replace(
 
 def effort(device_kind: str, *, thorough: bool) -> Effort:
     """Returns what is measured on such a device."""
-    if device_kind == "cuda":
+    if device_kind != "cpu":
         return THOROUGH_CUDA if thorough else QUICK_CUDA
     return THOROUGH_CPU if thorough else QUICK_CPU

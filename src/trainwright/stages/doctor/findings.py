@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.machine.facts import MachineFacts
 from trainwright.hardware.machine.probes import Probes
 from trainwright.hardware.machine.record import Finding
@@ -52,6 +53,12 @@ def findings(facts: MachineFacts, probes: Probes | None, *, now_unix_s: float) -
         yield Finding(
             what=f"the measurements are {(now_unix_s - probes.measured_unix_s) / 86400:.0f} days old",
             fix="measure again: trainwright doctor --fresh",
+        )
+    if probes is not None and not accelerator(probes.device_kind).verified:
+        record = accelerator(probes.device_kind)
+        yield Finding(
+            what=f"training on {record.title}s was {record.standing} by this project",
+            fix="make gpu would show it at work, and write down how well",
         )
     if probes is not None and probes.device_kind == "cpu" and facts.gpus:
         yield Finding(what=f"{facts.gpus[0].name} was not measured", fix="torch does not see it: check nvidia-smi")

@@ -20,7 +20,7 @@ from trainwright.model.losses import linear_cross_entropy
 from trainwright.model.muon import Muon
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
-from trainwright.runtime.memory import peak_resident_bytes, reset_peak, resident_bytes
+from trainwright.runtime.memory import device_bytes, reset_peak
 from trainwright.runtime.stopwatch import Stopwatch
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.model import ModelSection
@@ -81,12 +81,16 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return attend(query, key, value, None)
 
 
+NOT_COUNTED = (0, 0, 0)
+"""Of a device whose memory torch does not count: a plan then goes by the parts that it knows."""
+
+
 def _allocated_bytes(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else resident_bytes()
+    return (device_bytes(device) or NOT_COUNTED)[0]
 
 
 def _peak_bytes(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_resident_bytes()
+    return (device_bytes(device) or NOT_COUNTED)[1]
 
 
 def probe_growth(device: torch.device, entries: Iterable[tuple[BlockShape, str]]) -> Iterator[GrowthProbe]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from trainwright.core.errors import RecipeError
 from trainwright.core.units import format_bytes
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.stacks import OURS, read_stack
 from trainwright.hardware.machine.record import Machine
@@ -36,6 +37,8 @@ from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
+from trainwright.stages.plan.fit_memory import fitted, within
+from trainwright.stages.plan.host_memory import with_bus
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
@@ -60,7 +63,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     rented = [catalogue_device(name, where="plan.rent_on") for name in recipe.plan.rent_on]
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
-    here = here_for(how, machine)
+    here = within(with_bus(here_for(how, machine), recipe.train), how.fit_memory)
     workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
     problems = workload.problems(model)
     if problems:
@@ -88,7 +91,7 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         numbers=here.numbers(model.layers, compiled=compiled),
         on_this_machine=True,
     )
-    plan = _laid_out(recipe, scenario, compiled=compiled)
+    scenario, plan = _within_memory(recipe, scenario, compiled=compiled)
     if not plan.estimate.fits:
         plan = replace(plan, rejected=(*plan.rejected, _smallest_change(recipe, scenario)))
     prices, length = price_list(), deviation(recipe, facts)
@@ -99,6 +102,20 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
         estimate=_with_range(plan.estimate, learnt=bool(learnt.references), length=length),
         rentals=tuple(_rental_with_range(rental(model, workload, device, prices), length) for device in rented),
     )
+
+
+def _within_memory(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> tuple[Scenario, Plan]:
+    """Returns the plan, of the fastest way that fits the memory where the recipe limits it, and what it is of."""
+    if recipe.train.exec.fit_memory is None:
+        return scenario, _laid_out(recipe, scenario, compiled=compiled)
+
+    def of(work: Workload) -> Scenario:
+        return replace(scenario, run=replace(scenario.run, workload=work), recompute=work.recompute)
+
+    chosen, plan = fitted(
+        recipe.train, scenario.run.workload, lambda work: _laid_out(recipe, of(work), compiled=compiled)
+    )
+    return of(chosen), plan
 
 
 def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
@@ -134,7 +151,8 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
     wanted = recipe.train.exec.compile
     if wanted != "auto":
         return wanted
-    if here.facts.compiler is None or not here.facts.python_headers:
+    device = here.cluster.device.kind
+    if not accelerator(device).compiles_by_itself or here.facts.compiler is None or not here.facts.python_headers:
         return False
     layouts = _layouts(run.workload, micro_batches(recipe, run.workload))
     every = forecast(run, layouts, here.source)
@@ -221,10 +239,10 @@ def _smallest_change(recipe: Recipe, scenario: Scenario) -> Rejected:
     """Returns the first change, from the mildest on, that makes it fit."""
     section, run = recipe.train, scenario.run
     model, workload = run.transformer, run.workload
-    full = replace(workload, recompute="full")
+    full = replace(workload, recompute="full", recompute_budget=0.0)
     changes: list[tuple[str, ModelSpec, Workload]] = [
         ("train.exec.micro_batch=1", model, workload),
-        ("train.recompute=selective", model, replace(workload, recompute="selective")),
+        ("train.recompute=selective", model, replace(workload, recompute="selective", recompute_budget=0.0)),
         ("train.recompute=full", model, full),
         ("train.optimizer.name=muon train.recompute=full", model, replace(full, optimizer="muon")),
     ]

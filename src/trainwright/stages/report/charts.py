@@ -1,7 +1,7 @@
 """Charts as SVG text, drawn here so that the page needs no library and prints as it looks.
 
 Each chart is drawn for a width in pixels; the page holds a wide and a narrow drawing and shows the one that
-fits, so that letters keep their size on a phone. Colours are CSS classes: ``t0`` to ``t9`` are tones that differ in
+fits, so that letters keep their size on a phone. Colours are CSS classes: ``t0`` to ``t10`` are tones that differ in
 lightness as well as in hue, ``ghost`` is the hollow form of a tone that stands for a prediction.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import Dropout, Experts, LatentAttention, ModelSpec
 
 POSITIONS = {"rope": "rotary", "learned": "learned", "alibi": "ALiBi", "none": "none"}
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
@@ -31,6 +31,8 @@ def _facts(model: ModelSpec, parameters: int | None) -> Iterator[tuple[str, str]
         yield from _experts(model.experts)
     yield "normalisation", _normalisation(model)
     yield "biases", _biases(model)
+    if model.dropout:
+        yield "dropout in training", _dropout(model.dropout)
     yield from _ends(model)
 
 
@@ -101,6 +103,15 @@ def _biases(model: ModelSpec) -> str:
         ("language head", model.head_bias),
     )
     return ", ".join(name for name, has in parts if has) or "none"
+
+
+def _dropout(dropout: Dropout) -> str:
+    rates = (
+        ("of sub-layers' outputs", dropout.residual),
+        ("of embeddings", dropout.embedding),
+        ("of attention's weights", dropout.attention),
+    )
+    return ", ".join(f"{rate:.4g} {what}" for what, rate in rates if rate)
 
 
 def _ends(model: ModelSpec) -> Iterator[tuple[str, str]]:

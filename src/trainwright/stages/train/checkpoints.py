@@ -1,37 +1,51 @@
 """Checkpoints: complete or absent, digested, and all that is needed to go on to the same bits.
 
-``checkpoints/step-00000120/`` holds ``model.json`` ``model.safetensors`` ``tokenizer.json`` (a model bundle of its
-own), ``optimizer.safetensors``, ``state.json`` and, written last, ``checkpoint.json`` with every file's digest.
+``checkpoints/step-00000120/`` holds ``model.json`` ``tokenizer.json`` ``state.json``, each rank's pieces of weights and
+optimizer state, and, written last, ``checkpoint.json`` with the digest of every tensor (docs/formats/checkpoint.md).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
+from trainwright import __version__
+from trainwright.artifact.checkpoint.index import (
+    MODEL,
+    OPTIMIZER,
+    STATE,
+    Index,
+    checkpoints_in,
+    folder_of,
+    step_of,
+)
+from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
-from trainwright.artifact.store import verify_file, write_atomically, writing
+from trainwright.artifact.store import write_atomically
 from trainwright.core.errors import DataError, TrainingError
-from trainwright.core.fingerprint import file_digest
+from trainwright.core.paths import read_object
 from trainwright.core.records import from_json, to_json
 from trainwright.model.network import Network
 from trainwright.model.weights import save_weights
-from trainwright.spec.manifest import FileEntry
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.model import ModelSpec
+from trainwright.stages.train.metrics import mean_loss
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.saving.keeping import Policy, measured
+from trainwright.stages.train.saving.pieces import HostCopy
+from trainwright.stages.train.saving.reading import damage, load_tensors
+from trainwright.stages.train.saving.writing import Copies, Save, Writing, drop
 from trainwright.stages.train.world import ALONE, World
-
-INDEX = "checkpoint.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +65,12 @@ class TrainingProgress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """All that a run goes on from."""
+    """All that a run goes on from; ``metrics``: what was measured on the validation split at this very step."""
 
     network: Network
     optimizers: Optimizers
     progress: TrainingProgress
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 class Pending(Protocol):
@@ -69,98 +84,184 @@ class Pending(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A checkpoint that is complete already."""
-
-    path: Path
-
-    def wait(self) -> Path:
-        """Returns the folder."""
-        return self.path
-
-
 class Checkpoints:
     """The checkpoints of one run, newest last; one is complete before the next is begun."""
 
-    def __init__(self, root: Path, *, keep: int, tokenizer: Path, events: Events, world: World = ALONE) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        keep: int | Policy,
+        tokenizer: Path,
+        events: Events,
+        world: World = ALONE,
+        elsewhere: Copies | None = None,
+    ) -> None:
+        """Deletes what kills left of checkpoints; all processes must do so together.
+
+        Args:
+            root: their folder, which all processes see.
+            keep: how many of the newest, or which.
+            tokenizer: the file that goes into each.
+            events: where a damaged one is told of.
+            world: the processes that train together.
+            elsewhere: another place that each goes to.
+        """
         self.root = root
         self._world = world
-        self._keep = keep
+        self._policy = Policy(last=keep) if isinstance(keep, int) else keep
         self._tokenizer = tokenizer
         self._events = events
+        self._elsewhere = elsewhere
+        self._copy = HostCopy()
+        self._writing: Writing | None = None
+        self._exchange = world.beside()
+        self.longest_write_s = 0.0
+        """Seconds of the longest write so far, from the copy to the last rename."""
         if not world.leads:
             return
         root.mkdir(parents=True, exist_ok=True)
         for left_by_a_kill in root.glob(".step-*"):
             shutil.rmtree(left_by_a_kill)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leaves no write under way, whatever ended the training; a second Ctrl-C waits for nothing."""
+        if self._writing is not None and not (kind is not None and issubclass(kind, KeyboardInterrupt)):
+            self._writing.join()
+
+    @property
+    def copy_bytes(self) -> int:
+        """Returns bytes of the copy of the state in the host's memory, which is there from the first checkpoint on."""
+        return self._copy.size_bytes
+
     def paths(self) -> list[Path]:
-        """Complete checkpoints, oldest first."""
-        return sorted(path.parent for path in self.root.glob(f"step-*/{INDEX}"))
+        """Complete checkpoints, oldest first; waits for the one that is being written. Raises as ``Pending.wait``."""
+        self._settle()
+        return checkpoints_in(self.root)
 
     def save(self, state: State) -> Pending:
-        """Write a checkpoint, then drop the oldest beyond ``keep``.
+        """Copies the state and begins to write it, after the write before; then what the policy drops is deleted.
 
         Raises:
-            MachineError: the disk is full or cannot be written; earlier checkpoints stay.
+            MachineError: the write before failed; earlier checkpoints stay.
         """
-        final = self.root / f"step-{state.progress.step:08d}"
-        weights = whole_on_cpu(state.network.named_parameters(), self._world)
-        moments = whole_on_cpu(state.optimizers.tensors(), self._world)
-        if self._world.leads:
-            self._write(final, state, weights, moments)
-        return Written(final)
+        self._settle()
+        tensors = (
+            *((MODEL, name, tensor) for name, tensor in state.network.named_parameters()),
+            *((OPTIMIZER, name, tensor) for name, tensor in state.optimizers.tensors()),
+        )
+        copies = self._copy.take(tensors, self._world)
+        job = Save(
+            final=self.root / folder_of(state.progress.step),
+            rank=self._world.rank,
+            index=self._index(state),
+            copies=copies,
+            exchange=self._exchange,
+            small=partial(_write_small, spec=state.network.spec, tokenizer=self._tokenizer, progress=state.progress),
+            complete=self._drop_others,
+            elsewhere=self._elsewhere,
+        )
+        self._writing = Writing(job.run)
+        return self._writing
 
-    def _write(self, final: Path, state: State, weights: Mapping[str, Tensor], moments: Mapping[str, Tensor]) -> None:
-        partial = self.root / f".{final.name}"
-        shutil.rmtree(partial, ignore_errors=True)
-        if final.exists():
-            _drop(final)
-        with writing(partial):
-            partial.mkdir()
-            write_bundle(partial, state.network.spec, weights, self._tokenizer)
-            save_weights(partial / "optimizer.safetensors", moments)
-            write_atomically(partial / "state.json", json.dumps(asdict(state.progress)).encode())
-            entries = [
-                FileEntry(path=path.name, size_bytes=path.stat().st_size, sha256=file_digest(path))
-                for path in sorted(partial.iterdir())
-            ]
-            write_atomically(partial / INDEX, json.dumps([to_json(entry) for entry in entries], indent=1).encode())
-            partial.rename(final)
-        for old in self.paths()[: -self._keep]:
-            _drop(old)
+    def _index(self, state: State) -> Index:
+        recent = state.progress.recent
+        loss = mean_loss(recent) if recent else math.nan
+        return Index(
+            step=state.progress.step,
+            ranks=self._world.ranks,
+            layout=self._world.layout,
+            loss=loss if math.isfinite(loss) else None,
+            metrics={name: value for name, value in state.metrics.items() if math.isfinite(value)},
+            writer=__version__,
+            files={},
+            model={},
+            optimizer={},
+        )
+
+    def _settle(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.wait()
+            self.longest_write_s = max(self.longest_write_s, writing.seconds)
+
+    def _drop_others(self) -> list[Path]:
+        """Deletes what the policy does not keep; returns the rest."""
+        paths = {step_of(path): path for path in checkpoints_in(self.root)}
+        kept = self._policy.kept(paths, measured(self.root, self._policy.metric) if self._policy.best else {})
+        for step, path in paths.items():
+            if step not in kept:
+                drop(path)
+        return [path for step, path in paths.items() if step in kept]
+
+    def wanted(self, metrics: Mapping[str, float]) -> bool:
+        """Returns whether what was measured on the validation split now is among the best; all processes must ask.
+
+        Raises:
+            RecipeError: the metric that tells the best is not among them.
+        """
+        if not self._policy.best or not metrics:
+            return False
+        self._settle()
+        # One process decides: a file system may show another one less.
+        here = self._policy.wants(metrics, measured(self.root, self._policy.metric))
+        first: bool = self._world.gathered(here)[0]
+        return first
+
+    def best(self) -> dict[str, Any] | None:
+        """Returns the best of what is kept: step, metric, value and folder; None where the best are not kept."""
+        if not self._policy.best:
+            return None
+        self._settle()
+        values = measured(self.root, self._policy.metric)
+        if not values:
+            return None
+        step = self._policy.ranking(values)[0]
+        name = f"{self.root.name}/{folder_of(step)}"
+        return {"step": step, "metric": self._policy.metric, "value": values[step], "checkpoint": name}
 
     def restore(self, model: Network, optimizers: Optimizers) -> TrainingProgress | None:
-        """Load the newest undamaged checkpoint, or None where there is none.
+        """Load the newest undamaged checkpoint, or None where there is none; all processes must ask together.
 
         A damaged one is named in a message and passed over: it is never trained on.
 
         Raises:
-            TrainingError: there are checkpoints, and all of them are damaged.
+            TrainingError: there are checkpoints, and all of them are damaged; or the newest is of another model.
         """
-        damage: list[DataError] = []
-        for path in reversed(self.paths()):
-            try:
-                verify(path)
-            except DataError as error:
-                damage.append(error)
-                self._events.message(f"passing over a damaged checkpoint: {error.where}: {error.what}")
-                continue
-            return load(path, model, optimizers, self._world)
-        if damage:
+        self._fetch()
+        found: list[DataError] = []
+        paths: list[Path] = self._world.gathered(self.paths())[0]
+        for path in reversed(paths):
+            error = damage(path, self._world)
+            if error is None:
+                return load(path, model, optimizers, self._world)
+            found.append(error)
+            self._events.message(f"passing over a damaged checkpoint: {error.where}: {error.what}")
+        if found:
             raise TrainingError(
                 "every checkpoint of this run is damaged",
-                where=damage[0].where,
-                seen=damage[0].what,
+                where=found[0].where,
+                seen=found[0].what,
                 fix=f"delete {self.root.parent} to train from the start",
             )
         return None
 
+    def _fetch(self) -> None:
+        """Copies a newer checkpoint from elsewhere: another machine went on, or this one begins."""
+        if self._elsewhere is None or not self._world.leads:
+            return
+        paths = self.paths()
+        fetched = self._elsewhere.fetch(self.root, after=step_of(paths[-1]) if paths else -1)
+        if fetched is not None:
+            self._events.message(f"{fetched.name} comes from where checkpoints go")
 
-def _drop(path: Path) -> None:
-    """Deletes a checkpoint; a kill half-way leaves what the next process deletes, and never takes for a checkpoint."""
-    shutil.rmtree(path.rename(path.with_name(f".{path.name}")))
+
+def _write_small(folder: Path, *, spec: ModelSpec, tokenizer: Path, progress: TrainingProgress) -> None:
+    _write_shape(folder, spec, tokenizer)
+    write_atomically(folder / STATE, json.dumps(asdict(progress)).encode())
 
 
 def whole_on_cpu(tensors: Iterable[tuple[str, Tensor]], world: World) -> dict[str, Tensor]:
@@ -174,40 +275,29 @@ def whole_on_cpu(tensors: Iterable[tuple[str, Tensor]], world: World) -> dict[st
 
 def write_bundle(directory: Path, spec: ModelSpec, weights: Mapping[str, Tensor], tokenizer: Path) -> None:
     """``model.json``, ``model.safetensors`` and ``tokenizer.json``: enough to build the model and talk to it."""
-    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
+    _write_shape(directory, spec, tokenizer)
     save_weights(directory / WEIGHTS, weights)
+
+
+def _write_shape(directory: Path, spec: ModelSpec, tokenizer: Path) -> None:
+    write_atomically(directory / SHAPE_FILE, json.dumps(to_json(spec), indent=1).encode() + b"\n")
     shutil.copyfile(tokenizer, directory / TOKENIZER)
 
 
-def verify(path: Path) -> None:
-    """Compare a checkpoint's files with its index.
-
-    Raises:
-        DataError: the index cannot be read, or a file is missing or damaged; names it.
-    """
-    try:
-        entries = json.loads((path / INDEX).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError("the checkpoint's index cannot be read", where=path / INDEX, seen=str(error)) from error
-    for entry in entries:
-        verify_file(path, from_json(FileEntry, entry, where=str(path / INDEX)))
-
-
 def load(path: Path, model: Network, optimizers: Optimizers, world: World = ALONE) -> TrainingProgress:
-    """Take over weights, optimizer state and progress of a verified checkpoint."""
-    load_weights(model, load_file(path / WEIGHTS), world)
-    optimizers.load(load_file(path / "optimizer.safetensors"), world.part)
-    return from_json(TrainingProgress, json.loads((path / "state.json").read_text()), where=str(path / "state.json"))
+    """Takes over weights, optimizer state and progress of an undamaged checkpoint; all processes must ask together."""
+    load_tensors(CheckpointReader(path), dict(model.named_parameters()), optimizers, world)
+    return from_json(TrainingProgress, read_object(path / STATE), where=str(path / STATE))
 
 
-def load_weights(model: Network, weights: Mapping[str, Tensor], world: World = ALONE) -> None:
+def load_weights(model: Network, weights: Mapping[str, Tensor]) -> None:
     """Copy whole weights into the model by name.
 
     Raises:
         TrainingError: a name or a shape does not match; names it.
     """
     parameters = dict(model.named_parameters())
-    odd = sorted(world.names(parameters) ^ weights.keys())
+    odd = sorted(parameters.keys() ^ weights.keys())
     if odd:
         raise TrainingError("the weights do not belong to this model", seen=f"{odd[0]!r} on one side only")
     with torch.no_grad():
@@ -219,4 +309,4 @@ def load_weights(model: Network, weights: Mapping[str, Tensor], world: World = A
                     expected=str(tuple(parameter.shape)),
                     name=name,
                 )
-            parameter.copy_(world.part(parameter, weights[name]))
+            parameter.copy_(weights[name])

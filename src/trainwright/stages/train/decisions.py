@@ -19,7 +19,7 @@ class Decisions:
         report: metrics are read and logged.
         validate: the validation split is evaluated.
         checkpoint: the state is saved.
-        stop: the signal after which the run ends here, None where it goes on; a complete run does not stop.
+        stop: what ends the run here, a signal by its name, None where it goes on; a complete run does not stop.
     """
 
     last: bool
@@ -42,11 +42,12 @@ def decide(section: TrainSection, *, done: int, steps: int, since_checkpoint_s: 
         done: steps that are complete, this one included.
         steps: of the whole run.
         since_checkpoint_s: seconds since the last checkpoint, or since the start.
-        signal: name of the one that asked to stop, if any.
+        signal: what asked to stop, a signal by its name, if any.
     """
     how, last = section.exec, done == steps
     validate = last or done % section.validation.every_steps == 0
-    checkpoint = last or signal is not None or 0 < how.checkpoint_every <= since_checkpoint_s
+    for_good = how.keep_every_steps > 0 and done % how.keep_every_steps == 0
+    checkpoint = last or for_good or signal is not None or 0 < how.checkpoint_every <= since_checkpoint_s
     return Decisions(
         last=last,
         report=validate or checkpoint or done % how.log_every_steps == 0,

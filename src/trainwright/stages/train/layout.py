@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from trainwright.core.registry import load
+from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
 from trainwright.spec.workload import ParallelPlan, Recompute, Workload
@@ -14,23 +15,26 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "pp", "schedule", "virtual_stages", "cp", "context", "shares")
-) | {"micro_batch_sequences", "compile", "threads", "deterministic"}
+    ("dp_replicate", "dp_shard", "zero_stage", "tp", "sequence_parallel", "pp", "schedule", "virtual_stages", "cp")
+) | {"context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
-OF_OTHERS = frozenset(("sequence_parallel",))
-"""Fields that say how axes are shared which are refused already: of one rank they say nothing."""
-
 REASONS = {
-    "tp": "matrices stay whole on one device",
     "ep": "experts are not built",
-    "offload": "weights and optimizer state stay on the device",
+    "offload": "weights and gradients stay on the device",
 }
+ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
+"""Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
 def refusals(
-    parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None, divides: bool = True
+    parallel: ParallelPlan,
+    *,
+    recompute: Recompute = "none",
+    blocks: int | None = None,
+    family: str | None = None,
+    divides: bool = True,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
@@ -39,8 +43,12 @@ def refusals(
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
-        if field.name in REASONS and getattr(parallel, field.name) != field.default
+        if field.name in REASONS and getattr(parallel, field.name) not in (field.default, *ALSO.get(field.name, ()))
     )
+    whole = tuple(axis for axis in ("tp", "pp", "cp") if getattr(parallel, axis) > 1)
+    if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
+        own = f"{family} has a network of its own, which has all of a sequence on one device"
+        alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))

@@ -8,13 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from trainwright.model.tasks.task import Batch, Batches
 
 
-def prefetched(batches: Batches, first: int, last: int, rows: range | None = None) -> Iterator[Batch]:
-    """Yields the batches of the steps in [first, last), or these rows of them, each while the one before is in use."""
+def prefetched(
+    batches: Batches, first: int, last: int, rows: range | None = None, *, pin: bool = False
+) -> Iterator[Batch]:
+    """Yields the batches of the steps in [first, last), or these rows of them, each while the one before is in use.
+
+    ``pin``: in pinned memory, from which an accelerator copies while it computes.
+    """
     part = () if rows is None else (rows,)
+
+    def made(step: int) -> Batch:
+        batch = batches.batch(step, *part)
+        return {name: tensor.pin_memory() for name, tensor in batch.items()} if pin else batch
+
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        coming = pool.submit(batches.batch, first, *part)
+        coming = pool.submit(made, first)
         for step in range(first, last):
             ready = coming.result()
             if step + 1 < last:
-                coming = pool.submit(batches.batch, step + 1, *part)
+                coming = pool.submit(made, step + 1)
             yield ready

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from trainwright.artifact.events import Events
 from trainwright.planner.counts.flops import utilisation
-from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.measures import BESIDE_STEPS, PhaseTimes
 from trainwright.spec.summary import RECENT_UPDATES
 from trainwright.stages.train.step import Update
 
@@ -90,7 +90,8 @@ class TrainingMetrics:
         loss = mean_loss(losses)
         norm = max(float(update.grad_norm) for update in self._updates)
         self._updates.clear()
-        train_s = times.total_s - times.evaluate - times.checkpoint
+        of_steps = times.of_steps
+        train_s = of_steps.total_s
         speed = count * self._batch_tokens / train_s
         self.metric("train/loss", loss, step=step, unit=f"nats/{self._unit}")
         for name, rate in rates.items():
@@ -100,8 +101,8 @@ class TrainingMetrics:
         self.metric("train/tokens", step * self._batch_tokens, step=step, unit="tokens")
         self._report_utilisation(speed, step=step)
         self.metric("train/eta_s", (self._steps - step) * train_s / count, step=step, unit="s")
-        for name, seconds in times.as_dict().items():
-            if name not in ("evaluate", "checkpoint"):
+        for name, seconds in of_steps.as_dict().items():
+            if name not in BESIDE_STEPS:
                 self._events.emit("phase", name, seconds / count, unit="s", step=step)
         return loss if math.isfinite(norm) else norm
 
@@ -116,6 +117,10 @@ class TrainingMetrics:
                 f"{self._peak / 1e9:,.0f}; measure again on a quiet machine: trainwright doctor --fresh"
             )
             self._warned_of_peak = True
+
+    def message(self, text: str) -> None:
+        """Tell a person something."""
+        self._events.message(text)
 
     def metric(self, name: str, value: float, *, step: int, unit: str = "") -> None:
         """Report one number everywhere."""

@@ -23,9 +23,11 @@ from trainwright.spec.sections.train import OPTIMIZER, AdamWSection, MuonSection
 from trainwright.spec.workload import UpdateKernel
 
 KEY = "train.optimizer.name"
-MUON = "trainwright.model.muon:Muon"
-SHARED_MUON = "trainwright.model.optimizers.sharded_muon:ShardedMuon"
 MUON, SHARED_MUON = "trainwright.model.muon:Muon", "trainwright.model.optimizers.sharded_muon:ShardedMuon"
+REDUCED: Mapping[str, str] = {
+    "bf16": "trainwright.model.optimizers.adamw:ReducedAdamW",
+    "int8": "trainwright.model.optimizers.eight_bits:EightBitAdamW",
+}
 
 OptimizerFunction = Callable[[Network, OptimizerSection], Sequence[Optimizer]]
 
@@ -43,7 +45,7 @@ def muon(network: Network, section: MuonSection) -> list[Optimizer]:
         return [rest]
     group = {"params": list(matrices.values()), "peak_lr": section.muon_lr, "rate": "train/muon_lr"}
     decay, momentum = section.muon_weight_decay, section.muon_momentum
-    shared = any(hasattr(matrix, "device_mesh") for matrix in matrices.values())
+    shared = any(hasattr(matrix, "device_mesh") or hasattr(matrix, "cut") for matrix in matrices.values())
     make = load(SHARED_MUON if shared else MUON, kind="optimizer")
     return [rest, make([group], lr=section.muon_lr, weight_decay=decay, momentum=momentum)]
 
@@ -65,7 +67,7 @@ def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Opt
     settings: dict[str, Any] = {"lr": section.lr, "betas": section.betas, "eps": section.epsilon}
     if section.reduced_moments is None:
         return AdamW(members, **settings, fused=True)
-    reduced: Optimizer = load("trainwright.model.optimizers.adamw:ReducedAdamW", kind="optimizer")(members, **settings)
+    reduced: Optimizer = load(REDUCED[section.reduced_moments], kind="optimizer")(members, **settings)
     return reduced
 
 
@@ -133,6 +135,10 @@ class Optimizers:
             for parameter, state in optimizer.state.items():
                 for key, value in state.items():
                     yield f"{self._names[parameter]}.{key}", value
+
+    def on_device(self) -> Iterator[Tensor]:
+        """Yields the state tensors that take memory of the network's device."""
+        return (tensor for _, tensor in self.tensors())
 
     def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor] = _moved) -> None:
         """Take over state tensors by name; an optimizer without any, such as plain SGD, keeps none.

@@ -8,6 +8,7 @@ import torch
 
 from trainwright.runtime.execution import Execution
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.workload import Recompute, recomputed_blocks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,12 +25,22 @@ class Settings(Execution):
     precision: str
     dtype: torch.dtype
     compiled: bool
+    recompute: Recompute = "none"
+    recompute_budget: float = 0.0
+    offload: bool = False
+    """The optimizer's state is in host memory, and the host updates."""
     peak_flops_per_s: float | None
 
     @property
     def warmup_steps(self) -> int:
         """Updates of the warm-up, no more than the run has."""
         return min(self.steps, self.asked_warmup_steps)
+
+    @property
+    def recomputed(self) -> int | None:
+        """Blocks that are recomputed, where it is not all that ``recompute`` is for."""
+        budget = self.recompute_budget
+        return recomputed_blocks(budget, self.model.layers) if budget else None
 
     @property
     def passes(self) -> float:

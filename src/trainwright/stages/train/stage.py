@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from trainwright.artifact.dataset_facts import described_facts
-from trainwright.artifact.events import Events
+from trainwright.artifact.events import START, Events, worked_s
 from trainwright.artifact.model_folder import MODEL_FILES
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context, StageResult
@@ -31,9 +33,13 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import plan_differences, refusals
+from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
+
+OFFLOAD = "trainwright.model.memory.offload:offload_activations"
+ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 
 
 def run(context: Context) -> StageResult:
@@ -45,8 +51,8 @@ def run(context: Context) -> StageResult:
     planned = context.input("plan")
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
-    divides = context.recipe.task.kind.divides
-    refused = refusals(plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks, divides=divides)
+    model, recompute, divides = plan.model, plan.workload.recompute, context.recipe.task.kind.divides
+    refused = refusals(plan.parallel, recompute=recompute, blocks=model.blocks, family=model.family, divides=divides)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:
@@ -64,7 +70,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
         TrainingError: the loss is no longer a number, or no checkpoint can be used.
         Interrupted: a signal asked to stop; the last step is in a checkpoint.
     """
-    recipe, out, events = context.recipe, context.out, context.events
+    recipe, out, events, began_s = context.recipe, context.out, context.events, time.monotonic()
     prepared = context.input("dataset")
     prepared.verify()
     dataset = TokenDataset.open(prepared.path)
@@ -72,15 +78,17 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
     with torch_settings(settings):
         trainer, new_head = trainer_of(context, settings, dataset, world)
         log = out / "events.jsonl"
-        interrupted = log.is_file()
-        with Events(log if world.leads else None, run=recipe.name, listeners=events.listeners) as recorded:
+        interrupted, before_s = log.is_file(), worked_s(log)
+        told = Events(log if world.leads else None, run=recipe.name, listeners=events.listeners)
+        with told as recorded, trainer.checkpoints:
             if interrupted:
                 recorded.emit("resume", "train", trainer.progress.step, step=trainer.progress.step)
             else:
                 head = [f"a new head for {new_head}"] if new_head else []
                 for note in (*head, *settings.notes(), *trainer.task.notes(dataset.splits)):
                     recorded.message(note)
-            summary = trainer.run(recorded)
+            recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
+            summary = trainer.run(recorded, began_s=began_s - before_s)
     weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
         write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
@@ -102,8 +110,17 @@ def trainer_of(
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
     world.share(network, compiled=settings.compiled)
-    keep, events = recipe.train.exec.keep_checkpoints, context.events
-    checkpoints = Checkpoints(out / "checkpoints", keep=keep, tokenizer=tokenizer, events=events, world=world)
+    if recipe.train.activation_offload:
+        load(OFFLOAD, kind="memory")(network)
+    how = recipe.train.exec
+    checkpoints = Checkpoints(
+        out / "checkpoints",
+        keep=Policy.of(how),
+        tokenizer=tokenizer,
+        events=context.events,
+        world=world,
+        elsewhere=None if how.checkpoint_to is None else load(ELSEWHERE, kind="place")(how.checkpoint_to, out),
+    )
     task, follows = load_task(recipe, dataset), "base" in context.inputs
     trainer = Trainer(
         task, network, dataset, checkpoints, settings, recipe=recipe, out=out, from_step=follows, world=world
@@ -124,6 +141,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision
     workload = resolve(recipe, facts, precision=precision)
+    if recipe.train.exec.fit_memory is not None:  # which the plan did, by what changes no result
+        planned = plan.workload
+        workload = replace(workload, recompute=planned.recompute, recompute_budget=planned.recompute_budget)
     model = recipe.model_spec(vocabulary=dataset.vocabulary)
     others = plan_differences(plan, model, workload, recipe.unmeasured)
     if others:
@@ -139,6 +159,9 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         precision=precision,
         dtype=DTYPES[precision],
         compiled=plan.parallel.compile,
+        recompute=workload.recompute,
+        recompute_budget=workload.recompute_budget,
+        offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
         device=here.device,
@@ -170,7 +193,11 @@ def make_network(
     """
     spec = settings.model
     network = build_network(
-        spec, dtype=settings.dtype, recompute=recipe.train.recompute, kernels=recipe.train.exec.kernels
+        spec,
+        dtype=settings.dtype,
+        recompute=settings.recompute,
+        recomputed=settings.recomputed,
+        kernels=recipe.train.exec.kernels,
     )
     if base is None:
         network.initialise(recipe.seed)
@@ -222,4 +249,5 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
         **{f"validation_{name}": value for name, value in metrics.items()},
+        **({} if summary.best is None else {"best_checkpoint": summary.best["checkpoint"]}),
     }

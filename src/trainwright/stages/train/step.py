@@ -15,6 +15,7 @@ from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.device import compiler
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.stages.train.optimizer import Optimizers, clip
 
@@ -61,7 +62,9 @@ class TrainingStep:
         self.micro_batch = micro_batch
         self.clip_norm = clip_norm
         # A compiled module stands for the network: calls are compiled, everything else is passed on to it.
-        self.network = cast("Network", torch.compile(network)) if compiled else network
+        self.network = (
+            cast("Network", torch.compile(network, backend=compiler(self.device.type))) if compiled else network
+        )
 
     def __call__(self, batch: Batch, share: float) -> Update:
         """Train on one batch with ``share`` of the peak learning rate."""
@@ -112,7 +115,8 @@ class TrainingStep:
         with self.clock.phase("preprocess"):
             inputs = self.inputs(micro)
         with self.clock.phase("forward"):
-            hidden = self.task.hidden(self.network, inputs)
+            with self.network.keeping():
+                hidden = self.task.hidden(self.network, inputs)
             return self.task.loss(self.network, hidden, inputs)
 
     def rehearse(self, micro: Batch, parameters: Iterable[Tensor], *, caches: bool) -> tuple[int, int]:
@@ -131,7 +135,8 @@ class TrainingStep:
         part.backward()
         hidden.backward(leaf.grad)
         self.optimizers.zero_grad()
-        return live.peak_bytes, saved.total_bytes
+        stash = self.network.stash
+        return live.peak_bytes, saved.total_bytes if stash is None else saved.largest_bytes(stash)
 
     def micro_batches(self, batch: Batch) -> Iterator[Batch]:
         """Yields the batch cut along its sequences; the last part may be smaller."""

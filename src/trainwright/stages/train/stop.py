@@ -1,4 +1,4 @@
-"""Stopping on request: the first Ctrl-C, SIGTERM or SIGHUP ends after the step under way, the second at once."""
+"""Stopping on request: the first signal of ``SIGNALS`` ends after the step under way, the second at once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-from trainwright.core.errors import HungUp, Interrupted, Terminated
+from trainwright.core.errors import HungUp, Interrupted, Terminated, Warned
 
-ERRORS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp}  # of signals that ask to stop
+SIGNALS = {"SIGINT": Interrupted, "SIGTERM": Terminated, "SIGHUP": HungUp, "SIGUSR1": Warned}
+"""The error of each signal that asks to stop; SIGUSR1 is what Slurm sends before a job's time is over (--signal)."""
+TIME_LIMIT = "its time limit"
+ERRORS = {**SIGNALS, TIME_LIMIT: Interrupted}
+"""The error of whatever stops a training."""
 
 
 class StopRequest:
@@ -22,7 +26,7 @@ class StopRequest:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            heard = [signal.Signals[name] for name in ERRORS if not (nohup and name == "SIGHUP")]
+            heard = [signal.Signals[name] for name in SIGNALS if not (nohup and name == "SIGHUP")]
             self._previous = {number: signal.signal(number, self._note) for number in heard}
         return self
 

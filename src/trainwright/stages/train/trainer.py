@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,13 @@ from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
 from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.device import pins
+from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
-from trainwright.spec.summary import TrainExecution, TrainSummary
+from trainwright.spec.sections.train import SLURM_END
+from trainwright.spec.summary import Goodput, RankUse, TrainExecution, TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress
 from trainwright.stages.train.decisions import decide
 from trainwright.stages.train.loader import prefetched
@@ -31,10 +36,12 @@ from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.schedule import load_schedule, rate
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.step import Update
-from trainwright.stages.train.stop import ERRORS, StopRequest
+from trainwright.stages.train.stop import ERRORS, TIME_LIMIT, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
+LIMIT = "trainwright.runtime.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
+ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 
 
 class Trainer:
@@ -74,13 +81,16 @@ class Trainer:
         self.task, self.network, self.dataset = task, network, dataset
         self.checkpoints, self.settings = checkpoints, settings
         self.recipe, self.out, self._from_step = recipe, out, from_step
-        self.optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
+        make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
+        self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
         restored = checkpoints.restore(network, self.optimizers)
         self.progress = TrainingProgress() if restored is None else replace(restored, resumes=restored.resumes + 1)
+        self._restored, self._began_s = self.progress, 0.0
         self.resumed_from = None if restored is None else restored.step
+        self._copy_bytes = 0
         self.clock = PhaseClock(settings.device)
         self.step = world.step(
             task,
@@ -92,14 +102,18 @@ class Trainer:
             compiled=settings.compiled,
         )
 
-    def run(self, events: Events) -> TrainSummary:
+    def run(self, events: Events, *, began_s: float) -> TrainSummary:
         """Train to the end; returns the summary.
+
+        Args:
+            events: where to report.
+            began_s: when work on this run began by ``time.monotonic``, had it never been interrupted.
 
         Raises:
             TrainingError: the loss is no longer a number.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
-        settings = self.settings
+        settings, self._began_s = self.settings, began_s
         board = open_board(
             self.out / "tensorboard",
             wanted=self.recipe.train.exec.tensorboard and self.world.leads,
@@ -120,9 +134,10 @@ class Trainer:
         if self.resumed_from is not None:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
-        logits_bytes, activation_bytes = self._dry_run()
-        with StopRequest() as stop:
-            validation = self._loop(metrics, stop, events)
+        with self.world.counted(self.network, self.clock, compiled=settings.compiled):
+            logits_bytes, activation_bytes = self._dry_run()
+            with StopRequest() as stop, collected_by_hand() as collect:
+                validation = self._loop(metrics, stop, events, collect)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -130,28 +145,38 @@ class Trainer:
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
 
-    def _loop(self, metrics: TrainingMetrics, stop: StopRequest, events: Events) -> dict[str, Any] | None:
+    def _loop(
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+    ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
+        limit = self._time_limit()
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
             done = step + 1
+            collect(done)
             events.progress("train", done, total=settings.steps, unit="steps")
-            since_s, signal = self.world.agreed(time.monotonic() - saved_s, stop.requested)
+            asked = TIME_LIMIT if limit is not None and limit.over() else stop.requested
+            since_s, signal = self.world.agreed(time.monotonic() - saved_s, asked)
             decided = decide(train, done=done, steps=settings.steps, since_checkpoint_s=since_s, signal=signal)
             if decided.report:
                 times = self.clock.stop()
                 rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
                 loss = metrics.report(done, rates, times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
+                metrics.metric("train/goodput", self._goodput().share, step=done)
+                self.world.compare(done, times, metrics)
                 if not math.isfinite(loss):
                     raise self._not_finite(done, loss)
+            measured: dict[str, float] = {}
             if decided.validate:
                 validation = self._validate(metrics, done)
-            if decided.checkpoint:
+                measured = _finite(validation)
+            if decided.checkpoint or self.checkpoints.wanted(measured):
+                self._copy_bytes = self.checkpoints.copy_bytes
                 with self.clock.phase("checkpoint"):
-                    pending = self.checkpoints.save(self._state())
+                    pending = self.checkpoints.save(replace(self._state(), metrics=measured))
                     if decided.wait:
                         pending.wait()
                 saved_s = time.monotonic()
@@ -167,11 +192,19 @@ class Trainer:
         self.progress = self.progress.spent(self.clock.stop())
         return validation
 
+    def _time_limit(self) -> Any:
+        """Returns what says after each step whether the time is over; None where nothing ends it."""
+        asked_s = self.recipe.train.exec.time_limit
+        if asked_s is None and SLURM_END not in os.environ:
+            return None
+        return load(LIMIT, kind="clock")(asked_s, os.environ, lambda: self.checkpoints.longest_write_s)
+
     def updates(self, first: int, last: int) -> Iterator[tuple[Update, float]]:
         """Yields each update that is made, with its share of the peak rate; one beyond the run has that of its end."""
         section, steps, warmup_steps = self.recipe.train.schedule, self.settings.steps, self.settings.warmup_steps
         rows = self.world.rows(self.settings.batch_sequences)
-        schedule, batches = load_schedule(section), prefetched(self.batches, first, last, rows)
+        batches = prefetched(self.batches, first, last, rows, pin=pins(self.settings.device.type))
+        schedule = load_schedule(section)
         for step in range(first, last):
             with self.clock.phase("data_wait"):
                 batch = next(batches)
@@ -222,13 +255,13 @@ class Trainer:
         rows = self.world.rows(self.settings.batch_sequences)
         batch = self.batches.batch(self.progress.step, *(() if rows is None else (rows,)))
         micro = next(self.step.micro_batches(batch))
-        caches = self.recipe.train.recompute != "none" and not self.settings.compiled
+        caches = self.settings.recompute != "none" and not self.settings.compiled
         here = self.world.local(self.network.parameters())
         return self.step.rehearse(self.step.on_device(micro), here, caches=caches)
 
     def _memory(self, logits_bytes: int, activation_bytes: int) -> MemoryUse:
         weights = tensor_bytes(self.world.local(self.network.parameters()))
-        states = self.world.local(tensor for _, tensor in self.optimizers.tensors())
+        states = self.world.local(self.optimizers.on_device())
         return measured_use(
             device=self.settings.device,
             weights=weights,
@@ -236,13 +269,30 @@ class Trainer:
             optimizer=tensor_bytes(states),
             activations=activation_bytes,
             logits=logits_bytes,
+            beside=self._copy_bytes if self.settings.device.type == "cpu" else 0,
+        )
+
+    def _goodput(self) -> Goodput:
+        spent, wall_s = PhaseTimes.from_mapping(self.progress.phases), time.monotonic() - self._began_s
+        steps_s = spent.of_steps.total_s
+        return Goodput(share=steps_s / wall_s, wall_s=wall_s, steps_s=steps_s, lost_s=max(0.0, wall_s - spent.total_s))
+
+    def _rank_use(self, memory: MemoryUse) -> RankUse:
+        """Returns what this process measured itself: the progress of a resumed run is the leading rank's."""
+        before, now = self._restored, self.progress
+        phases = {name: seconds - before.phases.get(name, 0.0) for name, seconds in now.phases.items()}
+        return RankUse(
+            rank=self.world.rank,
+            host=platform.node(),
+            steps=now.step - before.step,
+            phases=PhaseTimes(**phases),
+            memory=memory,
         )
 
     def _summary(self, validation: dict[str, Any] | None, memory: MemoryUse, flops_per_token: float) -> TrainSummary:
         settings = self.settings
         phases = PhaseTimes.from_mapping(self.progress.phases)
-        steps_s = phases.total_s - phases.evaluate - phases.checkpoint
-        speed = settings.steps * settings.batch_tokens / steps_s
+        speed = settings.steps * settings.batch_tokens / phases.of_steps.total_s
         return TrainSummary(
             steps=settings.steps,
             tokens=settings.steps * settings.batch_tokens,
@@ -252,13 +302,17 @@ class Trainer:
             train_loss=mean_loss(self.progress.recent),
             validation=validation,
             phases=phases,
-            step_phases=replace(phases.scaled(1 / settings.steps), evaluate=0.0, checkpoint=0.0),
+            step_phases=phases.of_steps.scaled(1 / settings.steps),
             memory=memory,
             process_bytes=self._process_bytes,
+            copy_bytes=self._copy_bytes,
+            best=self.checkpoints.best(),
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
             mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
+            goodput=self._goodput(),
+            ranks=tuple(self.world.gathered(self._rank_use(memory))) if self.world.ranks > 1 else (),
             execution=TrainExecution(
                 device=settings.device.type,
                 threads=settings.threads,
@@ -268,3 +322,9 @@ class Trainer:
                 deterministic=settings.deterministic,
             ),
         )
+
+
+def _finite(validation: dict[str, Any] | None) -> dict[str, float]:
+    """Returns what was measured on the validation split, by name; what is no number is left out."""
+    metrics = {} if validation is None else validation["metrics"]
+    return {name: metric["value"] for name, metric in metrics.items() if metric["value"] is not None}

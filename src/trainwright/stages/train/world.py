@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor
 
 from trainwright.artifact.shards import TokenSplit
+from trainwright.artifact.stage import Context
+from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
+from trainwright.runtime.clock import PhaseClock
+from trainwright.spec.measures import PhaseTimes
+from trainwright.spec.plan import Plan
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
+
+COMPILATION = "trainwright.runtime.compilation:compilation_counted"
 
 
 class World:
@@ -20,6 +29,9 @@ class World:
     leads: bool = True
     """Whether this process writes what is written once, and tells people."""
     ranks: int = 1
+    rank: int = 0
+    layout: Mapping[str, int] = {}
+    """The axes along which more than one process trains."""
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this process's part of it, in place."""
@@ -32,31 +44,59 @@ class World:
         """Returns what makes one update, with the arguments of ``TrainingStep``."""
         return TrainingStep(*arguments, **options)
 
+    def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> AbstractContextManager[Any]:
+        """Returns a context in which compilation, and what ranks wait for each other, are phases of their own."""
+        return load(COMPILATION, kind="clock")(clock) if compiled else nullcontext()
+
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all processes act on: seconds since the last checkpoint, and a signal to stop, if any."""
         return since_s, signal
+
+    def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
+        """Tells how far the ranks are apart, and which of them stays behind; every process must call it together.
+
+        Args:
+            step: updates done so far.
+            times: seconds since the last call, by phase.
+            metrics: where to tell it.
+        """
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
+        return [value]
 
     def evaluate(self, task: Task, network: Network, split: TokenSplit, options: EvaluationOptions) -> Evaluation:
         """Returns what a task measures on a split; every process must ask, and each has the result."""
         return task.evaluate(network, split, options)
 
-    def names(self, names: Iterable[str]) -> set[str]:
-        """Returns these names and those that other processes have of the same network."""
-        return set(names)
+    def beside(self) -> Callable[[Any], list[Any]]:
+        """Returns ``gathered`` for one thread beside training; all processes must ask for it together."""
+        return self.gathered
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields tensors with their names, whole, and the leading process all; every process must ask together."""
         yield from tensors
 
-    def part(self, like: Tensor, value: Tensor) -> Tensor:
-        """Returns this process's part of a whole tensor that is laid out as ``like``."""
-        return value.to(like.device)
+    def placement(self, name: str, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns a tensor's whole shape, and where in it this process's part begins, which ``local`` yields.
+
+        Args:
+            name: of a parameter, or ``<parameter>.<state>``.
+            tensor: this process's.
+        """
+        return tuple(tensor.shape), (0,) * tensor.ndim
+
+    def laid_out(self, like: Tensor, part: Tensor) -> Tensor:
+        """Returns this process's part of a tensor as one that is laid out as ``like``, where it has its shape."""
+        return part.to(like.device)
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this process's memory."""
         yield from tensors
 
 
+Work = Callable[[Context, Plan, World], Any]
+"""What one process does of a training: all of it, or a part that is looked at."""
 ALONE = World()
 COMMANDS: ContextVar[int] = ContextVar("commands", default=1)
 """How many commands train together; ``ranks.together`` sets it."""

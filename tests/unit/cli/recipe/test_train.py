@@ -8,7 +8,7 @@ import pytest
 
 from trainwright.artifact.stage import StageResult
 from trainwright.cli.main import main
-from trainwright.pipeline import graph
+from trainwright.pipeline import graph, observing
 
 DATASET = json.dumps({"vocabulary": 300, "splits": {"train": {"tokens": 9000, "documents": 9}}})
 
@@ -82,3 +82,21 @@ def test_a_dry_run_counts_one_step_and_leaves_nothing(recipe, tmp_path, capsys):
 def test_another_cluster_is_for_a_dry_run(recipe, capsys):
     assert main(["train", recipe, "--on", "8xh100-sxm"]) == 2
     assert "add --dry-run" in capsys.readouterr().err
+
+
+def test_a_kept_step_says_what_it_computed_and_how_it_is_repeated(recipe, tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def look(recipe, **arguments):
+        asked.append(arguments)
+        (tmp_path / "computed.json").write_text('{"loss": 1.25, "grad_norm": 0.5, "share": 1.0}')
+        return tmp_path
+
+    monkeypatch.setattr(observing, "look", look)
+    assert main(["train", recipe, "--break-at", "12"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "update 12: loss 1.25, gradient norm 0.5\n"
+    assert f"python {tmp_path / 'repeat.py'}" in printed.err.replace("\n", "")
+    assert (asked[0]["into"], asked[0]["options"]) == ("step-12", {"step": 12})
+    assert main(["train", recipe, "--break-at", "0"]) == 2
+    assert "--break-at" in capsys.readouterr().err and len(asked) == 1

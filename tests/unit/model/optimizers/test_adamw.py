@@ -6,6 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainwright.model.decoder import Decoder
 from trainwright.model.optimizers.adamw import CHUNK_ELEMENTS, ReducedAdamW, rounded_at_random
@@ -88,3 +92,17 @@ def test_a_recipe_asks_for_it_and_moments_take_four_bytes_a_parameter():
     kept = [tensor for name, tensor in optimizers.tensors() if not name.endswith(".step")]
     assert {tensor.dtype for tensor in kept} == {torch.bfloat16}
     assert sum(tensor.nbytes for tensor in kept) == 4 * sum(parameter.numel() for parameter in network.parameters())
+
+
+def test_a_shard_is_updated_in_place():
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    try:
+        mesh, whole = init_device_mesh("cpu", (2,)), parameters(300)
+        shard = torch.nn.Parameter(DTensor.from_local(whole.detach()[150:].clone(), mesh, [Shard(0)], run_check=False))
+        whole.grad = torch.randn(300)
+        shard.grad = DTensor.from_local(whole.grad[150:].clone(), mesh, [Shard(0)], run_check=False)
+        for parameter in (whole, shard):
+            ReducedAdamW([parameter], **SETTINGS).step()
+        assert torch.equal(shard.to_local(), whole[150:])
+    finally:
+        dist.destroy_process_group()

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.planned_models import GPT2, LLAMA
 from trainwright.model.attention import document_positions
 from trainwright.model.decoder import Decoder
 from trainwright.model.losses import linear_cross_entropy
+from trainwright.model.parallel.tensor import cut_matrices
 from trainwright.planner.counts.pieces import WHOLE_SCORES_TOKENS
 from trainwright.planner.counts.saved_activations import (
     MicroBatch,
@@ -18,18 +21,22 @@ from trainwright.planner.counts.saved_activations import (
 )
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import LiveBytes, SavedBytes
+from trainwright.runtime.mesh import mesh_of
 from trainwright.spec.model import NO_DROPOUT, Dropout
-from trainwright.spec.workload import KernelChoice
+from trainwright.spec.workload import KernelChoice, ParallelPlan
 
 
 def batch_of(sequences, tokens, dtype, **more):
     return MicroBatch(sequences=sequences, sequence_tokens=tokens, dtype=dtype, device_kind="cpu", **more)
 
 
-def saved(spec, batch, *, recompute="none"):
+def saved(spec, batch, *, recompute="none", recomputed=None, share=lambda model: None):
     model = Decoder(spec, dtype=DTYPES[batch.dtype], recompute=recompute)
+    if recomputed is not None:
+        model.recompute_in(recomputed)
     model.use(batch.kernels)
     model.initialise(0)
+    share(model)
     counter, live = SavedBytes(model.parameters()), LiveBytes()
     with counter.counting(), live:
         tokens = torch.zeros(batch.sequences, batch.sequence_tokens, dtype=torch.long)
@@ -44,6 +51,21 @@ def saved(spec, batch, *, recompute="none"):
         live.now = lambda known=live.now: {place: size for place, size in known().items() if place in made}
         counter.add_live(live, result=hidden)
     return counter.total_bytes
+
+
+@pytest.mark.parametrize("by_tokens", [True, False])
+@pytest.mark.parametrize("recompute", ["none", "selective"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_rank_of_shared_matrices_keeps_its_part(shape, dtype, recompute, by_tokens):
+    shape = replace(shape, heads=4, kv_heads=min(2, shape.kv_heads), head_size=shape.width // 4)
+    batch = batch_of(3, 64, dtype, tp=2, by_tokens=by_tokens)
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    mesh = mesh_of(ParallelPlan(tp=2, sequence_parallel=by_tokens), "cpu")
+    try:
+        seen = saved(shape, batch, recompute=recompute, share=lambda model: cut_matrices(model, mesh))
+    finally:
+        dist.destroy_process_group()
+    assert saved_bytes(shape, batch, recompute=recompute) == seen
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -92,6 +114,15 @@ def test_selective_recomputation_keeps_the_results_of_products(spec, rates, toke
     small = replace(small, context_tokens=tokens, dropout=rates)
     batch = batch_of(2, tokens, dtype, document_masking=masked)
     assert saved_bytes(small, batch, recompute="selective") == saved(small, batch, recompute="selective")
+
+
+@pytest.mark.parametrize("recompute", ["full", "selective"])
+@pytest.mark.parametrize("recomputed", [0, 1, 2, 3])
+def test_blocks_that_a_budget_leaves_out_keep_everything(recomputed, recompute):
+    spec = replace(LLAMA, layers=3)
+    batch = batch_of(2, 64, "bf16")
+    kept = saved_bytes(spec, batch, recompute=recompute, recomputed=recomputed)
+    assert kept == saved(spec, batch, recompute=recompute, recomputed=recomputed)
 
 
 def test_recomputed_blocks_keep_their_input_alone():

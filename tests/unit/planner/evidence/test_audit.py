@@ -6,6 +6,8 @@ import pytest
 from fixtures.finished import summary_of
 from fixtures.planned_recipe import plan_of, planned_recipe
 from trainwright.planner.evidence.audit import audit, ledger_line
+from trainwright.spec.measures import MemoryUse
+from trainwright.spec.summary import RankUse
 
 
 @pytest.fixture
@@ -36,6 +38,31 @@ def test_what_was_not_predicted_has_no_ratio(plan):
     measured = replace(perfect, step_phases=replace(perfect.step_phases, data_wait=10.0))
     row = next(row for row in audit(plan, measured).rows if (row.group, row.quantity) == ("step", "data_wait"))
     assert (row.predicted, row.measured, row.ratio) == (0.0, 10.0, None)
+
+
+def test_ranks_are_held_against_the_plan_each_phase_and_class_by_itself(plan):
+    perfect = summary_of(plan)
+    ranks = tuple(
+        RankUse(
+            rank=rank,
+            host="h",
+            steps=10,
+            phases=replace(perfect.step_phases.scaled(10 * factor), checkpoint=99.0),
+            memory=MemoryUse(**{name: factor * value for name, value in perfect.memory.as_dict().items()}),
+        )
+        for rank, factor in enumerate((1.0, 4.0, 2.0))
+    )
+    alone, several = (
+        {(row.group, row.quantity): row for row in audit(plan, summary).rows}
+        for summary in (perfect, replace(perfect, ranks=ranks))
+    )
+    assert {row.ranks for row in alone.values()} == {None}
+    forward, memory = several["step", "forward"], several["run", "peak memory"]
+    assert forward.ranks == pytest.approx([factor * forward.measured for factor in (1, 2, 4)])
+    assert memory.ranks == pytest.approx([factor * memory.measured for factor in (1, 2, 4)])
+    assert several["memory", "weights"].ranks[2] == pytest.approx(4 * plan.estimate.memory.weights)
+    assert several["run", "training time"].ranks is None
+    assert {key: replace(row, ranks=None) for key, row in several.items()} == alone, "the ledger gets what it got"
 
 
 def test_the_ledger_line_is_json_with_both_numbers(plan):

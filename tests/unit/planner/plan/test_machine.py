@@ -23,7 +23,7 @@ from trainwright.planner.rates.probed import SPREAD, Probed
 from trainwright.planner.search.changes import larger
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan
-from trainwright.testing.machine import BASELINE_BYTES, TRANSIENT, fake_facts, fake_machine
+from trainwright.testing.machine import BASELINE_BYTES, TRANSIENT, fake_facts, fake_machine, fake_probes
 
 GPU = Gpu(
     name="NVIDIA A100-SXM4-80GB",
@@ -95,11 +95,28 @@ def test_an_unprobed_gpu_is_taken_from_the_catalogue(run):
     assert here.cluster.device.flops_per_s["bf16"] == 312e12
     assert here.cluster.device.visible_bytes == 79 << 30
     assert here.threads is None and here.source.process(run) is None
-    assert {entry.origin for entry in here.assumptions(run, compiled=False)} == {"catalog"}
+    assumed = here.assumptions(run, compiled=False)
+    assert {entry.origin for entry in assumed if entry.key != "never_run"} == {"catalog"}
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("npu", "npu"), ("xpu", "auto")])
+def test_a_measured_accelerator_is_planned_for_with_its_own_memory(run, kind, wanted):
+    probes = replace(fake_probes(), device_kind=kind, device_name="Accelerator of tomorrow", memory_bytes=64 << 30)
+    here = this_machine(Machine(facts=fake_facts(), probes=probes), wanted=wanted)
+    assert (here.cluster.device.kind, here.cluster.device.memory_bytes) == (kind, 64 << 30)
+    assert here.threads is None
+    (never,) = [entry for entry in here.assumptions(run, compiled=False) if entry.key == "never_run"]
+    assert never.value == "never run on hardware"
+
+
+def test_a_processor_that_training_has_run_on_says_nothing(run):
+    assert not [
+        entry for entry in this_machine(fake_machine()).assumptions(run, compiled=False) if "never" in entry.key
+    ]
 
 
 def test_cuda_that_is_not_there_cannot_be_planned_for():
-    with pytest.raises(MachineError, match=r"no CUDA device here; set train.exec.device=cpu"):
+    with pytest.raises(MachineError, match=r"no CUDA device here \(seen cpu measured\); set train.exec.device=cpu"):
         this_machine(fake_machine(), wanted="cuda")
 
 

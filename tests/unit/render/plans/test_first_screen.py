@@ -1,8 +1,13 @@
+from dataclasses import replace
+
+from fixtures.page import WrittenPage
+from trainwright.hardware.catalogue.accelerators import NEVER_RUN, NEVER_RUN_KEY
 from trainwright.hardware.catalogue.models import model
 from trainwright.planner.plan.cluster import plan_run
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
-from trainwright.render.plans.first_screen import WIDTH, memory_bar
+from trainwright.render.plans.first_screen import WIDTH, memory_bar, show_first
+from trainwright.spec.plan import Assumption
 
 
 def planned(on):
@@ -32,3 +37,11 @@ def test_what_is_beyond_the_memory_stands_behind_a_second_stroke():
 def test_the_bar_stands_in_forty_columns():
     *_, legend = (bar := memory_bar(planned("rtx-4090"))).split("|")
     assert len("  " + bar.removesuffix(legend)) <= 40
+
+
+def test_what_nobody_has_run_is_said_on_the_first_screen():
+    plan, page = planned("4x8xh100-sxm"), WrittenPage()
+    never = Assumption("training on TPUs", NEVER_RUN, "", "default", "make gpu", key=NEVER_RUN_KEY)
+    entries = (*plan.estimate.assumptions, never)
+    show_first(page, replace(plan, estimate=replace(plan.estimate, assumptions=entries)), following="")
+    assert "training on TPUs: never run on hardware" in page.lines

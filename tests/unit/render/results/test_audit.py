@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_the_verdict_comes_first_and_a_group_is_named_once():
         ("", "backward", "2 s", "2 s", "±0 %"),
         ("", "waiting for data", "0 s", "1 ms", ""),
     ]
+
+
+def test_ranks_have_a_column_where_there_are_several():
+    alone, several = WrittenPage(), WrittenPage()
+    show(audit(RUN + STEP), alone)
+    show(audit([*RUN, replace(STEP[0], ranks=(0.04, 0.05, 0.07))]), several)
+    assert {len(row) for row in alone.tables[""]} == {5}
+    assert [row[5] for row in several.tables[""]] == ["", "", "", "", "40 ms, 50 ms, 70 ms"]

@@ -52,3 +52,10 @@ def test_old_measurements_are_named_with_their_age():
     (finding,) = findings(fake_facts(), fake_probes(), now_unix_s=MEASURED_S + 100 * 86400)
     assert "100 days old" in finding.what
     assert "--fresh" in finding.fix
+
+
+def test_a_device_that_nobody_has_run_training_on_says_so():
+    probes = replace(fake_probes(), device_kind="npu", memory_bytes=64 << 30)
+    (finding,) = findings(fake_facts(), probes, now_unix_s=MEASURED_S)
+    assert finding.what == "training on Ascend NPUs was never run on hardware by this project"
+    assert "make gpu" in finding.fix

@@ -47,6 +47,15 @@ def test_what_the_recipe_says_is_kept(planned):
     assert plan.parallel.deterministic is False
 
 
+def test_compilation_is_a_phase_of_the_run_and_of_no_step(planned):
+    plain, compiled = (planned(f"train.exec.compile={each}").estimate for each in ("false", "true"))
+    assert plain.run_phases.compile == plain.phases.compile == compiled.phases.compile == 0
+    assert compiled.run_phases.compile > 0
+    assert compiled.run_phases.total_s == pytest.approx(compiled.seconds.mid)
+    steps = 100
+    assert compiled.run_phases.other < compiled.phases.other * steps + compiled.phases.total_s
+
+
 def test_precision_does_not_depend_on_whether_the_dataset_is_there(tmp_path, monkeypatch):
     """On a machine where the two precisions change places between the vocabulary asked for and the one made."""
 
@@ -95,6 +104,14 @@ def test_long_runs_are_compiled_where_a_compiler_is(planned):
     machine = fake_machine()
     bare = Machine(facts=type(machine.facts)(**{**as_dict(machine.facts), "compiler": None}), probes=machine.probes)
     assert planned("train.duration=1e6 steps", machine=bare).parallel.compile is False
+
+
+@pytest.mark.parametrize(("kind", "compiled"), [("cuda", True), ("xpu", True), ("npu", False), ("tpu", False)])
+def test_long_runs_are_compiled_only_on_devices_that_compile_by_themselves(planned, kind, compiled):
+    machine = fake_machine()
+    measured = replace(machine.probes, device_kind=kind, memory_bytes=16 << 30)
+    plan = planned("train.duration=1e6 steps", machine=Machine(facts=machine.facts, probes=measured))
+    assert plan.parallel.compile is compiled
 
 
 def test_a_machine_that_was_busy_is_compiled_for_by_its_fast_end(planned):
@@ -166,3 +183,22 @@ def test_the_range_without_probes_holds_the_run_of_the_quickstart():
     assert seconds.low < 150
     assert seconds.mid < 2 * 214 < seconds.high
     assert seconds.high < 10 * seconds.low
+
+
+def test_a_budget_lies_between_none_and_full_in_memory_and_time(planned):
+    def of(*overrides):
+        plan = planned("model.layers=4", "train.exec.micro_batch=8", *overrides)
+        return plan.estimate.memory.activations, plan.estimate.phases.backward
+
+    none, full = of(), of("train.recompute=full")
+    half = of("train.recompute=full", "train.recompute_budget=0.5")
+    quarter = of("train.recompute=full", "train.recompute_budget=0.75")
+    assert full[0] < half[0] < quarter[0] < none[0]
+    assert none[1] < quarter[1] < half[1] < full[1]
+    assert half[0] == pytest.approx((none[0] + full[0]) / 2, rel=0.15), "blocks alike, but for one inside"
+    assert half[1] == pytest.approx((none[1] + full[1]) / 2, rel=1e-6)
+
+
+def test_a_budget_without_recomputation_is_refused(planned):
+    with pytest.raises(RecipeError, match="recompute_budget leaves blocks out of recompute"):
+        planned("train.recompute_budget=0.5")

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from trainwright.spec.model import Experts, LatentAttention, ModelSpec
+from trainwright.spec.model import Dropout, Experts, LatentAttention, ModelSpec
 from trainwright.spec.sections.model import ModelSection
 from trainwright.stages.report.model_facts import model_facts
 
@@ -56,6 +56,7 @@ CHANGES = {
     "classes": (LLAMA, 3),
     "labels": (replace(LLAMA, classes=2), ("ham", "spam")),
     "language_head": (LLAMA, False),
+    "dropout": (LLAMA, Dropout(attention=0.1)),
     "image_size": (VISION, 256),
     "patch_size": (VISION, 32),
 }
@@ -79,6 +80,12 @@ LATENTS = {"query_rank": None, "kv_rank": 16, "rope_size": 8, "value_size": 32}
 def test_every_field_is_told(name):
     model, value = CHANGES[name]
     assert model_facts(model, None) != model_facts(replace(model, **{name: value}), None)
+
+
+def test_rates_of_dropout_are_told_where_they_are_not_zero():
+    dropped = replace(LLAMA, dropout=Dropout(residual=0.1, attention=0.05))
+    told = dict(model_facts(dropped, None))["dropout in training"]
+    assert told == "0.1 of sub-layers' outputs, 0.05 of attention's weights"
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Experts)])

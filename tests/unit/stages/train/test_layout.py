@@ -17,20 +17,21 @@ from trainwright.planner.plan.layout import parse_layout
 from trainwright.planner.plan.machine import this_machine
 from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
+from trainwright.spec.families.family import FAMILY
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, OF_OTHERS, REASONS, refusals
+from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
 
 
 def test_every_field_is_executed_or_has_a_reason() -> None:
-    names = [*EXECUTED, *OF_OTHERS, *REASONS]
+    names = [*EXECUTED, *REASONS]
     assert sorted(names) == sorted(field.name for field in fields(ParallelPlan))
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_what_is_not_executed_is_refused_by_name(name) -> None:
-    parallel = replace(ParallelPlan(), **{name: "optimizer" if name == "offload" else 2})
+    parallel = replace(ParallelPlan(), **{name: "all" if name == "offload" else 2})
     (line,) = refusals(parallel)
     assert line.startswith(f"{name}={getattr(parallel, name)}: ")
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
@@ -72,6 +73,18 @@ def test_sequences_are_divided_where_the_task_can(context) -> None:
     parallel = ParallelPlan(cp=2, pp=2, dp_replicate=2, context=context, shares=(3, 1))
     assert refusals(parallel, blocks=4) == ()
     assert refusals(parallel, blocks=4, divides=False) == ("cp=2: the task reads whole sequences; set cp=1",)
+
+
+OWN = replace(FAMILY.load("llama"), network="contract.additions.families:Own")
+
+
+def test_matrices_are_shared_of_our_own_network_alone() -> None:
+    parallel, name = ParallelPlan(tp=2, pp=2), f"{__name__}:OWN"
+    assert refusals(parallel, family="llama") == refusals(parallel, family="mistral") == ()
+    own = refusals(parallel, family=name)
+    assert [line.split(":")[0] for line in own] == ["tp=2", "pp=2"]
+    assert all("a network of its own" in line for line in own)
+    assert refusals(ParallelPlan(dp_shard=2), family=name) == ()
 
 
 def test_what_is_executed_is_not_refused() -> None:
@@ -145,9 +158,9 @@ def test_both_doors_to_a_plan_of_this_machine_give_a_layout_that_is_executed(tmp
 def test_a_plan_for_another_kind_of_device_is_refused(make_recipe, dataset) -> None:
     recipe = make_recipe()
     plan = plan_of(recipe)
-    node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="tpu"))
+    node = replace(plan.cluster.node, device=replace(plan.cluster.device, kind="hpu"))
     plan = replace(plan, cluster=replace(plan.cluster, node=node))
-    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen tpu, expected cpu or cuda"):
+    with pytest.raises(RecipeError, match=r"cannot execute this plan \(seen hpu, expected one of cpu, cuda"):
         settings_of(recipe, plan, TokenDataset.open(dataset.path))
 
 
@@ -179,3 +192,7 @@ def test_a_plan_that_counts_on_another_optimizer_than_the_recipes_is_refused(mak
     recipe, plan = make_recipe(optimizer={"name": name}), plan_of(make_recipe())
     with pytest.raises(RecipeError, match=rf"of another run \(seen unmeasured={{}} for {{'optimizer': '{name}'}}"):
         settings_of(recipe, plan, TokenDataset.open(dataset.path))
+
+
+def test_the_optimizer_may_be_on_the_host() -> None:
+    assert refusals(ParallelPlan(offload="optimizer")) == ()

@@ -20,3 +20,9 @@ def test_batches_come_in_order_and_each_is_read_once() -> None:
     source = Counting()
     assert [int(batch["tokens"]) for batch in prefetched(source, 3, 7)] == [3, 4, 5, 6]
     assert source.steps == [3, 4, 5, 6]
+
+
+def test_batches_are_pinned_where_an_accelerator_copies_them(monkeypatch) -> None:
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(int(tensor)) or tensor)
+    assert [int(batch["tokens"]) for batch in prefetched(Counting(), 0, 3, pin=True)] == [0, 1, 2] == pinned

@@ -10,7 +10,7 @@ import pytest
 from trainwright.stages.train.stop import StopRequest
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_first_signal_is_noted_second_ends(number) -> None:
     before = signal.getsignal(number)
     with StopRequest() as stop:

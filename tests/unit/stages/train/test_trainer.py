@@ -28,13 +28,25 @@ def test_memory_by_class_is_what_the_tensors_take(make_recipe, inputs_for, tmp_p
     assert summary["process_bytes"] > 50e6
 
 
-@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_activations_are_what_the_planner_counts(recompute, make_recipe, inputs_for, train, tmp_path) -> None:
-    recipe = make_recipe(family="gpt2", recompute=recompute, precision="bf16", exec_micro_batch=2, duration="2 steps")
+@pytest.mark.parametrize(
+    ("recompute", "budget"), [("none", 0), ("selective", 0), ("full", 0), ("full", 0.5), ("selective", 0.4)]
+)
+def test_activations_are_what_the_planner_counts(recompute, budget, make_recipe, inputs_for, train, tmp_path) -> None:
+    how = {"recompute": recompute, "recompute_budget": budget}
+    recipe = make_recipe(family="gpt2", **how, precision="bf16", exec_micro_batch=2, duration="2 steps")
     train(recipe, inputs_for(recipe, precision="bf16"), tmp_path / "out")
     measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
     batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="bf16", device_kind="cpu")
-    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute)
+    again = {0: None, 0.5: 1, 0.4: 2}[budget]
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute=recompute, recomputed=again)
+
+
+def test_recomputation_that_a_plan_chose_for_its_memory_is_executed(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(family="gpt2", exec_fit_memory="1GiB", exec_micro_batch=2, duration="2 steps")
+    train(recipe, inputs_for(recipe, recompute="full"), tmp_path / "out")
+    measured = json.loads((tmp_path / "out" / "summary.json").read_text())["memory"]["activations"]
+    batch = MicroBatch(sequences=2, sequence_tokens=16, dtype="fp32", device_kind="cpu")
+    assert measured == saved_bytes(recipe.model_spec(vocabulary=300), batch, recompute="full")
 
 
 def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(
@@ -66,3 +78,23 @@ def test_the_loss_of_the_end_is_the_mean_of_the_last_updates_whatever_is_logged(
         with pytest.raises(SystemExit):
             ended("killed", killing(step), log_every=11)
     assert ended("killed", log_every=11) == exact
+
+
+def test_goodput_counts_the_sessions_before(make_recipe, inputs_for, train, tmp_path) -> None:
+    """An earlier session of 100 seconds left a log and no checkpoint: all that it did is done again."""
+    recipe = make_recipe(exec_log_every_steps=4)
+    out = tmp_path / "run"
+    out.mkdir()
+    lines = [{"run": "tiny", "t_s": at, "kind": "message", "name": "", "value": 0.0} for at in (1000.0, 1100.0)]
+    (out / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    train(recipe, inputs_for(recipe), out)
+    summary = json.loads((out / "summary.json").read_text())
+    goodput, phases = summary["goodput"], summary["phases"]
+    steps_s = sum(seconds for name, seconds in phases.items() if name not in ("compile", "checkpoint", "evaluate"))
+    assert goodput["wall_s"] > 100 + steps_s
+    assert goodput["steps_s"] == pytest.approx(steps_s) and goodput["steps_s"] < 100
+    assert goodput["share"] == pytest.approx(goodput["steps_s"] / goodput["wall_s"])
+    assert goodput["lost_s"] == pytest.approx(goodput["wall_s"] - sum(phases.values()))
+    told = [event for event in read_events(out / "events.jsonl") if event.name == "train/goodput"]
+    assert [event.step for event in told] == [4, 8] and all(0 < event.value < 1 for event in told)
+    assert summary["ranks"] == [], "one process is the run"

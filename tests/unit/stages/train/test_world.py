@@ -22,11 +22,12 @@ def test_one_process_has_everything() -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert [id(each) for each in ALONE.local(network.parameters())] == [id(each) for each in network.parameters()]
     value = torch.arange(3.0)
-    assert torch.equal(ALONE.part(torch.zeros(3), value), value)
+    assert torch.equal(ALONE.laid_out(torch.zeros(3), value), value)
+    assert ALONE.placement("embedding", torch.zeros(3, 2)) == ((3, 2), (0, 0))
 
 
-def test_one_process_knows_all_names_and_measures_by_itself() -> None:
-    assert ALONE.names(["head", "embedding"]) == {"head", "embedding"}
+def test_one_process_hears_itself_and_measures_by_itself() -> None:
+    assert ALONE.gathered("word") == ALONE.beside()("word") == ["word"]
     asked: list[tuple[object, ...]] = []
 
     class Asked(NextToken):

@@ -1,4 +1,4 @@
-"""How many messages a rank of this project's trainer takes part in, and bytes: of data and context parallelism.
+"""How many messages a rank of this project's trainer takes part in, and of how many bytes.
 
 The seconds of the same volumes are ``exchange``'s. A sharded network is gathered in as many pieces as it has blocks and
 one more, the root: embedding, last norm and head.
@@ -6,11 +6,11 @@ one more, the root: embedding, last norm and head.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 from trainwright.planner.counts.parallel.dry_run import Sent
-from trainwright.planner.counts.parameters import parameter_counts, total_parameters
+from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
+from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan
 
@@ -21,7 +21,7 @@ BEFORE, AFTER, NORM = 8, 4, 8
 
 
 def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent, ...]:
-    """Returns what a step of so many micro batches sends, by kind and axis.
+    """Returns what data, context and tensor parallelism send in a step of so many micro batches, by kind and axis.
 
     ZeRO-3 gathers every piece before each forward pass, and blocks again before each backward pass; stages below it
     keep what they gathered through the step. From ZeRO-2 on gradients are reduced after each micro batch, below after
@@ -30,11 +30,9 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
     """
     sizes = {name: getattr(parallel, name) for name in ("pp", "dp_replicate", "dp_shard", "cp", "tp")}
     model = run.transformer
-    counts = parameter_counts(model)
-    every = total_parameters(model)
-    root = sum(counts.get(name, 0) for name in ("embedding", "positions", "head")) + _last_norm(run)
-    blocks, pieces = every - root, model.blocks + 1
-    found: dict[tuple[str, str], Sent] = {}
+    own = rank_parameters(model, parallel.tp)
+    every, root, blocks, pieces = own.total, own.root, own.blocks, model.blocks + 1
+    sent: list[Sent] = []
     copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
     owners = 1 if copied else parallel.dp_shard * parallel.cp
     shard = "+".join(name for name in ("dp_shard", "cp") if sizes[name] > 1)
@@ -44,22 +42,69 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
         again = run.workload.element_bytes * blocks
         rounds = passes if parallel.zero_stage == 3 else 1
         twice = parallel.zero_stage == 3
-        found["all-gather", shard] = Sent(
-            kind="all-gather",
-            axis=shard,
-            count=rounds * (pieces + twice * model.blocks),
-            size_bytes=rounds * (whole + twice * again),
-        )
+        count = rounds * (pieces + twice * model.blocks)
+        sent.append(Sent(kind="all-gather", axis=shard, count=count, size_bytes=rounds * (whole + twice * again)))
         reductions = passes if parallel.zero_stage >= 2 else 1
-        found["reduce-scatter", shard] = Sent(
-            kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=reductions * KEPT_BYTES * every
-        )
-    for sent in _context(run, parallel, passes):
-        found[sent.kind, sent.axis] = _both(found.get((sent.kind, sent.axis)), sent)
-    for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=KEPT_BYTES * every / owners):
-        sent = Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
-        found["all-reduce", axis] = _both(found.get(("all-reduce", axis)), sent)
-    return tuple(found.values())
+        size_bytes = reductions * KEPT_BYTES * every
+        sent.append(Sent(kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=size_bytes))
+    sent += _context(run, parallel, passes)
+    sent += (
+        Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
+        for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=KEPT_BYTES * every / owners)
+    )
+    if parallel.tp > 1:
+        sent += _between_matrices(run, parallel, passes=passes)
+        sent += _of_copies(run, parallel, own, owners=owners)
+    return tuple(_joined(sent))
+
+
+def _joined(sent: Iterable[Sent]) -> Iterator[Sent]:
+    """Yields one entry for each kind along each axis."""
+    by_kind: dict[tuple[str, str], list[Sent]] = {}
+    for each in sent:
+        by_kind.setdefault((each.kind, each.axis), []).append(each)
+    for (kind, axis), parts in by_kind.items():
+        count, size_bytes = sum(each.count for each in parts), sum(each.size_bytes for each in parts)
+        yield Sent(kind=kind, axis=axis, count=count, size_bytes=size_bytes)
+
+
+def _between_matrices(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> Iterator[Sent]:
+    """Yields what tensor-parallel ranks send of activations.
+
+    A block has two regions of matrices, the embedding ends one and the head begins one. Each beginning and end is a
+    message in the forward pass and, with sequence parallelism, one in the backward pass (Korthikanti et al., 2022,
+    figure 5); without it ends are added up in the forward pass and beginnings in the backward pass. A block that is
+    computed again sends again, but for its last end, which nothing kept comes after without dropout. The loss asks for
+    each row's largest logit, then for two sums.
+    """
+    model, work = run.transformer, run.workload
+    tokens = parallel.micro_batch_sequences * work.sequence_tokens // parallel.cp
+    hidden = work.element_bytes * tokens * model.width
+    again = model.blocks if work.recompute != "none" else 0
+    ends_again = again * (2 if model.dropout.residual else 1)
+    begins = ends = 2 * model.blocks + 1
+    if model.classes:
+        begins -= 1  # every rank has the whole head
+    if parallel.sequence_parallel:
+        joined = 1 if model.classes else 0  # tokens for that head come together, and their gradients need no sum
+        gathers, scatters = begins + ends + joined + 2 * again, begins + ends + ends_again
+        for kind, count in (("all-gather", gathers), ("reduce-scatter", scatters)):
+            yield Sent(kind=kind, axis="tp", count=passes * count, size_bytes=passes * count * hidden)
+    else:
+        count = passes * (begins + ends + ends_again)
+        yield Sent(kind="all-reduce", axis="tp", count=count, size_bytes=count * hidden)
+    if not model.classes:
+        entries = -(-model.vocabulary // parallel.tp)
+        rows = loss_rows(run.kernels.loss_chunk_tokens, tokens=tokens, vocabulary=entries)
+        count, each = 2 * passes * -(-tokens // rows), 3 * KEPT_BYTES * tokens
+        yield Sent(kind="all-reduce", axis="tp", count=count, size_bytes=passes * each)
+
+
+def _of_copies(run: RunSpec, parallel: ParallelPlan, own: RankParameters, *, owners: int) -> Iterator[Sent]:
+    """Yields the message that adds up gradients of what several ranks keep: a place for each key head."""
+    added = own.stream * parallel.sequence_parallel + own.copied * run.transformer.kv_heads
+    if added:
+        yield Sent(kind="all-reduce", axis="tp", count=1, size_bytes=KEPT_BYTES * added / owners)
 
 
 def _context(run: RunSpec, parallel: ParallelPlan, passes: int) -> Iterator[Sent]:
@@ -72,24 +117,17 @@ def _context(run: RunSpec, parallel: ParallelPlan, passes: int) -> Iterator[Sent
     model, work, ranks = run.transformer, run.workload, parallel.cp
     each = passes * model.layers
     tokens = parallel.micro_batch_sequences * work.sequence_tokens
-    element = work.element_bytes * tokens * model.head_size / parallel.tp
+    element = work.element_bytes * tokens * model.head_size
+    heads, key_heads = model.heads // parallel.tp, max(1, model.kv_heads // parallel.tp)
     forward = 1 + (work.recompute != "none")
     if parallel.context == "gather":
-        whole = 2 * element * model.kv_heads
+        whole = 2 * element * key_heads
         yield Sent(kind="all-gather", axis="cp", count=forward * each, size_bytes=forward * each * whole)
         yield Sent(kind="reduce-scatter", axis="cp", count=each, size_bytes=each * whole)
         return
-    key_heads = max(model.kv_heads, ranks * parallel.tp)
-    both = element * (2 * model.heads + 2 * key_heads) / ranks
+    both = element * (2 * heads + 2 * max(key_heads, ranks)) / ranks
     times = (forward + 1) * each
     yield Sent(kind="all-to-all", axis="cp", count=2 * times, size_bytes=times * both)
-
-
-def _both(before: Sent | None, sent: Sent) -> Sent:
-    """Returns messages of one kind and axis together."""
-    if before is None:
-        return sent
-    return replace(sent, count=before.count + sent.count, size_bytes=before.size_bytes + sent.size_bytes)
 
 
 def _once(sizes: dict[str, int], copies: str, *, pieces: int, shard_bytes: float) -> Iterator[tuple[str, int, float]]:
@@ -103,9 +141,3 @@ def _once(sizes: dict[str, int], copies: str, *, pieces: int, shard_bytes: float
                 yield axis, 1, BEFORE
             if axis in ("dp_replicate", "dp_shard", "cp"):
                 yield axis, 1, AFTER
-
-
-def _last_norm(run: RunSpec) -> int:
-    """Returns the parameters of the norm before the head."""
-    model = run.transformer
-    return model.width * (2 if model.norm == "layernorm" and model.norm_bias else 1)

@@ -205,12 +205,13 @@ class OurBytes:
 
 
 def our_bytes(case: MemoryCase) -> OurBytes:
-    """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each micro batch."""
+    """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each kind of micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, layouts.cp, layouts.context])
+    shares = layouts.tp, layouts.sequence_parallel, layouts.cp, layouts.context
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, *shares])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled, recompute, ranks, context in distinct.T:
+    for sequences, compiled, recompute, tp, by_tokens, cp, context in distinct.T:
         batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
@@ -219,13 +220,15 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             document_masking=workload.document_masking,
             compiled=bool(compiled),
             kernels=case.kernels,
-            cp=int(ranks),
+            tp=int(tp),
+            by_tokens=by_tokens > 0,
+            cp=int(cp),
             context=CONTEXTS[int(context)],
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         kept = saved.kept_bytes(model, batch, "selective")
         rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / layouts.tp
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)]
     return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 
@@ -239,7 +242,11 @@ def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
     model, size, experts = case.model, case.element_bytes, case.model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
     tokens = micro_tokens(case)
-    network = (3.0 if model.gated else 2.0) * size * width * tokens / case.layouts.tp + 2 * size * model.width * tokens
+    # Whole on each of our tensor-parallel ranks: what comes back, gradients of gate's and up's input, and their sum.
+    wide = np.where((case.layouts.tp > 1) & (case.memory.kernels == "own"), 4.0, 2.0)
+    network = (
+        3.0 if model.gated else 2.0
+    ) * size * width * tokens / case.layouts.tp + wide * size * model.width * tokens
     if case.workload.fused_attention:
         return network
     gradients = (1.0 if case.memory.kernels == "fused" else 2.0) * size * model.heads * case.workload.sequence_tokens

@@ -83,15 +83,12 @@ def pass_bytes(case: MemoryCase) -> Pass:
     stages = case.stages
     dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
     full = case.layouts.has("recompute", "full")
-    inputs = stages.layers * input_bytes(case)
     # Dropout of the embedding keeps its mask (Korthikanti et al., 2022, arXiv 2205.05198, section 4.3, recall).
     mask = stages.has_embedding * mask_bytes(case) * case.model.width * wide_tokens(case)
     beside = our_bytes(case).beside if case.memory.kernels == "own" else mask
-    waiting, selective = dense, np.zeros(len(case.layouts), bool)
-    if case.memory.kernels == "own":  # of dense layers alone
-        selective = case.layouts.has("recompute", "selective")
-        waiting = np.where(selective, our_bytes(case).kept, dense)
-    layers = np.where(full, inputs, stages.dense_layers * waiting + stages.moe_layers * mixed)
+    selective = case.layouts.has("recompute", "selective") & (case.memory.kernels == "own")
+    waiting, mixed_waiting = waiting_bytes(case)
+    layers = stages.dense_layers * waiting + stages.moe_layers * mixed_waiting
     sent = np.where(case.memory.holds_outputs, 1.0 - stages.has_head, 0.0) * input_bytes(case)
     beside = beside + sent
     whole = stages.passes * (beside + layers)
@@ -112,6 +109,17 @@ def pass_bytes(case: MemoryCase) -> Pass:
         kept_logits=buffered_logit_bytes(case, micro_batches=2),
         gone=np.asarray(whole - saved),
     )
+
+
+def waiting_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
+    """Returns the bytes [L] of an average layer without and with experts that wait for the backward pass."""
+    full, share = case.layouts.has("recompute", "full"), case.recomputed
+    dense, mixed = block_bytes(case, mixture=False), block_bytes(case, mixture=True)
+    again = dense
+    if case.memory.kernels == "own":  # of dense layers alone
+        again = np.where(case.layouts.has("recompute", "selective"), our_bytes(case).kept, dense)
+    again, mixed_again = np.where(full, input_bytes(case), again), np.where(full, input_bytes(case), mixed)
+    return share * again + (1.0 - share) * dense, share * mixed_again + (1.0 - share) * mixed
 
 
 def stash_bytes(case: MemoryCase) -> Numbers:

@@ -22,6 +22,9 @@ STATE_BUFFERS, SUB_GROUP_PARAMETERS = 4, 1e9
 """Pinned buffers of fp32 elements through which an optimizer's state streams from NVMe: one each for weight, gradient
 and both moments (DeepSpeed's ``offload_optimizer.buffer_count``), as long as what is updated at once
 (``sub_group_size``, recall)."""
+OUR_CROSSING_BYTES, OUR_COPY_BYTES = 12.0, 8.0
+"""Of a parameter of this trainer (``stages/train/memory/host_optimizer.py``): gradient and weight in fp32 to the host,
+the weight back; and the host's room for both."""
 WEIGHT_BUFFERS, BUFFER_PARAMETERS = 5, 1e8
 """The same of weights: DeepSpeed's ``offload_param.buffer_count`` and ``buffer_size``."""
 
@@ -47,7 +50,8 @@ def offloaded(case: MemoryCase) -> Offloaded:
         return Offloaded(moved=Kept(weights=none, gradients=none, optimizer=none, update=none), host=none, nvme=none)
     here, everywhere = kept(case), kept(replace(case, layouts=replace(layouts, offload=np.zeros_like(layouts.offload))))
     moved = Kept(**{each.name: getattr(everywhere, each.name) - getattr(here, each.name) for each in fields(Kept)})
-    total = moved.weights + moved.gradients + moved.optimizer
+    copies = OUR_COPY_BYTES * (case.memory.kernels == "own") * layouts.has("offload", "optimizer")
+    total = moved.weights + moved.gradients + moved.optimizer + copies * trained_parameters(case)
     group = np.minimum(SUB_GROUP_PARAMETERS, trained_parameters(case))
     pinned = np.minimum(moved.optimizer, STATE_BUFFERS * 4.0 * group)
     pinned += np.minimum(moved.weights, WEIGHT_BUFFERS * BUFFER_PARAMETERS * case.element_bytes)
@@ -77,7 +81,8 @@ def offload_s(run: RunSpec, layouts: Layouts, forward_s: Numbers, backward_s: Nu
     case = case_of(run.transformer, run.workload, layouts, run.stack.memory)
     gone = offloaded(case).moved
     trained = np.max(trained_parameters(case), axis=0)
-    crossing = 2 * case.element_bytes * trained / bus.bytes_per_s
+    each = OUR_CROSSING_BYTES if case.memory.kernels == "own" else 2 * case.element_bytes
+    crossing = each * trained / bus.bytes_per_s
     update = HOST_UPDATE_S * trained * node.devices
     weights = case.frozen_bytes * np.max(shared(case, from_stage=3), axis=0)
     frozen = layouts.has("offload", "frozen")

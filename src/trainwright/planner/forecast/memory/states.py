@@ -91,6 +91,11 @@ class MemoryCase:
         return self.workload.element_bytes
 
     @property
+    def recomputed(self) -> float:
+        """Returns the share of the layers that are recomputed, where layers are."""
+        return self.workload.recomputed_share(self.model.blocks)
+
+    @property
     def frozen_bytes(self) -> float:
         """Returns the bytes of a block's weight where it is gathered: frozen ones as they are kept."""
         if self.adapter is None:

@@ -53,8 +53,9 @@ def passes(kernels: Kernels, sent: Exchange, layouts: Layouts, exposure: Exposur
     blocks, returned = kernels.forward, kernels.backward
     forward = blocks + np.maximum(0.0, ends * kernels.head - fewer * blocks)
     backward = returned + np.maximum(0.0, ends * kernels.head_backward - fewer * returned)
-    full, selective = layouts.has("recompute", "full"), layouts.has("recompute", "selective")
-    again = np.where(full, blocks, np.where(selective, kernels.again * blocks, 0.0))
+    whole, selective = layouts.has("recompute", "full"), layouts.has("recompute", "selective")
+    full = whole * kernels.recomputed
+    again = kernels.recomputed * np.where(whole, blocks, np.where(selective, kernels.again * blocks, 0.0))
     seconds = forward + backward + again + kernels.casts
     host = np.asarray(kernels.launches * (3 + full))
     busy = longer(seconds, host)

@@ -43,7 +43,7 @@ from trainwright.runtime.norms import local
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import ParallelPlan, recomputed_blocks
 from trainwright.stages.train.layout import refusals
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep
@@ -110,6 +110,13 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
             "a dry run makes batches of text alone", where="task.name", seen=recipe.task.name, expected="next-token"
         )
     work = plan.workload
+    for key, moves in (
+        ("exec.layout.offload", parallel.offload != "none"),
+        ("activation_offload", work.activation_offload),
+    ):
+        if moves:
+            what, fix = "a dry run moves nothing to host memory", f"leave train.{key} out to count what would be moved"
+            raise RecipeError(what, where=f"train.{key}", fix=fix)
     data = parallel.dp_replicate * parallel.dp_shard
     micro_batches = max(1, -(-work.batch_sequences // (data * parallel.micro_batch_sequences)))
     passes = min(MOST_PASSES, micro_batches)
@@ -192,7 +199,11 @@ def _step(
     task = NextToken(sequence_tokens=work.sequence_tokens, end_of_text=0 if recipe.train.document_masking else None)
     with FakeTensorMode():
         network = build_network(
-            model, dtype=DTYPES[work.precision], recompute=work.recompute, kernels=recipe.train.exec.kernels
+            model,
+            dtype=DTYPES[work.precision],
+            recompute=work.recompute,
+            recomputed=recomputed_blocks(work.recompute_budget, model.layers) if work.recompute_budget else None,
+            kernels=recipe.train.exec.kernels,
         )
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         world.share(network, compiled=False)

@@ -20,11 +20,14 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import open_artifact
 from trainwright.core.errors import Interrupted, TrainwrightError
+from trainwright.runtime.device import choose
 from trainwright.runtime.mesh import Found, joined
+from trainwright.spec.device import DeviceKind
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.stage import train
+from trainwright.stages.train.world import Work
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -42,6 +45,8 @@ class RankTask:
     root: Path
     group: str = ""
     """The training's name among those of one meeting; alone on a host it needs none."""
+    work: Work = train
+    """What each of them does."""
 
 
 def run_rank(task: RankTask, reports: SimpleQueue[Any]) -> None:
@@ -80,7 +85,7 @@ def train_as_rank(task: RankTask, events: Events, *, local_rank: int, found: Fou
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
-        train(context, task.plan, world)
+        task.work(context, task.plan, world)
         world.close()
 
 
@@ -92,12 +97,13 @@ def _found(group: str) -> Found | None:
     return PrefixStore(group, store), rank, ranks
 
 
-def _device(kind: str, index: int) -> torch.device:
+def _device(kind: DeviceKind, index: int) -> torch.device:
     """Returns this rank's device; of several in a host each rank has the one of its number there."""
     if kind == "cpu":
         return torch.device("cpu")
+    chosen = choose(kind).torch_device
     torch.accelerator.set_device_index(index)
-    return torch.device(kind, index)
+    return torch.device(chosen.type, index)
 
 
 def _belong_to_parent() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -27,9 +30,10 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
 from trainwright.stages.train.stage import result_of
+from trainwright.stages.train.world import Work
 
 LOOPBACK = "127.0.0.1"
-_UNIX_SIGNALS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name))
+_UNIX_SIGNALS = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGQUIT", "SIGUSR1") if hasattr(signal, name))
 
 
 def train_on_ranks(context: Context, plan: Plan) -> StageResult:
@@ -41,6 +45,11 @@ def train_on_ranks(context: Context, plan: Plan) -> StageResult:
     """
     launch(task_of(context, plan), _configuration(plan.parallel.ranks), context.events)
     return result_in(context.out)
+
+
+def work_on_ranks(context: Context, plan: Plan, work: Work) -> None:
+    """Lets the plan's processes on this host do a piece of work; raises as ``train_on_ranks``."""
+    launch(replace(task_of(context, plan), work=work), _configuration(plan.parallel.ranks), context.events)
 
 
 def task_of(context: Context, plan: Plan) -> RankTask:
@@ -132,13 +141,23 @@ def _quiet_agent() -> Iterator[None]:
 @contextmanager
 def _same_signals() -> Iterator[None]:
     """Gives signals back to who had them: torch's agent takes them for good, and later stages wait for theirs."""
+    in_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *_UNIX_SIGNALS)}
+    if in_main:
+        signal.signal(signal.SIGUSR1, _pass_on)
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if in_main:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _pass_on(number: int, _frame: FrameType | None) -> None:
+    """Gives a scheduler's warning to the ranks, which save and end by themselves; torch's agent does not."""
+    for rank in multiprocessing.active_children():
+        if rank.pid is not None:
+            os.kill(rank.pid, number)
 
 
 def _died(failed: ChildFailedError) -> TrainingError:

@@ -9,10 +9,11 @@ from typing import Any, cast
 from torch import Tensor
 
 from trainwright.core.registry import load
+from trainwright.model.losses import Loss
 from trainwright.model.parallel.parallelize import reduce_gradients
 from trainwright.model.tasks.task import Batch, DividesSequences
 from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
-from trainwright.runtime.norms import clip
+from trainwright.runtime.norms import add_copies, clip
 from trainwright.stages.train.step import TrainingStep
 
 
@@ -49,6 +50,12 @@ class RankedStep(TrainingStep):
             division = load("trainwright.model.parallel.context:division_of", kind="layout")(self.mesh)
             self._known_places[tokens] = division.places(tokens, self.device)
         return self._known_places[tokens]
+
+    def gradient(self, batch: Batch) -> Loss:
+        """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""
+        loss = super().gradient(batch)
+        add_copies(self.parameters)
+        return loss
 
     def denominator(self, batch: Batch) -> Tensor:
         """Returns the weight of the whole batch."""

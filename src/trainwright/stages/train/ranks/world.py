@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
-from trainwright.runtime.mesh import DATA_AXES, Mesh
+from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.cuts import Cut
+from trainwright.runtime.exchanges import exchanges_counted
+from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh
 from trainwright.runtime.norms import local
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.ranks.agreement import Agreement
 from trainwright.stages.train.ranks.step import RankedStep
+from trainwright.stages.train.ranks.stragglers import Stragglers
 from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import World
 
+WRITING_TIMEOUT_S = 3600.0
+"""How long the ranks' writing threads wait for each other: disks differ more than devices do."""
 PIPELINED = "trainwright.stages.train.ranks.pipeline.world:PipelinedWorld"
 
 
@@ -41,13 +54,15 @@ class RankedWorld(World):
         """
         self.mesh = mesh
         self.leads = mesh.leads
-        self.ranks = mesh.ranks
-        self.agreement = Agreement()
+        self.rank, self.ranks = mesh.rank, mesh.ranks
+        self.layout = {axis: mesh.size(axis) for axis in AXES if mesh.size(axis) > 1}
+        self.agreement, self.stragglers = Agreement(), Stragglers()
+        self._cuts: dict[str, Cut] = {}
         self._batch_sequences = batch_sequences
 
     def share(self, network: Network, *, compiled: bool) -> None:
         """Turns a whole network into this rank's part of it."""
-        parallelize(network, self.mesh, compiled=compiled)
+        self._cuts = parallelize(network, self.mesh, compiled=compiled)
 
     def rows(self, sequences: int) -> range:
         """Returns which sequences of a batch this rank reads: neighbours, as many as others or as its share says."""
@@ -57,21 +72,67 @@ class RankedWorld(World):
         """Returns what makes one update."""
         return RankedStep(*arguments, mesh=self.mesh, batch_sequences=self._batch_sequences, **options)
 
+    @contextmanager
+    def counted(self, network: Network, clock: PhaseClock, *, compiled: bool) -> Iterator[None]:
+        """Counts compilation, and what this rank waits for others, as phases of their own within."""
+        with super().counted(network, clock, compiled=compiled), exchanges_counted(network, clock):
+            yield
+
     def agreed(self, since_s: float, signal: str | None) -> tuple[float, str | None]:
         """Returns what all ranks wished one step ago."""
         return self.agreement.agreed(since_s, signal)
 
+    def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
+        """Tells what the ranks said at the call before."""
+        self.stragglers.compare(step, times, metrics)
+
+    def gathered(self, value: Any) -> list[Any]:
+        """Returns what every process gives, by its number; all must ask together."""
+        values: list[Any] = [None] * self.ranks
+        dist.all_gather_object(values, value)
+        return values
+
+    def beside(self) -> Callable[[Any], list[Any]]:
+        """Returns ``gathered`` over a group of its own: of one group, two threads would mix up their messages."""
+        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=WRITING_TIMEOUT_S))
+
+        def gathered(value: Any) -> list[Any]:
+            values: list[Any] = [None] * self.ranks
+            dist.all_gather_object(values, value, group=group)
+            return values
+
+        return gathered
+
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""
         for name, tensor in tensors:
-            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole, cut = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor, self._cut(name, tensor)
+            yield name, whole if cut is None else cut.gather(whole)
 
-    def part(self, like: Tensor, value: Tensor) -> Tensor:
-        """Returns this rank's part; every rank has the whole one, and nothing is sent."""
-        value = value.to(like.device)
-        if not isinstance(like, DTensor) or value.shape != like.shape:
-            return value
-        return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+    def _cut(self, name: str, tensor: Tensor) -> Cut | None:
+        """Returns how a parameter is cut, or a state of one, which has its parameter's name and one more."""
+        cut = self._cuts.get(name) or self._cuts.get(name.rpartition(".")[0])
+        return cut if cut is not None and cut.shape == tensor.shape else None
+
+    def placement(self, name: str, tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns a tensor's whole shape, and where in it this rank's part begins."""
+        offsets: tuple[int, ...] = (0,) * tensor.ndim
+        if isinstance(tensor, DTensor):
+            _, offsets = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        cut = self._cut(name, tensor)
+        if cut is None:
+            return tuple(tensor.shape), tuple(offsets)
+        begins = cut.parts[cut.rank].start
+        return tuple(cut.whole), tuple(at + (begins if dim == cut.dim else 0) for dim, at in enumerate(offsets))
+
+    def laid_out(self, like: Tensor, part: Tensor) -> Tensor:
+        """Returns this rank's part of a tensor as one whose rows are shared as those of ``like`` are."""
+        part = part.to(like.device)
+        if not isinstance(like, DTensor) or part.ndim != like.ndim or part.shape[0] != local(like).shape[0]:
+            return part
+        shape = torch.Size((like.shape[0], *part.shape[1:]))
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(part, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride)
 
     def local(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yields what of each tensor lies in this rank's memory."""
@@ -80,3 +141,4 @@ class RankedWorld(World):
     def close(self) -> None:
         """Waits for what the ranks still exchange."""
         self.agreement.close()
+        self.stragglers.close()

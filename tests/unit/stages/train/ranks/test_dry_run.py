@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun
+from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.plan.build import build_plan
@@ -33,7 +36,13 @@ APART = sum(map(math.prod, ROOT.values()))
 ALL = LAYERS * EACH + APART
 
 
-def counted(layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object) -> DryRun:
+def counted(layout: dict[str, int], **keys: Any) -> DryRun:
+    return dry_run(*planned(layout, **keys))
+
+
+def planned(
+    layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object
+) -> tuple[Recipe, Plan]:
     model = {"layers": LAYERS, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
     section = {
         "sequence_tokens": 32,
@@ -46,7 +55,7 @@ def counted(layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1
         {"name": "dry", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": section}
     )
     facts = DatasetFacts(vocabulary=VOCABULARY, train_tokens=90_000, train_documents=9, counted=True)
-    return dry_run(recipe, build_plan(recipe, fake_machine(), facts))
+    return recipe, build_plan(recipe, fake_machine(), facts)
 
 
 def messages(rank: DryRank) -> dict[tuple[str, str], tuple[int, float]]:
@@ -76,13 +85,35 @@ def test_eight_ranks_share_every_parameter_and_gather_it_in_pieces() -> None:
 
 @pytest.mark.parametrize(
     "layout",
-    [{"dp_shard": 4, "zero_stage": 1}, {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2}, {"dp_replicate": 4}],
+    [
+        {"dp_shard": 4, "zero_stage": 1},
+        {"dp_replicate": 2, "dp_shard": 4, "zero_stage": 2},
+        {"dp_replicate": 4},
+        {"tp": 4},
+        {"tp": 4, "sequence_parallel": False},
+        {"tp": 2, "dp_shard": 2},
+        {"tp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+    ],
     ids=str,
 )
-def test_messages_are_those_of_the_plan(layout: dict[str, int]) -> None:
-    (rank,) = counted(layout, sequences=32).ranks
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_messages_are_those_of_the_plan(layout: dict[str, int], recompute: str) -> None:
+    (rank,) = counted(layout, sequences=32, recompute=recompute).ranks
     planned = {(each.kind, each.axis): (each.count, each.size_bytes) for each in rank.planned_sent}
     assert messages(rank) == planned
+
+
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool) -> None:
+    layout = {"tp": 4, "dp_shard": 2, "sequence_parallel": sequence_parallel}
+    (rank,) = counted(layout, sequences=4096, micro_batch=512).ranks
+    assert rank.shares["blocks.0.attention.query.weight"].local == (WIDTH // 4 // 2, WIDTH)
+    assert rank.shares["blocks.0.attention.out.weight"].local == (WIDTH // 2, WIDTH // 4)
+    assert rank.shares["embedding"].local == (VOCABULARY // 4 // 2, WIDTH)
+    assert rank.shares["norm.weight"].local == (WIDTH // 2,)
+    ratios = rank.ratios()
+    assert ratios["weights"] == pytest.approx(1, abs=0.01)
+    assert ratios["activations"] == pytest.approx(1, abs=0.05)
 
 
 def test_one_process_sends_nothing() -> None:
@@ -133,3 +164,13 @@ def test_what_a_plan_counts_of_divided_sequences_is_what_is_kept() -> None:
     for layout in ({"cp": 4}, {"cp": 4, "context": "ulysses"}):
         (rank,) = counted(layout, sequences=64, micro_batch=16).ranks
         assert 0.8 <= rank.ratios()["activations"] <= 1.25, layout
+
+
+def test_what_waits_in_host_memory_is_not_counted() -> None:
+    recipe, plan = planned({"dp_shard": 2})
+    moved = replace(plan, workload=replace(plan.workload, activation_offload=True))
+    with pytest.raises(RecipeError, match=r"train\.activation_offload: a dry run moves nothing to host memory"):
+        dry_run(recipe, moved)
+    updated = replace(plan, parallel=replace(plan.parallel, offload="optimizer"))
+    with pytest.raises(RecipeError, match=r"train\.exec\.layout\.offload: a dry run moves nothing to host memory"):
+        dry_run(recipe, updated)

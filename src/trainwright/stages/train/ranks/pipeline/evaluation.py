@@ -142,7 +142,7 @@ class _Stages:
             return tokens
         if owner == self.place:
             return before[number]
-        shape = (*tokens.shape, self.network.spec.width)
+        shape = (tokens.shape[0], self.network.stream_tokens(tokens.shape[1]), self.network.spec.width)
         stream = torch.empty(shape, dtype=self.network.compute_dtype, device=tokens.device)
         dist.recv(stream, group=self.group, group_src=owner)
         return stream

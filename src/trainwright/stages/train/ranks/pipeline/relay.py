@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 
 
@@ -40,6 +41,18 @@ class Relay(Network):
     def head_weight(self) -> Tensor:
         """Returns the head's matrix; the last stage alone has it."""
         return self.here.head_weight
+
+    def head_loss(self, hidden: Tensor, targets: Tensor) -> Loss:
+        """Returns the loss of the head here."""
+        return self.here.head_loss(hidden, targets)
+
+    def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Returns the losses of the head here."""
+        return self.here.token_losses(hidden, targets)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Returns the outputs of the head here."""
+        return self.here.logits(hidden)
 
     def matrices(self) -> Mapping[str, nn.Parameter]:
         """Returns this rank's."""

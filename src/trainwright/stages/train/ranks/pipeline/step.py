@@ -16,7 +16,7 @@ from trainwright.model.parallel.stages import pipeline_of
 from trainwright.model.tasks.task import Batch
 from trainwright.runtime.memory import LiveBytes, SavedBytes
 from trainwright.runtime.mesh import GRADIENT_AXES
-from trainwright.runtime.norms import clip, local
+from trainwright.runtime.norms import add_copies, clip, local
 from trainwright.stages.train.ranks.pipeline.relay import Relay
 from trainwright.stages.train.ranks.pipeline.schedules import Stage, gather, held, passes, schedule_of
 from trainwright.stages.train.ranks.step import RankedStep
@@ -72,6 +72,7 @@ class PipelinedStep(RankedStep):
             schedule.step(numbers, micro=numbers, target=numbers, return_outputs=False)
         stages[0].reduce()
         with self.clock.phase("communicate"):
+            add_copies(self.parameters)
             self._add_copies()
         return self.summed(reduce(torch.add, self._parts)), self._denominator
 
@@ -103,9 +104,9 @@ class PipelinedStep(RankedStep):
         """Returns the schedule for the micro batches at hand, and this rank's stages."""
         shape = self._micro[0].full["tokens"].shape
         if shape not in self._schedules:
-            spec, total = self.network.spec, len(self.pipeline.parts)
+            total = len(self.pipeline.parts)
             stream = torch.empty(
-                *shape, spec.width, dtype=self.network.compute_dtype, device="meta", requires_grad=True
+                self._stream(shape), dtype=self.network.compute_dtype, device="meta", requires_grad=True
             )
             stages = [
                 Stage(
@@ -122,6 +123,10 @@ class PipelinedStep(RankedStep):
             self._schedules[shape] = schedule, stages
         return self._schedules[shape]
 
+    def _stream(self, tokens: torch.Size) -> tuple[int, ...]:
+        """Returns the shape of what a stage hands on of a micro batch."""
+        return *tokens[:1], *map(self.network.stream_tokens, tokens[1:]), self.network.spec.width
+
     def _run(self, number: int, stream: Tensor | None, micro: int) -> Tensor:
         """Returns what a stage makes of a micro batch: hidden states, in the end normalised ones."""
 
@@ -132,7 +137,8 @@ class PipelinedStep(RankedStep):
             return hidden
 
         relay = Relay(self.network, part)
-        self.task.hidden(relay, self._micro[micro].full)
+        with self.network.keeping():
+            self.task.hidden(relay, self._micro[micro].full)
         assert relay.output is not None
         return relay.output
 
@@ -172,7 +178,7 @@ class PipelinedStep(RankedStep):
         self._micro = [self._micro_batch(micro)] * self.passes
         schedule, stages = self._schedule()
         known = list(parameters)
-        shape = *self._micro[0].full["tokens"].shape, self.network.spec.width
+        shape = self._stream(self._micro[0].full["tokens"].shape)
         logits_bytes = activation_bytes = 0
         for stage in stages:
             saved = SavedBytes(known)

@@ -27,6 +27,9 @@ def test_a_task_speaks_to_a_relay_as_to_its_network() -> None:
     assert heard[0].keys() >= {"positions", "documents"}
     ours, truth = (task.loss(each, hidden, inputs)[0] for each in (relay, network))
     assert torch.equal(ours, truth)
+    rows, targets = hidden.flatten(0, 1), inputs["targets"].flatten()
+    assert torch.equal(relay.token_losses(rows, targets), network.token_losses(rows, targets))
+    assert torch.equal(relay.logits(rows), network.logits(rows))
     assert relay.head_weight is network.head_weight
     assert (relay.matrices(), relay.tables()) == (network.matrices(), network.tables())
     assert relay.device == network.device

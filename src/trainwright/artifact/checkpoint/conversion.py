@@ -1,0 +1,48 @@
+"""Makes a model bundle of a checkpoint that any number of ranks wrote; one tensor is in memory at a time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainwright.artifact.checkpoint.reader import CheckpointReader
+from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
+from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
+from trainwright.artifact.store import sync_directory, writing
+from trainwright.core.errors import RecipeError
+
+
+def convert(checkpoint: Path, folder: Path) -> int:
+    """Writes ``model.json``, ``model.safetensors`` and ``tokenizer.json`` into a new folder; returns their bytes.
+
+    Raises:
+        DataError: the checkpoint is damaged; names the tensor and the file.
+        RecipeError: the folder exists.
+        MachineError: it cannot be written.
+    """
+    reader = CheckpointReader(checkpoint)
+    for problem in reader.damages():
+        raise problem
+    if folder.exists():
+        raise RecipeError("the folder is there already", where="FOLDER", seen=folder, fix="name another one")
+    partial = folder.with_name(f".{folder.name}.partial")
+    with writing(folder, field="FOLDER"):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name in (SHAPE_FILE, TOKENIZER):
+            shutil.copyfile(checkpoint / name, partial / name)
+        write_tensors(
+            partial / WEIGHTS,
+            {
+                name: TensorBytes(dtype=tensor.dtype, shape=tensor.shape, data=_once(reader, name))
+                for name, tensor in reader.index.model.items()
+            },
+        )
+        partial.rename(folder)
+        sync_directory(folder.parent)
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def _once(reader: CheckpointReader, name: str) -> Iterator[Bytes]:
+    yield reader.whole(name, reader.index.model[name])

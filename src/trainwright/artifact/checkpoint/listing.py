@@ -1,0 +1,78 @@
+"""What checkpoints there are, and which of them are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainwright.artifact.checkpoint.index import PREFIX, is_checkpoint
+from trainwright.artifact.checkpoint.reader import CheckpointReader
+from trainwright.core.errors import DataError
+
+FOLDER = "checkpoints"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """A checkpoint's headline; what is not known of a damaged one is None.
+
+    ``damage`` None: every file is there and of its size. Whether the bytes are right takes reading them (``damages``).
+    """
+
+    path: Path
+    step: int | None = None
+    size_bytes: int | None = None
+    ranks: int | None = None
+    layout: Mapping[str, int] = field(default_factory=dict)
+    loss: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    damage: str | None = None
+
+
+def list_checkpoints(place: Path) -> list[Listed]:
+    """Returns the checkpoints of a training, of all trainings of a workspace, or of several workspaces.
+
+    Raises:
+        DataError: there are none.
+    """
+    found = [_listed(path) for folder in _folders(place) for path in _steps(folder)]
+    if not found:
+        expected = f"a training, its folder {FOLDER}, or a workspace of trainings"
+        raise DataError("no checkpoints here", where=place, expected=expected)
+    return found
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    if any(_steps(place)):
+        yield place
+        return
+    for depth in ("", "*/", "*/*/"):
+        yield from sorted(place.glob(f"{depth}{FOLDER}"))
+
+
+def _steps(folder: Path) -> Iterator[Path]:
+    """Yields what is named like a checkpoint, those included of which a kill left a part."""
+    for path in sorted(folder.glob(f"{PREFIX}*")) + sorted(folder.glob(f".{PREFIX}*")):
+        if path.is_dir():
+            yield path
+
+
+def _listed(path: Path) -> Listed:
+    if path.name.startswith(".") or not is_checkpoint(path):
+        return Listed(path=path, damage="incomplete: the next start deletes it")
+    try:
+        reader = CheckpointReader(path)
+    except DataError as error:
+        return Listed(path=path, damage=str(error))
+    index, problem = reader.index, next(reader.damages(deep=False), None)
+    return Listed(
+        path=path,
+        step=index.step,
+        size_bytes=index.size_bytes,
+        ranks=index.ranks,
+        layout=index.layout,
+        loss=index.loss,
+        metrics=index.metrics,
+        damage=None if problem is None else str(problem),
+    )

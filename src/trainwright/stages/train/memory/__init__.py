@@ -1,0 +1,1 @@
+"""Where a training keeps what it needs between updates; loaded where a recipe asks for it."""

@@ -1,0 +1,99 @@
+"""A training beside a run: it goes on from the run's checkpoints, makes some of its steps, and leaves the run alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from trainwright.artifact.shards import TokenDataset
+from trainwright.artifact.stage import Context
+from trainwright.core.errors import RecipeError
+from trainwright.core.records import from_json
+from trainwright.core.registry import load
+from trainwright.runtime.execution import torch_settings
+from trainwright.spec.plan import Plan
+from trainwright.stages.train.layout import refusals
+from trainwright.stages.train.stage import settings_of, trainer_of
+from trainwright.stages.train.trainer import Trainer
+from trainwright.stages.train.world import ALONE, Work, World
+
+CHECKPOINTS = "checkpoints"
+_STEP = re.compile(r"step-(\d+)")
+TOLD_EVERY = 20
+"""Steps on the way between two lines of progress."""
+
+
+def carry_out(context: Context, work: Work) -> None:
+    """Does a piece of work as the plan says, in this process or on its ranks.
+
+    Raises:
+        RecipeError: the trainer cannot execute the plan.
+        TrainwrightError: of the work, or a rank that died, by its number.
+    """
+    plan = plan_of(context)
+    refused = refusals(plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks)
+    if refused:
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
+    if plan.parallel.ranks == 1:
+        work(context, plan, ALONE)
+    else:
+        load("trainwright.stages.train.ranks.start:work_on_ranks", kind="layout")(context, plan, work)
+
+
+def plan_of(context: Context) -> Plan:
+    """Returns the plan among the inputs.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    planned = context.input("plan")
+    planned.verify()
+    return from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
+
+
+def begin_at(out: Path, run: Path | None, *, step: int) -> None:
+    """Makes an empty folder that begins where a run's newest checkpoint of at most ``step`` updates stands.
+
+    Args:
+        out: the folder; what an earlier look left there is deleted.
+        run: the run's folder; None where it has none yet.
+        step: updates.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    (out / CHECKPOINTS).mkdir(parents=True)
+    found = [] if run is None else sorted((run / CHECKPOINTS).glob("step-*"))
+    usable = [path for path in found if (match := _STEP.fullmatch(path.name)) and int(match[1]) <= step]
+    if usable:
+        (out / CHECKPOINTS / usable[-1].name).symlink_to(usable[-1].absolute(), target_is_directory=True)
+
+
+@contextmanager
+def trainer_at(context: Context, plan: Plan, world: World, *, step: int, last: int) -> Iterator[Trainer]:
+    """Yields a trainer that has made ``step`` updates and goes on to ``last``; its clock counts all phases.
+
+    Raises:
+        RecipeError: the run is shorter.
+        TrainwrightError: as ``train``.
+    """
+    prepared = context.input("dataset")
+    prepared.verify()
+    dataset = TokenDataset.open(prepared.path)
+    settings = settings_of(context.recipe, plan, dataset)
+    if last > settings.steps:
+        raise RecipeError("the run ends before this step", seen=str(last), expected=f"at most {settings.steps}")
+    with torch_settings(settings):
+        trainer, _ = trainer_of(context, settings, dataset, world)
+        trainer.clock.start()
+        with world.counted(trainer.network, trainer.clock, compiled=settings.compiled):
+            begin = trainer.progress.step
+            for done, _ in enumerate(trainer.updates(begin, step), start=begin + 1):
+                if world.leads and (done % TOLD_EVERY == 0 or done == step):
+                    context.events.progress("train", done, total=step, unit="steps")
+            trainer.progress = replace(trainer.progress, step=step)
+            trainer.clock.stop()
+            yield trainer

@@ -1,0 +1,1 @@
+"""How a checkpoint is copied, written beside training by every rank, kept, and read in any layout."""

@@ -1,0 +1,205 @@
+"""Writes a checkpoint beside training: every rank its pieces, then the first one the index, then it gets its name."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainwright.artifact.checkpoint.index import (
+    INDEX,
+    MODEL,
+    OPTIMIZER,
+    Index,
+    IndexedFile,
+    IndexedTensor,
+    Piece,
+    index_bytes,
+)
+from trainwright.artifact.checkpoint.tensor_file import write_tensors
+from trainwright.artifact.store import sync_directory, write_atomically, writing
+from trainwright.core.errors import MachineError, TrainwrightError, in_one_line
+from trainwright.core.fingerprint import file_digest
+from trainwright.stages.train.saving.pieces import Claim, Copied
+
+Exchange = Callable[[Any], list[Any]]
+"""Gives a value to all ranks and returns theirs, by number."""
+
+
+class Copies(Protocol):
+    """Another place that complete checkpoints go to."""
+
+    def put(self, folder: Path, name: str, files: Sequence[str]) -> None:
+        """Copies files of a folder into the checkpoint of this name."""
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Deletes all checkpoints but these."""
+
+    def fetch(self, root: Path, *, after: int) -> Path | None:
+        """Copies the newest checkpoint to ``root`` if it is of a later step than ``after``; returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    files: dict[str, IndexedFile]
+    pieces: list[tuple[Claim, Piece]]
+
+
+class Writing:
+    """A checkpoint that a thread writes."""
+
+    def __init__(self, work: Callable[[], Path]) -> None:
+        self._work = work
+        self._begun_s = time.monotonic()
+        self._outcome: Path | Exception | None = None
+        self.seconds = 0.0
+        # As a daemon it ends with the process: a second Ctrl-C waits for no disk.
+        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Path:
+        """Returns the folder once it is complete.
+
+        Raises:
+            MachineError: it could not be written.
+        """
+        self.join()
+        if not isinstance(self._outcome, Path):
+            raise self._outcome or RuntimeError("the thread that writes checkpoints died")
+        return self._outcome
+
+    def join(self) -> None:
+        """Waits until it is written, or is not."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._work()
+        except (TrainwrightError, OSError, RuntimeError, ValueError) as error:
+            self._outcome = error
+        self.seconds = time.monotonic() - self._begun_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Save:
+    """One checkpoint to write.
+
+    Attributes:
+        final: the folder that it becomes.
+        rank: of this process.
+        index: all but files and tensors.
+        copies: this rank's pieces.
+        exchange: between the ranks' threads.
+        small: what the first rank writes of small files, into a folder.
+        complete: what the first rank does once the folder is complete.
+        elsewhere: another place that it goes to.
+    """
+
+    final: Path
+    rank: int
+    index: Index
+    copies: Sequence[Copied]
+    exchange: Exchange
+    small: Callable[[Path], None]
+    complete: Callable[[], list[Path]]
+    elsewhere: Copies | None
+
+    @property
+    def partial(self) -> Path:
+        """Returns the folder that is no checkpoint yet."""
+        return self.final.with_name(f".{self.final.name}")
+
+    def run(self) -> Path:
+        """Writes it with the other ranks.
+
+        Raises:
+            MachineError: a rank could not write; all ranks raise it.
+        """
+        written: list[_Written] = self._all(self._pieces)
+        self._all(lambda: self._finish(written) if self.rank == 0 else None)
+        return self.final
+
+    def _all(self, work: Callable[[], Any]) -> list[Any]:
+        """Returns what came of the work on each rank, or raises what one of them raised."""
+        try:
+            with writing(self.partial):
+                told = work()
+        except TrainwrightError as error:
+            told = error
+        except OSError as error:
+            told = MachineError("cannot write the checkpoint", where=self.partial, seen=in_one_line(error))
+        results = self.exchange(told)
+        for each in results:
+            if isinstance(each, TrainwrightError):
+                raise each
+        return results
+
+    def _pieces(self) -> _Written:
+        self.partial.mkdir(exist_ok=True)
+        written = _Written({}, [])
+        for kind in (MODEL, OPTIMIZER):
+            copies = {copy.claim.name: copy for copy in self.copies if copy.claim.kind == kind}
+            if not copies and self.index.ranks > 1:
+                continue
+            file = file_of(kind, self.rank, self.index.ranks)
+            done = write_tensors(self.partial / file, {name: copy.bytes() for name, copy in copies.items()})
+            written.files[file] = IndexedFile(size_bytes=done.size_bytes, sha256=done.header_sha256)
+            for name, copy in copies.items():
+                claim = copy.claim
+                piece = Piece(file=file, offsets=claim.offsets, shape=claim.shape, sha256=done.tensors[name])
+                written.pieces.append((claim, piece))
+        if self.elsewhere is not None:
+            self.elsewhere.put(self.partial, self.final.name, list(written.files))
+        return written
+
+    def _finish(self, written: Sequence[_Written]) -> None:
+        self.small(self.partial)
+        files = {name: file for each in written for name, file in each.files.items()}
+        small = [path for path in sorted(self.partial.iterdir()) if path.name not in files]
+        files |= {path.name: IndexedFile(size_bytes=path.stat().st_size, sha256=file_digest(path)) for path in small}
+        tensors = {kind: _tensors(kind, written) for kind in (MODEL, OPTIMIZER)}
+        index = replace(self.index, files=files, model=tensors[MODEL], optimizer=tensors[OPTIMIZER])
+        write_atomically(self.partial / INDEX, index_bytes(index))
+        former = self.final.exists() and renamed_to_drop(self.final)
+        self.partial.rename(self.final)
+        sync_directory(self.final.parent)
+        if former:
+            shutil.rmtree(former)
+        kept = self.complete()
+        if self.elsewhere is not None:
+            for names in ([path.name for path in small], [INDEX]):  # the index last, as here
+                self.elsewhere.put(self.final, self.final.name, names)
+            self.elsewhere.keep([path.name for path in kept])
+
+
+def _tensors(kind: str, written: Sequence[_Written]) -> dict[str, IndexedTensor]:
+    found: dict[str, tuple[Claim, list[Piece]]] = {}
+    for each in written:
+        for claim, piece in each.pieces:
+            if claim.kind == kind:
+                found.setdefault(claim.name, (claim, []))[1].append(piece)
+    return {
+        name: IndexedTensor(
+            dtype=claim.dtype, shape=claim.whole, pieces=tuple(sorted(pieces, key=lambda piece: piece.offsets))
+        )
+        for name, (claim, pieces) in sorted(found.items())
+    }
+
+
+def file_of(kind: str, rank: int, ranks: int) -> str:
+    """Returns the name of a rank's file; one process alone writes a model bundle of its own."""
+    return f"{kind}.safetensors" if ranks == 1 else f"{kind}-{rank + 1:05d}-of-{ranks:05d}.safetensors"
+
+
+def drop(path: Path) -> None:
+    """Deletes a checkpoint; a kill half-way leaves what the next process deletes, and never takes for a checkpoint."""
+    shutil.rmtree(renamed_to_drop(path))
+
+
+def renamed_to_drop(path: Path) -> Path:
+    """Renames a checkpoint so that it is none any more; returns its new name."""
+    return path.rename(path.with_name(f".{path.name}.old"))

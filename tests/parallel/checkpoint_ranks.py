@@ -1,0 +1,149 @@
+"""The program of a rank: writes a checkpoint in each layout, and reads each one back in every layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fixtures.tiny_models import spec, tokenizer
+from trainwright.artifact.checkpoint.reader import CheckpointReader
+from trainwright.artifact.events import Events
+from trainwright.core.errors import TrainwrightError
+from trainwright.model.build import build_network
+from trainwright.runtime.mesh import mesh_of
+from trainwright.spec.sections.train import AdamWSection, MuonSection
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress, whole_on_cpu
+from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.ranks.world import world_of
+from trainwright.stages.train.saving import writing
+from trainwright.stages.train.world import ALONE, World
+
+RANKS = 4
+LAYOUTS: Mapping[str, Mapping[str, object]] = {
+    "one process": {},
+    "copies": {"dp_replicate": 4},
+    "shards": {"dp_shard": 4, "zero_stage": 3},
+    "copies of shards": {"dp_replicate": 2, "dp_shard": 2, "zero_stage": 1},
+    "stages": {"pp": 4},
+    "stages of shards": {"pp": 2, "dp_shard": 2, "zero_stage": 1},
+}
+FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2)}
+"""One has an untied head, the other a tied one, which lies on two stages; 5 rows are not divided by 4 ranks."""
+
+
+class Training:
+    """A network with an optimizer's state in it, of numbers that the seed decides."""
+
+    def __init__(self, family: str, layout: Mapping[str, object], folder: Path, *, seed: int) -> None:
+        self.world: World = ALONE
+        if layout:
+            self.world = world_of(mesh_of(ParallelPlan(**layout), "cpu"), batch_sequences=4)
+        self.network = build_network(spec(family, layers=4, vocabulary=323), dtype=torch.float32)
+        self.network.initialise(seed)
+        self.world.share(self.network, compiled=False)
+        self.optimizers = Optimizers(self.network, FAMILIES[family])
+        for parameter in self.network.parameters():
+            parameter.grad = torch.full_like(parameter, 0.1) + parameter.detach()
+        self.optimizers.step(1.0)
+        self.checkpoints = Checkpoints(
+            folder,
+            keep=9,
+            tokenizer=folder.parent.parent / "tokenizer.json",
+            events=Events(None, run="t"),
+            world=self.world,
+        )
+
+    def save(self, step: int) -> None:
+        """Begins to write a checkpoint."""
+        progress = TrainingProgress(step=step)
+        self.checkpoints.save(State(network=self.network, optimizers=self.optimizers, progress=progress))
+
+    def whole(self) -> dict[str, Tensor]:
+        """Every weight and state, on the first rank."""
+        weights = whole_on_cpu(self.network.named_parameters(), self.world)
+        return weights | whole_on_cpu(self.optimizers.tensors(), self.world)
+
+
+def pairs(folder: Path, family: str, rank: int) -> Iterator[tuple[str, bool]]:
+    """Yields whether each layout reads what each has written, to the last bit."""
+    written: dict[str, dict[str, Tensor]] = {}
+    for name, layout in LAYOUTS.items():
+        if layout or rank == 0:
+            training = Training(family, layout, folder / family / name, seed=1)
+            training.save(1)
+            written[name] = {key: tensor.clone() for key, tensor in training.whole().items()}
+            training.checkpoints.paths()
+        dist.barrier()
+    for source in LAYOUTS:
+        for name, layout in LAYOUTS.items():
+            if layout or rank == 0:
+                training = Training(family, layout, folder / family / source, seed=2)
+                before = training.whole()
+                progress = training.checkpoints.restore(training.network, training.optimizers)
+                after = training.whole()
+                if rank == 0:
+                    assert progress is not None and progress.step == 1
+                    same = same_bits(after, written[source]) and not same_bits(before, after)
+                    yield f"{family}: {source} -> {name}", same
+            dist.barrier()
+
+
+def same_bits(some: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
+    """Whether names and values are the same."""
+    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
+
+
+def facts(folder: Path, rank: int) -> dict[str, object]:
+    """What the files of a layout say, and what happens where one rank cannot write or a file is damaged."""
+    training = Training("llama", LAYOUTS["shards"], folder / "facts" / "shards", seed=1)
+    for step in (1, 2):
+        training.save(step)
+    paths = training.checkpoints.paths()
+    found: dict[str, object] = {}
+    if rank == 0:
+        index = CheckpointReader(paths[0]).index
+        found["sizes"] = [file.size_bytes for name, file in index.files.items() if name.startswith("model-")]
+        spoiled = paths[1] / "model-00003-of-00004.safetensors"
+        data = spoiled.read_bytes()
+        spoiled.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    dist.barrier()
+    progress = training.checkpoints.restore(training.network, training.optimizers)
+    found["passed over"] = progress is not None and progress.step == 1
+    if rank == 2:
+        writing.write_tensors = _refused
+    training.save(3)
+    try:
+        training.checkpoints.paths()
+    except TrainwrightError as error:
+        found["refused"] = str(error)
+    return found
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError(13, "Permission denied", "there")
+
+
+def main(rank: int, ranks: int, folder: str) -> None:
+    """Runs as one rank; writes ``results-<rank>.json``."""
+    sys.stdout = sys.stderr
+    torch.set_num_threads(1)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "OFF"
+    if rank == 0:
+        Path(folder, "tokenizer.json").write_text(tokenizer().to_str())
+    store = dist.FileStore(f"{folder}/store", ranks)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
+    dist.barrier()
+    results: dict[str, object] = {"same": {}, "facts": {}}
+    results["same"] = {name: same for family in FAMILIES for name, same in pairs(Path(folder), family, rank)}
+    results["facts"] = facts(Path(folder), rank)
+    Path(folder, f"results-{rank}.json").write_text(json.dumps(results))
+    dist.destroy_process_group()

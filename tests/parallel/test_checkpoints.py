@@ -1,0 +1,42 @@
+"""A checkpoint that any layout wrote is read by every other one, to the last bit; four ranks start once for all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.multiprocessing as mp
+
+from parallel.checkpoint_ranks import FAMILIES, LAYOUTS, RANKS, main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each rank saw."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    mp.start_processes(main, args=(RANKS, str(folder)), nprocs=RANKS, start_method="forkserver")
+    return [json.loads(Path(folder, f"results-{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+def test_every_layout_reads_every_layout(results) -> None:
+    same = results[0]["same"]
+    assert len(same) == len(FAMILIES) * len(LAYOUTS) ** 2
+    assert [name for name, equal in same.items() if not equal] == []
+
+
+def test_every_rank_writes_about_as_much(results) -> None:
+    sizes = results[0]["facts"]["sizes"]
+    assert len(sizes) == RANKS
+    assert max(sizes) < 1.3 * min(sizes)
+
+
+def test_damage_that_one_rank_sees_is_passed_over_by_all(results) -> None:
+    assert all(each["facts"]["passed over"] for each in results)
+
+
+def test_a_rank_that_cannot_write_fails_the_write_of_all(results) -> None:
+    assert all("Permission denied" in each["facts"]["refused"] for each in results)

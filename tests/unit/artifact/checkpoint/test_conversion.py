@@ -1,0 +1,38 @@
+"""A bundle has every weight of a checkpoint, whole, and nothing of the optimizer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from trainwright.artifact.checkpoint.conversion import convert
+from trainwright.core.errors import DataError, RecipeError
+
+
+def test_weights_are_put_together(make, tensors, tmp_path) -> None:
+    path = make(tmp_path / "c", tensors, {"matrix": [((0, 0), (6, 1)), ((0, 1), (6, 3))]})
+    size_bytes = convert(path, tmp_path / "new" / "bundle")
+    found = load_file(tmp_path / "new" / "bundle" / "model.safetensors")
+    assert found.keys() == {"matrix", "vector", "scale"}
+    assert all(np.array_equal(found[name], tensors[name]) for name in found)
+    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["bundle"]
+    names = sorted(each.name for each in (tmp_path / "new" / "bundle").iterdir())
+    assert names == ["model.json", "model.safetensors", "tokenizer.json"]
+    assert size_bytes == sum(each.stat().st_size for each in (tmp_path / "new" / "bundle").iterdir())
+
+
+def test_a_damaged_one_is_refused(make, tensors, tmp_path) -> None:
+    path = make(tmp_path / "c", tensors)
+    file = path / "model-0.safetensors"
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(DataError, match="damaged tensor"):
+        convert(path, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_nothing_is_written_over(make, tensors, tmp_path) -> None:
+    path = make(tmp_path / "c", tensors)
+    with pytest.raises(RecipeError, match="there already"):
+        convert(path, tmp_path / "c")

@@ -1,0 +1,35 @@
+"""Tables of checkpoints, as a page takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fixtures.page import WrittenPage
+from trainwright.artifact.checkpoint.difference import TensorDifference
+from trainwright.artifact.checkpoint.listing import Listed
+from trainwright.render.results.checkpoints import show_differences, show_list
+
+
+def test_what_is_not_known_is_empty() -> None:
+    page = WrittenPage()
+    show_list([Listed(path=Path("step-1"), damage="incomplete")], page)
+    assert page.tables["checkpoint"] == [(Path("step-1"), None, None, None, None, None, "incomplete")]
+
+
+def test_equal_checkpoints_are_a_sentence() -> None:
+    page = WrittenPage()
+    show_differences([], page)
+    assert page.headings == ["Every tensor is the same."]
+
+
+def test_each_difference_is_a_row() -> None:
+    page = WrittenPage()
+    rows = [
+        TensorDifference(name="a", kind="shape", seen="(2,)", expected="(3,)"),
+        TensorDifference(name="b", kind="values", elements=4, max_abs=0.25, relative=0.001),
+    ]
+    show_differences(rows, page)
+    assert page.tables["tensor"] == [
+        ("a", "shape: (2,), (3,)", None, None, None),
+        ("b", "values", 4, "0.25", "0.001"),
+    ]

@@ -1,0 +1,72 @@
+"""What waits in host memory needs a link to it: counted where there is one, refused on a processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.machine.nvidia import Gpu
+from trainwright.testing.machine import fake_facts, fake_machine
+
+GPU = Gpu(
+    name="NVIDIA H100 80GB HBM3",
+    memory_bytes=80 << 30,
+    memory_free_bytes=79 << 30,
+    driver="570.0",
+    cuda="12.8",
+    compute_capability="9.0",
+)
+LARGE = (
+    *("model.layers=24", "model.width=2048", "model.heads=16", "model.context_tokens=2048"),
+    *("train.sequence_tokens=2048", "train.batch_tokens=65536", "train.exec.micro_batch=8", "train.exec.compile=false"),
+)
+
+
+def on_a_gpu(tmp_path, *overrides):
+    machine = replace(fake_machine(), facts=replace(fake_facts(), gpus=(GPU,)), probes=None)
+    return plan_of(planned_recipe(tmp_path, *LARGE, *overrides), machine)
+
+
+def test_activations_leave_the_device_and_cross_its_bus(tmp_path):
+    plain, moved = on_a_gpu(tmp_path), on_a_gpu(tmp_path, "train.activation_offload=true")
+    assert moved.estimate.memory.activations < plain.estimate.memory.activations / 10
+    assert moved.estimate.memory.weights == plain.estimate.memory.weights
+    assert moved.estimate.seconds.mid > plain.estimate.seconds.mid
+    (bus,) = (note for note in moved.estimate.assumptions if note.key == "bus")
+    assert bus.value == "pcie5", "what servers of this device have"
+    assert not any(note.key == "bus" for note in plain.estimate.assumptions)
+
+
+def test_a_processor_is_refused_with_what_helps(tmp_path):
+    with pytest.raises(RecipeError, match=r"train\.activation_offload.*train\.recompute=full keeps less"):
+        plan_of(planned_recipe(tmp_path, "train.activation_offload=true"))
+
+
+def test_what_selective_recomputation_keeps_is_not_moved(tmp_path):
+    with pytest.raises(RecipeError, match="recompute=selective keeps"):
+        planned_recipe(tmp_path, "train.activation_offload=true", "train.recompute=selective")
+
+
+def test_the_optimizer_leaves_the_device_and_its_update_crosses_the_bus(tmp_path):
+    plain = on_a_gpu(tmp_path, "train.exec.layout={dp_shard: 1}")
+    moved = on_a_gpu(tmp_path, "train.exec.layout={offload: optimizer}")
+    parameters = sum(plain.parameters.values())
+    assert moved.parallel.offload == "optimizer"
+    assert plain.estimate.memory.optimizer == pytest.approx(8 * parameters)
+    assert moved.estimate.memory.optimizer == 0
+    assert moved.estimate.memory.weights == plain.estimate.memory.weights
+    added = moved.estimate.phases.update - plain.estimate.phases.update
+    assert added > 12 * parameters / 64e9, "gradients and weights out, weights back, over 64 GB/s"
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_host_cannot_update_on_itself_nor_by_muon(tmp_path, optimizer):
+    layout = "train.exec.layout={offload: optimizer}"
+    with pytest.raises(RecipeError, match=r"processor has no memory .*set train\.exec\.layout\.offload=none"):
+        plan_of(planned_recipe(tmp_path, layout))
+    if optimizer == "muon":
+        with pytest.raises(RecipeError, match="only AdamW updates on the host"):
+            on_a_gpu(tmp_path, layout, "train.optimizer.name=muon")

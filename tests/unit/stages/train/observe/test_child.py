@@ -1,0 +1,86 @@
+"""A training beside a run stands where the run stood, and leaves the run alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
+from trainwright.core.errors import RecipeError
+from trainwright.spec.event import Event
+from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.observe.child import CHECKPOINTS, begin_at, carry_out, plan_of, trainer_at
+from trainwright.stages.train.world import ALONE
+
+
+def folder_with(root: Path, *steps: int) -> Path:
+    for step in steps:
+        path = root / CHECKPOINTS / f"step-{step:08d}"
+        path.mkdir(parents=True)
+        (path / "checkpoint.json").write_text("[]")
+    (root / CHECKPOINTS / ".step-00000099").mkdir(parents=True)
+    return root
+
+
+@pytest.mark.parametrize(("step", "taken"), [(3, []), (4, ["step-00000004"]), (11, ["step-00000008"])])
+def test_the_newest_checkpoint_before_the_step_is_begun_with(tmp_path, step, taken) -> None:
+    run, out = folder_with(tmp_path / "run", 4, 8, 12), tmp_path / "look"
+    (out / "left").mkdir(parents=True)
+    begin_at(out, run, step=step)
+    assert [path.name for path in (out / CHECKPOINTS).iterdir()] == taken
+    assert [path.name for path in out.iterdir()] == [CHECKPOINTS], "what an earlier look left is gone"
+    assert all((path / "checkpoint.json").is_file() for path in (out / CHECKPOINTS).iterdir())
+
+
+def test_without_a_run_it_begins_at_the_start(tmp_path) -> None:
+    begin_at(tmp_path / "look", None, step=5)
+    assert not list((tmp_path / "look" / CHECKPOINTS).iterdir())
+
+
+@pytest.fixture
+def context(make_recipe, inputs_for, tmp_path):
+    """Of a run of eight updates, in a folder of its own."""
+    recipe, told = make_recipe(exec_log_every_steps=1), list[Event]()
+
+    def make(name: str = "look") -> Context:
+        out = tmp_path / name
+        out.mkdir()
+        events = Events(None, run="tiny", listeners=(told.append,))
+        return Context(recipe=recipe, inputs=inputs_for(recipe), out=out, root=tmp_path, events=events)
+
+    return make
+
+
+def test_the_trainer_stands_where_the_run_stood(context, train, tmp_path) -> None:
+    here = context()
+    train(here.recipe, here.inputs, tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+    begin_at(here.out, tmp_path / "run", step=8)
+    with trainer_at(here, plan_of(here), ALONE, step=8, last=8) as resumed:
+        assert resumed.resumed_from == 8
+        weights = {name: each.clone() for name, each in resumed.network.named_parameters()}
+    fresh = context("fresh")
+    with trainer_at(fresh, plan_of(fresh), ALONE, step=8, last=8) as trainer:
+        assert trainer.resumed_from is None and trainer.progress.step == 8
+        assert all(torch.equal(each, weights[name]) for name, each in trainer.network.named_parameters())
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+
+
+def test_a_step_beyond_the_run_is_refused(context) -> None:
+    here = context()
+    with (
+        pytest.raises(RecipeError, match="the run ends before this step"),
+        trainer_at(here, plan_of(here), ALONE, step=7, last=9),
+    ):
+        pass
+
+
+def test_a_plan_that_cannot_be_executed_is_refused(make_recipe, inputs_for, tmp_path) -> None:
+    recipe = make_recipe()
+    inputs = inputs_for(recipe, parallel=ParallelPlan(ep=2))
+    here = Context(recipe=recipe, inputs=inputs, out=tmp_path, root=tmp_path, events=Events(None, run="t"))
+    with pytest.raises(RecipeError, match="cannot execute this plan"):
+        carry_out(here, lambda context, plan, world: None)

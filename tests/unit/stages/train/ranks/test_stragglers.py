@@ -1,0 +1,87 @@
+"""Which rank is behind, and when that is said."""
+
+from __future__ import annotations
+
+import math
+import platform
+
+import pytest
+import torch.distributed as dist
+
+from trainwright.artifact.events import Events
+from trainwright.spec.event import Event
+from trainwright.spec.measures import PhaseTimes
+from trainwright.stages.train.metrics import TrainingMetrics
+from trainwright.stages.train.ranks.stragglers import REPORTS, Patience, Stragglers, slowest
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "rank", "spread"),
+    [([1.0, 1.0], 0, 1.0), ([1.0, 3.0], 1, 3.0), ([2.0, 1.0, 1.0, 1.1], 0, 2.0), ([1.0, 1.2, 1.1], 1, 1.2 / 1.1)],
+)
+def test_the_slowest_is_held_against_the_median(busy_s, rank, spread) -> None:
+    assert slowest(busy_s) == (rank, pytest.approx(spread))
+
+
+def test_a_rank_is_named_once_when_it_stays_behind() -> None:
+    patience = Patience()
+    assert [patience.lasting(1, 1.5, 4.0) for _ in range(5)] == [False, False, True, False, False]
+    assert not patience.lasting(1, 1.1, 4.0), "it has caught up"
+    assert [patience.lasting(1, 1.5, 4.0) for _ in range(3)] == [False, False, True], "and falls behind again"
+    assert [patience.lasting(rank, 1.5, 9.0) for rank in (2, 1, 2, 1, 2)] == [False] * 5, "ranks in turn are noise"
+    assert not any(patience.lasting(3, 9.0, 0.01) for _ in range(99)), "and so is a second of tiny steps"
+
+
+def test_busy_seconds_are_heard_one_report_later(tmp_path) -> None:
+    told: list[Event] = []
+    metrics = TrainingMetrics(
+        Events(None, run="r", listeners=(told.append,)),
+        None,
+        unit="token",
+        steps=9,
+        batch_tokens=1,
+        flops_per_token=1.0,
+        peak_flops_per_s=None,
+    )
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        stragglers = Stragglers()
+        for step in (2, 4, 6):
+            stragglers.compare(step, PhaseTimes(forward=1.0, communicate=5.0, evaluate=9.0), metrics)
+        stragglers.close()
+    finally:
+        dist.destroy_process_group()
+    assert [(event.name, event.value, event.step) for event in told] == [
+        ("train/rank_spread", 0.0, 4),
+        ("train/slowest_rank", 0, 4),
+    ]
+
+
+def test_the_message_names_rank_and_host(tmp_path, monkeypatch) -> None:
+    """Three ranks of which the last computes three times as long as the others, as the first one sees them."""
+    told: list[Event] = []
+    metrics = TrainingMetrics(
+        Events(None, run="r", listeners=(told.append,)),
+        None,
+        unit="token",
+        steps=99,
+        batch_tokens=1,
+        flops_per_token=1.0,
+        peak_flops_per_s=None,
+    )
+
+    def gather(into, mine, *, async_op):
+        assert async_op, "nobody waits"
+        for place, factor in zip(into, (1, 1, 3), strict=True):
+            place.copy_(mine * factor)
+
+    monkeypatch.setattr(dist, "get_world_size", lambda: 3)
+    monkeypatch.setattr(dist, "all_gather_object", lambda into, mine: into.__setitem__(slice(None), [mine] * 3))
+    monkeypatch.setattr(dist, "all_gather", gather)
+    stragglers = Stragglers()
+    for step in range(2, 2 * REPORTS + 6, 2):
+        stragglers.compare(step, PhaseTimes(forward=4.0), metrics)
+    spreads = [event.value for event in told if event.name == "train/rank_spread"]
+    (message,) = [event.text for event in told if event.kind == "message"]
+    assert math.isclose(min(spreads), 2.0)
+    assert message.startswith(f"rank 2 on {platform.node()} stays behind: by step 8 it computes 3.00 times as long")

@@ -1,0 +1,79 @@
+"""A write ends complete, or with the error of whoever could not write; ``tests/parallel`` has several ranks."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from trainwright.artifact.checkpoint.index import Index
+from trainwright.core.errors import MachineError
+from trainwright.stages.train.saving.writing import Save, Writing, drop, file_of
+
+
+def save(tmp_path, *, exchange=lambda value: [value], small=lambda folder: None) -> Save:
+    index = Index(step=1, ranks=1, layout={}, loss=None, writer="0", files={}, model={}, optimizer={})
+    return Save(
+        final=tmp_path / "step-00000001",
+        rank=0,
+        index=index,
+        copies=[],
+        exchange=exchange,
+        small=small,
+        complete=list,
+        elsewhere=None,
+    )
+
+
+def test_a_folder_gets_its_name_in_the_end(tmp_path) -> None:
+    seen: list[list[str]] = []
+
+    def small(folder) -> None:
+        seen.append(sorted(path.name for path in tmp_path.iterdir()))
+        (folder / "state.json").write_text("{}")
+
+    assert save(tmp_path, small=small).run().name == "step-00000001"
+    assert seen == [[".step-00000001"]]
+    names = sorted(path.name for path in (tmp_path / "step-00000001").iterdir())
+    assert names == ["checkpoint.json", "model.safetensors", "optimizer.safetensors", "state.json"]
+
+
+def test_what_another_rank_could_not_do_is_raised_here(tmp_path) -> None:
+    error = MachineError("the disk is full")
+    with pytest.raises(MachineError, match="disk is full"):
+        save(tmp_path, exchange=lambda value: [value, error]).run()
+    assert [path.name for path in tmp_path.iterdir()] == [".step-00000001"]
+
+
+def test_what_the_system_refuses_is_told_to_the_others(tmp_path) -> None:
+    told: list[object] = []
+
+    def exchange(value: object) -> list[object]:
+        told.append(value)
+        return [value]
+
+    def small(folder) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(MachineError, match="cannot write the checkpoint"):
+        save(tmp_path, exchange=exchange, small=small).run()
+    assert isinstance(told[-1], MachineError)
+
+
+def test_a_thread_that_dies_is_not_waited_for_in_vain(monkeypatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda *_: None)
+    with pytest.raises(RuntimeError, match="thread that writes checkpoints died"):
+        Writing(lambda: {}["nothing"]).wait()
+
+
+def test_a_deleted_checkpoint_loses_its_name_first(tmp_path, monkeypatch) -> None:
+    (tmp_path / "step-00000001").mkdir()
+    seen: list[str] = []
+    monkeypatch.setattr("shutil.rmtree", lambda path: seen.append(path.name))
+    drop(tmp_path / "step-00000001")
+    assert seen == [".step-00000001.old"]
+
+
+def test_one_process_writes_a_bundle() -> None:
+    assert file_of("model", 0, 1) == "model.safetensors"
+    assert file_of("optimizer", 2, 16) == "optimizer-00003-of-00016.safetensors"
