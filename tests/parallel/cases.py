@@ -124,6 +124,45 @@ def spread(
     )
 
 
+CONTEXTS = (
+    Case(layout={"cp": 2}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2}, family="gpt2", dtype="fp32", micro_batch=7, documents=True),
+    Case(layout={"cp": 2, "context": "ulysses"}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "context": "ulysses"}, family="gpt2", dtype="fp32", micro_batch=7, ragged=True),
+    Case(layout={"cp": 2, "zero_stage": 1}, model={"tied": True}, micro_batch=1, optimizer="adamw"),
+    Case(layout={"cp": 4}, family="gpt2", documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 4}, recompute="full", documents=True, dropout=True),
+    Case(layout={"cp": 4, "context": "ulysses"}, documents=True, ragged=True, optimizer="muon"),
+    Case(layout={"cp": 2, "dp_replicate": 2}, family="gpt2", documents=True, dropout=True, optimizer="adamw"),
+    Case(layout={"cp": 2, "dp_shard": 2, "zero_stage": 2}, documents=True, ragged=True, micro_batch=1),
+    Case(layout={"cp": 2, "dp_shard": 2, "context": "ulysses"}, dtype="fp32", documents=True, ragged=True),
+    Case(layout={"cp": 2, "dp_shard": 2}, recompute="selective", ragged=True, dropout=True),
+    Case(layout={"cp": 2, "dp_replicate": 2, "zero_stage": 0}, documents=True, ragged=True),
+    Case(layout={"cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
+    Case(layout={"cp": 2, "pp": 2, "context": "ulysses", "zero_stage": 1}, family="gpt2", ragged=True),
+)
+"""Of a llama with two key heads: with ``cp=4`` and ``ulysses`` they are fewer than the ranks."""
+
+COMPOSED = (
+    Case(layout={"tp": 2, "cp": 2}, documents=True, ragged=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "context": "ulysses"}, recompute="full", documents=True, ragged=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "sequence_parallel": False}, family="gpt2", dtype="fp32", micro_batch=7),
+    Case(layout={"tp": 4, "cp": 2}, recompute="selective", documents=True, dropout=True),
+    Case(layout={"tp": 2, "cp": 2, "dp_shard": 2}, documents=True, ragged=True, dropout=True, micro_batch=1),
+    Case(layout={"tp": 2, "cp": 2, "dp_replicate": 2, "context": "ulysses"}, family="gpt2", optimizer="muon"),
+    Case(layout={"tp": 2, "cp": 2, "pp": 2, "zero_stage": 1}, documents=True, ragged=True, dropout=True),
+)
+"""Matrices and sequences on several ranks: of four ranks with copied key heads, two share each sequence."""
+
+UNEQUAL = (
+    Case(layout={"dp_replicate": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=1),
+    Case(layout={"dp_shard": 2, "shares": (1, 3)}, family="gpt2", dtype="fp32", ragged=True, dropout=True),
+    Case(layout={"dp_replicate": 3, "shares": (2, 1, 1)}, documents=True, micro_batch=2, optimizer="adamw"),
+    Case(layout={"dp_shard": 3, "shares": (1, 8, 1)}, documents=True, ragged=True, micro_batch=2),
+    Case(layout={"dp_shard": 2, "cp": 2, "shares": (3, 1)}, documents=True, ragged=True, micro_batch=2),
+)
+"""Shares of the batch; one share of ten of seven sequences is none at all."""
+
 DROPS: dict[str, object] = {"dropout": True, "dtype": "fp64"}
 DROPPED = (
     case({"tp": 2}, DROPS | {"family": "gpt2", "recompute": "full"}),
@@ -134,9 +173,10 @@ DROPPED = (
 """What falls to dropout is the same in every layout; a vocabulary and a network that no number of ranks divides."""
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
+CASES += CONTEXTS + COMPOSED + UNEQUAL
 FULL_CASES = tuple(
     case(layout, setting | {"dropout": dropout}, layers=4)
-    for layout in DATA_LAYOUTS + PIPELINES + TENSORS
+    for layout in (*DATA_LAYOUTS, *PIPELINES, *TENSORS, *(each.layout for each in COMPOSED))
     for setting in SETTINGS
     for dropout in (False, True)
 )

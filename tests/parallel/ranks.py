@@ -95,7 +95,8 @@ class Training:
 
 
 def history(training: Training) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
-    """Trains; yields what each step computed, then the weights in place of gradients."""
+    """Yields the weights in place of gradients, what each step computed, and the weights again."""
+    yield torch.ones(()), torch.ones(()), training.weights()
     for step in range(STEPS):
         yield training.gradient(step)
         training.update()
@@ -110,8 +111,11 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
             pass
         return
     pairs = zip(history(ranked), history(Training(case, ALONE)), strict=True)
-    for step, ((loss, norm, gradients), (loss_alone, norm_alone, gradients_alone)) in enumerate(pairs):
-        if case.optimizer == "sgd" or step in (0, STEPS):
+    for step, ((loss, norm, gradients), (loss_alone, norm_alone, gradients_alone)) in enumerate(pairs, start=-1):
+        if step < 0:
+            same = all(torch.equal(gradients[name], whole) for name, whole in gradients_alone.items())
+            yield "initial weights", 0.0 if same else 1.0
+        elif case.optimizer == "sgd" or step in (0, STEPS):
             yield "loss", _relative(loss, loss_alone)
             yield "norm", _relative(norm, norm_alone)
             assert gradients.keys() == gradients_alone.keys()

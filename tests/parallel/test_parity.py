@@ -33,6 +33,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_layout_trains_as_one_process(case: Case, results: dict[str, dict[str, float]]) -> None:
     differences = results[case.name]
+    assert differences.pop("initial weights") == 0, "to the bit"
     assert any(name.startswith("gradient of") for name in differences)
     for name, difference in differences.items():
         exact = case.optimizer == "sgd" or "after" not in name

@@ -6,6 +6,7 @@ Shape legend: ``batch``, ``seq`` (query tokens), ``keys`` (tokens attended to), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,6 +27,8 @@ Mask = Float[Tensor, "#batch 1 seq keys"]
 """Added to scores: 0 where a token may look, -inf where it may not."""
 Queries = Float[Tensor, "batch heads seq head"]
 Keys = Float[Tensor, "batch kv_heads keys head"]
+Context = Callable[..., Queries]
+"""What stands for ``attend`` where other ranks have other tokens: ``attend`` of ``model.parallel.context``."""
 Rotary = tuple[Float[Tensor, "#batch 1 seq half"], Float[Tensor, "#batch 1 seq half"]]
 
 
@@ -78,6 +81,7 @@ class Attention(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
+        context: Context | None = None,
     ) -> Float[Tensor, "batch stream width"]:
         """Mix each token with those it may see; ``cache`` adds earlier ones, ``draw`` drops weights and results."""
         # As many heads as there are outputs: a rank of a tensor-parallel layout has some of them.
@@ -89,7 +93,10 @@ class Attention(nn.Module):
             query, key = rotate(query, rotary), rotate(key, rotary)
         if cache is not None:
             key, value = cache.append(self.layer, key, value)
-        mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
+        if context is not None:
+            mixed = context(query, key, value, self.kernel, draw=draw, layer=self.layer)
+        else:
+            mixed = attend(query, key, value, mask, self.kernel, mix=None if draw is None else draw.mix(self.layer))
         result = self.out(mixed.transpose(1, 2).flatten(2))
         return result if draw is None else draw.attention_output(result, self.layer)
 
@@ -127,10 +134,13 @@ def attend(
     return (mix or torch.matmul)(torch.softmax(scores, dim=-1), value)
 
 
-def document_mask(documents: Int[Tensor, "batch seq"], dtype: torch.dtype) -> Mask:
-    """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers."""
-    hidden = documents[:, :, None] != documents[:, None, :]
-    hidden |= hidden.new_ones(hidden.shape[1:]).triu(1)
+def document_mask(documents: Int[Tensor, "batch keys"], dtype: torch.dtype, *, first: int = 0) -> Mask:
+    """0 where a token may look, at itself and earlier tokens of its own document, -inf elsewhere; for all layers.
+
+    ``first`` is the first token that looks; those before it are seen alone.
+    """
+    hidden = documents[:, first:, None] != documents[:, None, :]
+    hidden |= hidden.new_ones(hidden.shape[1:]).triu(1 + first)
     return torch.zeros_like(hidden, dtype=dtype).masked_fill_(hidden, float("-inf")).unsqueeze(1)
 
 

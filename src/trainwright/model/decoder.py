@@ -6,7 +6,7 @@ Shape legend: ``batch``, ``seq`` (tokens), ``stream`` (of them those here), ``wi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from trainwright.core.registry import load
-from trainwright.model.attention import Attention, Mask, Rotary, RotaryTable, document_mask
+from trainwright.model.attention import Attention, Context, Mask, Rotary, RotaryTable, document_mask
 from trainwright.model.cache import KVCache
 from trainwright.model.layers import Linear, make_feed_forward, make_norm
 from trainwright.model.network import Network
@@ -89,9 +89,12 @@ class Block(nn.Module):
         mask: Mask | None,
         cache: KVCache | None,
         draw: Draw | None = None,
+        *,
+        context: Context | None = None,
     ) -> Float[Tensor, "batch stream width"]:
         """Both sub-layers in turn."""
-        x = x + self.attention(self.attention_norm(x), rotary=rotary, mask=mask, cache=cache, draw=draw)
+        normed = self.attention_norm(x)
+        x = x + self.attention(normed, rotary=rotary, mask=mask, cache=cache, draw=draw, context=context)
         result = self.ffn(self.ffn_norm(x))
         return x + (result if draw is None else draw.ffn_output(result, self.attention.layer))
 
@@ -118,6 +121,7 @@ class Decoder(Network):
         self.compute_dtype = dtype
         self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
+        self.context_of: Callable[..., Context] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
         learned = spec.positions == "learned"
         self.positions = nn.Parameter(torch.empty(spec.context_tokens, spec.width)) if learned else None
@@ -171,21 +175,27 @@ class Decoder(Network):
         dropouts = self.dropouts if self.training else None
         draw = None if dropouts is None else dropouts.draw(tokens, samples, places)
         if positions is None:
-            positions = torch.arange(self.whole_tokens(tokens), device=tokens.device).unsqueeze(0)
+            here = torch.arange(self.whole_tokens(tokens), device=tokens.device) if places is None else places
+            positions = here.unsqueeze(0)
         x = tokens
         if part is None or part.start == 0:
             x = self.embedded(tokens, positions)
             x = x if draw is None else draw.embedded(x)
         rotary = None if self.rotary is None else self.rotary(positions, x.dtype)
         # Made once: torch would turn a Boolean mask into numbers of this dtype in every layer, and keep each of them.
-        mask = None if documents is None else document_mask(documents, x.dtype)
-        mask = mask if cache is None else cache.mask()
+        context = mask = None
+        if self.context_of is not None and places is not None:
+            context = self.context_of(documents, places, x.dtype)
+        elif cache is not None:
+            mask = cache.mask()
+        elif documents is not None:
+            mask = document_mask(documents, x.dtype)
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-                x = again(block, x, rotary, mask, cache, draw, context_fn=self._contexts(block))
+                x = again(block, x, rotary, mask, cache, draw, context=context, context_fn=self._contexts(block))
             else:
-                x = block(x, rotary, mask, cache, draw)
+                x = block(x, rotary, mask, cache, draw, context=context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x
 
     def embedded(

@@ -222,10 +222,16 @@ class Draw:
         """Returns what a layer's feed-forward adds to the residual stream."""
         return self._without(x, 4 * layer + FFN_OUTPUT, self.dropouts.rates.residual)
 
-    def mix(self, layer: int) -> Mix | None:
-        """Returns a layer's product of attention's weights and values; None where no weight is dropped."""
-        rate, first = self.dropouts.rates.attention, self.dropouts.first_head
-        site, samples, queries = 4 * layer + WEIGHTS, self.samples, self.places
+    def mix(self, layer: int, *, queries: Int[Tensor, " seq"] | None = None, heads_before: int = 0) -> Mix | None:
+        """Returns a layer's product of attention's weights and values; None where no weight is dropped.
+
+        Args:
+            layer: its number.
+            queries: where the queries stand, if they are not all that are here.
+            heads_before: of the heads that are here, how many come before those of the product.
+        """
+        rate, first = self.dropouts.rates.attention, self.dropouts.first_head + heads_before
+        site, samples, queries = 4 * layer + WEIGHTS, self.samples, self.places if queries is None else queries
         if not rate:
             return None
         return partial(mixed_without, samples=samples, queries=queries, site=site, rate=rate, first_head=first)

@@ -54,10 +54,11 @@ class Network(nn.Module, ABC):
         Args:
             tokens: token ids; for a ``part`` that does not begin with block 0, what the part before it returned.
             positions: where each token stands in its document; 0, 1, 2... when None.
-            documents: an id per token; no token attends to a token with another id.
+            documents: an id per token, of whole sequences; no token attends to a token with another id.
             cache: keys and values of earlier tokens; the caller has selected slots and ``positions`` in it.
             samples: 64 bits of each sequence's own, which decide what training drops (``model.dropout``).
-            places: where each token stands in its whole sequence, for the same; 0, 1, 2... when None.
+            places: where each token stands in its whole sequence; 0, 1, 2... when None. With them a network that
+                shares sequences with other ranks (``model.parallel.context``) attends to what those have.
             part: numbers of the blocks to run, a pipeline stage; what it returns is normalised by the last stage alone.
         """
 

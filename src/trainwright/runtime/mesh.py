@@ -41,6 +41,8 @@ class Mesh:
 
     parallel: ParallelPlan = field(default_factory=ParallelPlan)
     devices: DeviceMesh | None = None
+    sharing: DeviceMesh | None = None
+    """The ranks that share weights, or have copies of them; where there are both, copies are its first dim."""
 
     @property
     def alone(self) -> bool:
@@ -136,4 +138,24 @@ def mesh_of(parallel: ParallelPlan, device_type: str) -> Mesh:
     shape = tuple(int(getattr(parallel, axis)) for axis in AXES)
     if parallel.ranks != dist.get_world_size():
         raise ValueError(f"{dist.get_world_size()} processes were started for a layout of {parallel.ranks} ranks")
-    return Mesh(parallel=parallel, devices=init_device_mesh(device_type, shape, mesh_dim_names=AXES))
+    devices = init_device_mesh(device_type, shape, mesh_dim_names=AXES)
+    return Mesh(parallel=parallel, devices=devices, sharing=_sharing(parallel, devices))
+
+
+def _sharing(parallel: ParallelPlan, devices: DeviceMesh) -> DeviceMesh | None:
+    """Returns the ranks that share weights, ``cp`` ones too: gradients of theirs are of other tokens.
+
+    Where nothing is shared (``zero_stage: 0``) all of them have copies, and each shards with itself.
+    """
+    if parallel.dp_replicate * parallel.dp_shard * parallel.cp == 1:
+        return None
+    if parallel.cp == 1:
+        return devices["dp_shard"] if parallel.dp_replicate == 1 else devices["dp_replicate", "dp_shard"]
+    # torch's own way to join axes, and to put meshes side by side.
+    if parallel.zero_stage == 0 and parallel.dp_shard == 1:
+        copies = devices["dp_replicate", "cp"]._flatten("copies")  # noqa: SLF001  # as above
+        return DeviceMesh._concatenate([copies, devices["dp_shard"]])  # noqa: SLF001  # as above
+    shards = devices["dp_shard", "cp"]._flatten("shards")  # noqa: SLF001  # as above
+    if parallel.dp_replicate == 1:
+        return shards
+    return DeviceMesh._concatenate([devices["dp_replicate"], shards])  # noqa: SLF001  # as above

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ the frozen weights beside adapters alone."""
 
 
 ZeroStage = Literal[0, 1, 2, 3]
+ContextWay = Literal["gather", "ulysses"]
 
 AttentionKernel = Literal["auto", "math", "sdpa"]
 """The whole matrix of scores, or torch's fused kernel; ``auto``: ``math`` for short sequences on a CPU."""
@@ -204,6 +206,12 @@ class ParallelPlan:
     virtual_stages: int = 1
     """Model chunks on each pipeline rank: more than one interleaves (Narayanan et al., 2021)."""
     offload: Offload = "none"
+    context: ContextWay = "gather"
+    """What ``cp`` ranks exchange: all gather keys and values, or tokens of all heads for all tokens of some heads."""
+
+    shares: tuple[int, ...] = ()
+    """Sequences of a data-parallel place, in proportion, where devices are not equally fast; fewer shares than places
+    are those of as many equal groups of neighbours. Empty: all have the same."""
 
     def __post_init__(self) -> None:
         # The ranks of a bidirectional pipeline share too: two of them have the same stages.
@@ -214,6 +222,19 @@ class ParallelPlan:
     def ranks(self) -> int:
         """Returns how many processes train together, one on each device."""
         return self.dp_replicate * self.dp_shard * self.tp * self.pp * self.cp
+
+    @property
+    def unevenness(self) -> float:
+        """Returns the largest part of a batch that a data-parallel place has, over an equal one."""
+        return max(self.shares) * len(self.shares) / sum(self.shares) if self.shares else 1.0
+
+    def rows(self, sequences: int, place: int) -> range:
+        """Returns which sequences of a batch a data-parallel place reads: neighbours, as many as its share says."""
+        places = self.dp_replicate * self.dp_shard
+        shares = self.shares or (1,)
+        each = places // len(shares)  # neighbouring places, as those of one host are, have one share
+        ends = [0, *accumulate(share for share in shares for _ in range(each))]
+        return range(sequences * ends[place] // ends[-1], sequences * ends[place + 1] // ends[-1])
 
     def problems(self, model: ModelSpec, workload: Workload, cluster: ClusterSpec) -> tuple[str, ...]:
         """Returns every reason why this layout cannot run, with what is nearest and does; empty where there is none."""
@@ -234,7 +255,9 @@ class ParallelPlan:
         data = self.dp_replicate * self.dp_shard
         if ranks != cluster.devices:
             return tuple(problems)
-        if workload.batch_sequences % data:
+        if self.shares:
+            problems += self._unshared(workload.batch_sequences)
+        elif workload.batch_sequences % data:
             problems.append(
                 f"a batch of {workload.batch_sequences} sequences cannot be divided over {data} data-parallel ranks: "
                 f"nearest batches {_multiples(workload.batch_sequences, data)} sequences"
@@ -248,6 +271,24 @@ class ParallelPlan:
         elif self.schedule == "dualpipe":
             problems += self._one_way(workload.batch_sequences // data // self.micro_batch_sequences)
         return tuple(problems)
+
+    def _unshared(self, sequences: int) -> list[str]:
+        """Why a batch cannot be divided by ``shares``."""
+        data, total = self.dp_replicate * self.dp_shard, sum(self.shares)
+        seen = ":".join(map(str, self.shares))
+        if data % len(self.shares):
+            near = _divisors_near(data, len(self.shares))
+            return [f"{len(self.shares)} shares ({seen}) for {data} data-parallel ranks: nearest {near} shares"]
+        whole = total * (data // len(self.shares))
+        if sequences % whole:
+            near = _multiples(sequences, whole)
+            return [f"a batch of {sequences} sequences cannot be divided {seen}: nearest batches {near} sequences"]
+        each = math.gcd(*(share * sequences // whole for share in self.shares))
+        if each % self.micro_batch_sequences:
+            near = _divisors_near(each, self.micro_batch_sequences)
+            size = self.micro_batch_sequences
+            return [f"parts {seen} of {sequences} sequences cannot be cut into micro batches of {size}: nearest {near}"]
+        return []
 
     def _one_way(self, micro_batches: int) -> list[str]:
         """Why micro batches cannot run in both directions."""
@@ -278,13 +319,9 @@ class ParallelPlan:
                 f"layers ({model.blocks}) are fewer than the {stages} stages of pp={self.pp}{chunks}: "
                 f"at most pp={max(1, model.blocks // self.virtual_stages)}"
             )
-        if workload.sequence_tokens % self.cp:
-            near = _divisors_near(workload.sequence_tokens, self.cp)
-            problems.append(
-                f"a sequence of {workload.sequence_tokens} tokens cannot be divided over cp={self.cp}: nearest {near}"
-            )
-        elif self.sequence_parallel and workload.sequence_tokens // self.cp % self.tp:
-            tokens = workload.sequence_tokens // self.cp
+        problems += self._undivided_sequences(model, workload) if self.cp > 1 else []
+        tokens = workload.sequence_tokens // self.cp
+        if self.sequence_parallel and workload.sequence_tokens % self.cp == 0 and tokens % self.tp:
             problems.append(
                 f"sequence_parallel divides {tokens} tokens over tp={self.tp}, which does not: "
                 f"nearest {_divisors_near(tokens, self.tp)}, or sequence_parallel=false"
@@ -303,6 +340,26 @@ class ParallelPlan:
                     f"ep={self.ep} does not divide the {owners} ranks that it lies in: "
                     f"nearest {_divisors_near(owners, self.ep)}"
                 )
+        return problems
+
+    def _undivided_sequences(self, model: ModelSpec, workload: Workload) -> list[str]:
+        """Why ``cp`` does not divide sequences, or the heads that its ranks exchange."""
+        tokens, problems = workload.sequence_tokens, []
+        if tokens % self.cp:
+            near = _divisors_near(tokens, self.cp)
+            problems.append(f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}: nearest {near}")
+        elif self.context == "gather" and tokens % (2 * self.cp):
+            problems.append(
+                f"a sequence of {tokens} tokens cannot be divided over cp={self.cp}, each rank with a part from the "
+                f"front and one from the end: nearest {_divisors_near(tokens // 2, self.cp)}, or context=ulysses"
+            )
+        heads, key_heads = model.heads // self.tp, max(1, model.kv_heads // self.tp)
+        if self.context == "ulysses" and (heads % self.cp or (key_heads % self.cp and self.cp % key_heads)):
+            dim, size = ("heads", heads) if heads % self.cp else ("kv_heads", key_heads)
+            problems.append(
+                f"{dim} ({size} on a rank) cannot be exchanged over cp={self.cp}: "
+                f"nearest {_divisors_near(size, self.cp)}, or context=gather"
+            )
         return problems
 
     def _resized(self, cluster: ClusterSpec) -> str:

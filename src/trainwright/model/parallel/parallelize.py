@@ -20,8 +20,9 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cu
 
     0. Of a pipeline, the blocks of other ranks' stages are dropped.
     1. Matrices are cut: each rank along ``tp`` keeps rows or columns of them.
-    2. Blocks are compiled, each by itself, so that one block's code serves all of them.
-    3. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
+    2. Attention hears which ranks have other tokens of its sequences.
+    3. Blocks are compiled, each by itself, so that one block's code serves all of them.
+    4. Weights, gradients and optimizer state are shared by the data-parallel ranks, block by block, so that a block's
        weights are gathered while the one before computes.
 
     Gradients are *summed* over the ranks and never divided: the trainer has divided each loss by the weight of the
@@ -40,28 +41,17 @@ def parallelize(network: Network, mesh: Mesh, *, compiled: bool) -> dict[str, Cu
     cuts: dict[str, Cut] = {}
     if mesh.size("tp") > 1:
         cuts = load("trainwright.model.parallel.tensor:cut_matrices", kind="layout")(network, mesh)
+    if mesh.size("cp") > 1:
+        load("trainwright.model.parallel.context:divide", kind="layout")(network, mesh)
     if compiled:
         for block in network.blocks:
             block.compile(backend=compiler(mesh.device_type))
-    over = _sharing(mesh)
-    if over is not None:
-        _shard(network, over, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
+    if mesh.sharing is not None:
+        _shard(network, mesh.sharing, gather_again=mesh.parallel.zero_stage == 3 and mesh.size("pp") == 1)
     for name, parameter in network.named_parameters():
         if name in cuts:
             mark(parameter, cuts[name])
     return cuts
-
-
-def _sharing(mesh: Mesh) -> DeviceMesh | None:
-    """Returns the ranks that share weights; where there are copies too, those that hold them are its first dim."""
-    if mesh.devices is None or mesh.size("dp_replicate", "dp_shard", "cp") == 1:
-        return None
-    name = "dp_shard"
-    if mesh.size("cp") > 1:
-        # Ranks of one sequence have different gradients too, so that they share weights as data-parallel ones do.
-        name = "shards"
-        mesh.devices["dp_shard", "cp"]._flatten(name)  # noqa: SLF001  # torch's documented way to join axes
-    return mesh.devices[name] if mesh.size("dp_replicate") == 1 else mesh.devices["dp_replicate", name]
 
 
 def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainwright.artifact.shards import LABELLED, TokenDataset, TokenSplit
 from trainwright.core.errors import DataError
-from trainwright.model.losses import Loss
+from trainwright.model.losses import IGNORE, Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.confusion import Confusion
 from trainwright.model.tasks.evaluate_loss import covered_tokens
@@ -152,9 +152,16 @@ class Classify:
         """Returns the micro batch as it is."""
         return batch
 
+    def part(self, inputs: Batch, places: Int[Tensor, " part"]) -> Batch:
+        """Returns what a rank needs that has these tokens of every document; a class counts where the last one is."""
+        last = inputs["last"].unsqueeze(1) == places
+        classes = torch.where(last.any(dim=1), inputs["class"], IGNORE)
+        tokens = inputs["tokens"][:, places]
+        return {**inputs, "tokens": tokens, "last": last.int().argmax(dim=1), "class": classes, "places": places}
+
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch width"]:
         """Returns the hidden state of each document's last token."""
-        known = {name: inputs[name] for name in ("samples",) if name in inputs}
+        known = {name: inputs[name] for name in ("samples", "places") if name in inputs}
         hidden: Tensor = network(inputs["tokens"], **known)
         return hidden[torch.arange(hidden.shape[0], device=hidden.device), inputs["last"]]
 

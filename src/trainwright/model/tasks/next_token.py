@@ -77,9 +77,14 @@ class NextToken:
                 inputs["positions"] = document_positions(inputs["documents"])
         return inputs
 
+    def part(self, inputs: Batch, places: Int[Tensor, " part"]) -> Batch:
+        """Returns what a rank needs that has these tokens of every sequence; ``documents`` stay whole."""
+        here = {name: inputs[name][:, places] for name in ("tokens", "targets", "positions") if name in inputs}
+        return {**inputs, **here, "places": places}
+
     def hidden(self, network: Network, inputs: Batch) -> Float[Tensor, "batch seq width"]:
         """Returns the hidden state of every token."""
-        known = {name: inputs[name] for name in ("positions", "documents", "samples") if name in inputs}
+        known = {name: inputs[name] for name in ("positions", "documents", "samples", "places") if name in inputs}
         hidden: Tensor = network(inputs["tokens"], **known)
         return hidden
 

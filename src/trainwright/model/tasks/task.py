@@ -139,6 +139,17 @@ class Task(Protocol):
         """
 
 
+class DividesSequences(Task, Protocol):
+    """A task whose sequences may lie on several ranks (``cp``), each with some tokens of every one."""
+
+    def part(self, inputs: Batch, places: Int[Tensor, " part"]) -> Batch:
+        """Returns of a micro batch's ``inputs`` those of these tokens of every sequence, with ``places`` among them.
+
+        ``hidden`` passes ``places`` on to the network; over all parts the losses and their weights are those of
+        ``inputs``.
+        """
+
+
 def load_task(recipe: Recipe, dataset: TokenDataset) -> Task:
     """Returns the task that a recipe names, for a dataset.
 

@@ -49,7 +49,7 @@ def _plan_on(training: Step, *, on: str, root: Path) -> Plan:
     if isinstance(how.layout, LayoutSection):
         parallel = how.layout.parallel()
         axes = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep")
-        names = (*axes, "zero_stage", "sequence_parallel", "virtual_stages", "schedule")
+        names = (*axes, "context", "zero_stage", "sequence_parallel", "virtual_stages", "schedule")
         layout |= {name: getattr(parallel, name) for name in names}  # type: ignore[typeddict-item]
     if how.micro_batch != "auto":
         layout["micro_batch"] = how.micro_batch

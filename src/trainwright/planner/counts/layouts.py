@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Self, TypedDict, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.spec.run import PlacedRun
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule, Workload, ZeroStage
+from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule, Workload, ZeroStage
 
 Numbers = NDArray[np.float64]
 Values = float | Numbers
@@ -21,7 +21,17 @@ Table = TypeVar("Table", bound="DataclassInstance")
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zero_bubble", "dualpipe")
 OFFLOADS: tuple[Offload, ...] = ("none", "optimizer", "all", "optimizer-nvme", "all-nvme", "frozen")
+CONTEXTS: tuple[ContextWay, ...] = ("gather", "ulysses")
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "schedule": SCHEDULES,
+    "offload": OFFLOADS,
+    "recompute": RECOMPUTES,
+    "context": CONTEXTS,
+}
+"""What a layout chooses by name."""
+ROUNDING = 1e-9
+"""What a number of micro batches may be above a whole one by rounding."""
 ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
 
@@ -43,6 +53,7 @@ class FixedLayout(TypedDict, total=False):
     recompute_shards: bool
     """Layers are recomputed where ranks share weights, and nowhere else: some software does so by itself."""
     sequence_parallel: bool
+    context: ContextWay
     compile: bool
 
 
@@ -50,7 +61,8 @@ class FixedLayout(TypedDict, total=False):
 class Layouts:
     """Arrays of shape [L], one entry for each of L layouts.
 
-    Choices are kept as their place in ``SCHEDULES``, ``OFFLOADS`` and ``RECOMPUTES``.
+    Choices are kept as their place in ``SCHEDULES``, ``OFFLOADS``, ``RECOMPUTES`` and ``CONTEXTS``. ``unevenness`` is
+    the largest part of a batch that a data-parallel place has, over an equal one.
     """
 
     dp_replicate: Numbers
@@ -68,6 +80,8 @@ class Layouts:
     compile: Numbers
     recompute: Numbers
     batch_sequences: Numbers
+    context: Numbers
+    unevenness: Numbers
 
     @classmethod
     def of(cls, plans: Sequence[ParallelPlan], recomputes: Sequence[Recompute], workload: Workload) -> Self:
@@ -77,6 +91,7 @@ class Layouts:
                 *(plan.dp_replicate, plan.dp_shard, plan.tp, plan.pp, plan.cp, plan.ep, plan.micro_batch_sequences),
                 *(plan.zero_stage, plan.sequence_parallel, SCHEDULES.index(plan.schedule), plan.virtual_stages),
                 *(OFFLOADS.index(plan.offload), plan.compile, RECOMPUTES.index(recompute), workload.batch_sequences),
+                *(CONTEXTS.index(plan.context), plan.unevenness),
             )
             for plan, recompute in zip(plans, recomputes, strict=True)
         ]
@@ -110,13 +125,13 @@ class Layouts:
 
     @property
     def micro_batches(self) -> Numbers:
-        """Returns the number of micro batches of one step on each data-parallel rank."""
-        return np.maximum(1.0, np.ceil(self.batch_sequences / (self.micro_batch * self.data_parallel)))
+        """Returns the number of micro batches of one step on the data-parallel rank that has most."""
+        each = self.batch_sequences * self.unevenness / (self.micro_batch * self.data_parallel)
+        return np.maximum(1.0, np.ceil(each - ROUNDING))
 
     def has(self, name: str, choice: str) -> NDArray[np.bool_]:
-        """Returns True [L] where ``schedule``, ``offload`` or ``recompute`` is ``choice``."""
-        choices: tuple[str, ...] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}[name]
-        places: NDArray[np.bool_] = getattr(self, name) == choices.index(choice)
+        """Returns True [L] where the choice of this name (a key of ``CHOICES``) is ``choice``."""
+        places: NDArray[np.bool_] = getattr(self, name) == CHOICES[name].index(choice)
         return places
 
     @property

@@ -15,14 +15,14 @@ from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Recompute
+from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
     """One forward and backward pass: so many sequences of so many tokens, in a precision, on a kind of device.
 
-    ``tp`` ranks share it, ``by_tokens`` what is between matrices too.
+    ``tp`` ranks share it, ``by_tokens`` what is between matrices too; ``cp`` ranks have parts of every sequence.
     """
 
     sequences: int
@@ -34,11 +34,26 @@ class MicroBatch:
     kernels: KernelChoice = DEFAULT_KERNELS
     tp: int = 1
     by_tokens: bool = True
+    cp: int = 1
+    context: ContextWay = "gather"
 
     @property
     def tokens(self) -> int:
-        """Returns the number of rows of every matrix product."""
-        return self.sequences * self.sequence_tokens
+        """Returns the number of rows of every matrix product: those of a rank."""
+        return self.sequences * self.sequence_tokens // self.cp
+
+    @property
+    def gathers(self) -> bool:
+        """Returns True where a rank has the keys and values of all ranks, and its own queries."""
+        return self.cp > 1 and self.context == "gather"
+
+    @property
+    def seen(self) -> float:
+        """Returns the share of all keys that a rank's queries are mixed with, in stretches that end with the queries.
+
+        Of ``2 cp`` stretches rank r has those of the numbers r and 2 cp - 1 - r, counted from 0.
+        """
+        return (2 * self.cp + 1) / (4 * self.cp) if self.gathers else 1.0
 
     @property
     def stream_tokens(self) -> int:
@@ -97,14 +112,22 @@ def beside_bytes(model: ModelSpec, batch: MicroBatch, *, recompute: Recompute = 
     keeps it, and so do blocks that are computed again.
     """
     tokens, size = batch.tokens, batch.element_bytes
-    rows = tokens if batch.document_masking else batch.sequence_tokens
+    rows = tokens if batch.document_masking else batch.sequence_tokens // batch.cp
     positions = 8 * rows if model.positions == "learned" else rows * model.head_size * size
-    keeps_mask = batch.document_masking and (recompute != "none" or not _makes_scores(model, batch))
-    mask = tokens * batch.sequence_tokens * size if keeps_mask else 0
+    masked = batch.document_masking or batch.gathers
+    keeps_mask = masked and (recompute != "none" or not _makes_scores(model, batch))
+    mask = _mask_bytes(batch) if keeps_mask else 0
     # Dropout's masks are made again, from keys of the sequences and their tokens' places.
     keys = 8 * (batch.sequences + batch.sequence_tokens) if model.dropout else 0
     absent = tokens if batch.tp > 1 else 0  # which tokens other ranks look up
     return 8 * tokens + absent + positions + _norm_bytes(model, batch) + mask + keys
+
+
+def _mask_bytes(batch: MicroBatch) -> int:
+    """Returns the bytes of a mask over whole sequences, or of a rank's queries; without documents all have one."""
+    queries = batch.sequence_tokens // (batch.cp if batch.gathers else 1)
+    rows = queries * (batch.sequences if batch.document_masking else 1)
+    return int(rows * batch.sequence_tokens * batch.seen) * batch.element_bytes
 
 
 def _makes_scores(model: ModelSpec, batch: MicroBatch) -> bool:
@@ -148,14 +171,20 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     The probabilities too where scores are made whole, else one statistic for each row.
     """
     queries, keys = _heads(model, batch)
-    rows = batch.sequences * model.heads // batch.tp * batch.sequence_tokens
+    rows = model.heads // batch.tp * batch.tokens
+    whole = batch.sequences * batch.sequence_tokens
     if _makes_scores(model, batch):
-        # Grouped keys and values are repeated to one per query head before the products.
-        return (4 * batch.tokens * queries + rows * batch.sequence_tokens) * batch.element_bytes
+        # Grouped keys and values are repeated to one per query head before the products, for each stretch of queries.
+        repeated = 2 * batch.seen * whole if batch.gathers else batch.tokens
+        scores = int(rows * batch.sequence_tokens * batch.seen)
+        return (2 * batch.tokens * queries + int(2 * repeated * queries) + scores) * batch.element_bytes
     # The fused kernel lays its result out as the queries are: rotated ones are contiguous by head, so that the way back
     # to rows of the width is a copy.
-    results = 2 if model.positions == "rope" and batch.device_kind == "cpu" else 1
-    return batch.tokens * ((1 + results) * queries + 2 * keys) * batch.element_bytes + 4 * rows
+    results = 2 if batch.cp > 1 or (model.positions == "rope" and batch.device_kind == "cpu") else 1
+    if batch.cp > 1 and not batch.gathers:
+        keys = max(model.kv_heads, batch.cp) * model.head_size  # key heads that are fewer than the ranks are repeated
+    gathered = 2 * (whole if batch.gathers else batch.tokens) * keys
+    return (batch.tokens * (1 + results) * queries + gathered) * batch.element_bytes + 4 * rows
 
 
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:

@@ -18,13 +18,14 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.search.candidates import divisors, parallel_plan
 from trainwright.planner.search.layouts import compare, longer, plainest, splits
 from trainwright.spec.plan import Rejected
-from trainwright.spec.workload import Offload, ParallelPlan, Recompute, Schedule
+from trainwright.spec.workload import ContextWay, Offload, ParallelPlan, Recompute, Schedule
 
 AXES = ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "micro_batch", "zero_stage", "virtual_stages")
 WORDS: Mapping[str, tuple[str, ...]] = {
     "schedule": get_args(Schedule),
     "offload": get_args(Offload),
     "recompute": get_args(Recompute),
+    "context": get_args(ContextWay),
     "sequence_parallel": ("true", "false"),
     "compile": ("true", "false"),
 }
@@ -281,6 +282,7 @@ def _filled(scenario: Scenario, wanted: FixedLayout) -> Layouts:
         compile=wanted.get("compile", stack.memory.kernels == "compiled"),
         schedule=wanted.get("schedule", "interleaved" if virtual > 1 else "1f1b"),
         offload=wanted.get("offload", "none"),
+        context=wanted.get("context", "gather"),
     )
     problems = plan.problems(scenario.run.transformer, scenario.run.workload, scenario.run.cluster)
     if problems:
@@ -312,6 +314,8 @@ def mesh(parallel: ParallelPlan, recompute: Recompute) -> str:
         degrees.append(f"{parallel.virtual_stages} chunks a stage")
     if parallel.pp > 1 and parallel.schedule in NAMED:
         degrees.append(NAMED[parallel.schedule])
+    if parallel.cp > 1 and parallel.context == "ulysses":
+        degrees.append("Ulysses")
     how = [f"micro batch {parallel.micro_batch_sequences}"]
     if recompute != "none":
         how.append(f"recompute {recompute}")

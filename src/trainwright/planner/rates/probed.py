@@ -338,7 +338,10 @@ class Probed:
         return BlockRest(probe=probe, forward=forward, backward=backward)
 
 
-_LOOKED_UP = {each.name for each in fields(Layouts)} - {"offload", "recompute", "batch_sequences"}
+_LOOKED_UP = {each.name for each in fields(Layouts)} - {
+    *("offload", "recompute", "batch_sequences"),
+    *("context", "unevenness"),
+}
 _OF_ONE = ("forward", "backward", "weight", "head", "head_backward", "head_evaluated", "accumulate", "update")
 """Fields of ``Kernels`` that are looked up for each layout."""
 """Parts of a layout that change which shapes are looked up."""

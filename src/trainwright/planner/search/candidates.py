@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.support import lacking_axes
 from trainwright.planner.counts.layouts import (
+    CHOICES,
+    CONTEXTS,
     OFFLOADS,
     RECOMPUTES,
     SCHEDULES,
@@ -27,6 +29,7 @@ from trainwright.planner.counts.layouts import (
 from trainwright.planner.forecast.communication.collectives import Fabric
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec
+from trainwright.spec.model import ModelSpec
 from trainwright.spec.run import RunSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import STAGE_WASTE, Offload, ParallelPlan, Recompute, Schedule, Workload, stage_waste
@@ -172,9 +175,8 @@ def candidates(
 
 def _places(wanted: FixedLayout) -> dict[str, float]:
     """Returns what is fixed as the columns have it: choices by their place, degrees and flags as numbers."""
-    words: Mapping[str, Sequence[str]] = {"schedule": SCHEDULES, "offload": OFFLOADS, "recompute": RECOMPUTES}
     return {
-        name: float(words[name].index(value)) if isinstance(value, str) else float(value)
+        name: float(CHOICES[name].index(value)) if isinstance(value, str) else float(value)
         for name, value in cast("Mapping[str, str | float]", wanted).items()
     }
 
@@ -207,6 +209,7 @@ def _meshes(table: _Table, run: RunSpec) -> None:
     table.keep(table["devices"] % (table["tp"] * table["pp"]) == 0)
     table.cross("cp", (2**power for power in range(12)))
     table.keep(table["devices"] % (table["tp"] * table["pp"] * table["cp"]) == 0)
+    table.keep(_divides_sequences(table, transformer(model) if model.is_divisible else None, workload))
     split = table.fixed.get("sequence_parallel", run.stack.sequence_parallel)
     table.keep(workload.sequence_tokens % (table["cp"] * (table["tp"] if split else 1)) == 0)
     table.prefer(
@@ -231,6 +234,18 @@ def _meshes(table: _Table, run: RunSpec) -> None:
         "pipeline parallel",
         "fewer micro batches than stages: the pipeline would stand idle half of the time or more",
     )
+
+
+def _divides_sequences(table: _Table, model: ModelSpec | None, workload: Workload) -> Mask:
+    """Returns True where ``cp`` ranks can have parts of every sequence: see ``ParallelPlan``."""
+    cp, tokens = table["cp"], workload.sequence_tokens
+    if table.fixed.get("context", 0.0) == CONTEXTS.index("gather"):
+        return np.asarray(tokens % np.where(cp > 1, 2 * cp, 1) == 0)
+    if model is None:
+        return np.asarray(cp == 1)
+    heads, keys = model.heads / table["tp"], np.maximum(1, model.kv_heads / table["tp"])
+    whole = (tokens % cp == 0) & (heads % cp == 0)
+    return np.asarray(whole & ((keys % cp == 0) | (cp % keys == 0)))
 
 
 def _sharding(table: _Table, model: AnyModel, cluster: ClusterSpec, stack: Stack) -> None:
@@ -339,6 +354,8 @@ def _layouts(table: _Table, workload: Workload, stack: Stack) -> Layouts:
         sequence_parallel=ones * table.fixed.get("sequence_parallel", stack.sequence_parallel),
         compile=ones * table.fixed.get("compile", stack.memory.kernels == "compiled"),
         batch_sequences=ones * workload.batch_sequences,
+        context=ones * table.fixed.get("context", 0.0),
+        unevenness=ones,
     )
 
 
@@ -348,7 +365,9 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
     def whole(name: str) -> int:
         return int(getattr(layouts, name)[place])
 
-    degrees = {name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")}
+    degrees: dict[str, Any] = {
+        name: whole(name) for name in ("dp_replicate", "dp_shard", "tp", "pp", "cp", "ep", "virtual_stages")
+    }
     plan = ParallelPlan(
         **degrees,
         micro_batch_sequences=whole("micro_batch"),
@@ -358,6 +377,7 @@ def parallel_plan(layouts: Layouts, place: int) -> tuple[ParallelPlan, Recompute
         sequence_parallel=bool(whole("sequence_parallel")),
         schedule=SCHEDULES[whole("schedule")],
         offload=OFFLOADS[whole("offload")],
+        context=CONTEXTS[whole("context")],
     )
     return plan, RECOMPUTES[whole("recompute")]
 

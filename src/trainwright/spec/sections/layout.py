@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from trainwright.spec.sections.base import Positive, Section
-from trainwright.spec.workload import ParallelPlan, Schedule, ZeroStage
+from trainwright.spec.workload import ContextWay, ParallelPlan, Schedule, ZeroStage
 
 
 class LayoutSection(Section):
@@ -18,6 +18,9 @@ class LayoutSection(Section):
     tp: Positive = Field(1, description="ranks that share every matrix (tensor parallel)")
     pp: Positive = Field(1, description="stages of the layers (pipeline parallel)")
     cp: Positive = Field(1, description="parts of every sequence (context parallel)")
+    context: ContextWay = Field(
+        "gather", description="what cp ranks exchange: all keys and values, or tokens for heads (ulysses)"
+    )
     ep: Positive = Field(1, description="ranks that share the experts; they lie in the data-parallel axes")
     zero_stage: ZeroStage = Field(
         3, description="what dp_shard shares: 1 optimizer state, 2 gradients too, 3 weights too (FSDP)"
@@ -27,6 +30,10 @@ class LayoutSection(Section):
     virtual_stages: Positive = Field(1, description="chunks of layers on each pipeline rank; more than one interleaves")
     offload: Literal["none", "optimizer"] = Field(
         "none", description="optimizer: its state lives in host memory, and the host updates; not on a CPU"
+    )
+
+    shares: tuple[Positive, ...] = Field(
+        (), description="parts of the batch by proportion, one for each data-parallel place or group of neighbours"
     )
 
     def parallel(self) -> ParallelPlan:

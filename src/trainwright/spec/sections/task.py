@@ -23,6 +23,7 @@ class TaskKind:
         needs: the kind of its dataset: documents, or documents of which each has a label.
         reads: windows of the stream of tokens, or whole documents, each in a sequence of its own.
         makes: what the head's outputs are: tokens of a text, or the classes that ``task.labels`` name.
+        divides: its sequences may lie on several ranks (``cp``): the ``Task`` is one that ``DividesSequences``.
         measured: its batches cost one pass of the network forth and back, as plans count those of every task.
         Section: the class of the keys of its own beside ``task.name``; it derives from ``TaskSection``.
     """
@@ -31,18 +32,20 @@ class TaskKind:
     needs: Literal["documents", "documents-with-labels"] = "documents"
     reads: Literal["windows", "documents"] = "windows"
     makes: Literal["text", "classes"] = "text"
+    divides: bool = False
     measured: bool = False
     Section: type[BaseModel] | None = None
     CODE: ClassVar[tuple[str, ...]] = ("make",)
 
 
 TASKS: Mapping[str, TaskKind] = {
-    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token", measured=True),
+    "next-token": TaskKind(make="trainwright.model.tasks.next_token:next_token", divides=True, measured=True),
     "classify": TaskKind(
         make="trainwright.model.tasks.classify:classify",
         needs="documents-with-labels",
         reads="documents",
         makes="classes",
+        divides=True,
         measured=True,
     ),
 }

@@ -33,7 +33,7 @@ from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.workload import resolve
 from trainwright.planner.rates.learnt import machine_priors
 from trainwright.spec.model import ModelSpec
-from trainwright.spec.plan import INTERVAL, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
+from trainwright.spec.plan import INTERVAL, Assumption, Estimate, Interval, Plan, Rejected, Rental, of_unmeasured
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
@@ -130,7 +130,8 @@ def _laid_out(recipe: Recipe, scenario: Scenario, *, compiled: bool) -> Plan:
 def micro_batches(recipe: Recipe, workload: Workload, parallel: ParallelPlan = ONE_DEVICE) -> tuple[int, ...]:
     """Returns the sequences of a forward pass that a plan chooses from: the recipe's, or all that divide the batch."""
     wanted = recipe.train.exec.micro_batch
-    whole = workload.batch_sequences // (parallel.dp_replicate * parallel.dp_shard)
+    places = range(parallel.dp_replicate * parallel.dp_shard)
+    whole = math.gcd(*(len(parallel.rows(workload.batch_sequences, place)) for place in places))
     if wanted != "auto":
         return (min(wanted, whole),)
     return tuple(size for size in range(whole, 0, -1) if whole % size == 0)
@@ -165,7 +166,21 @@ def _compiles(recipe: Recipe, run: RunSpec, here: Here) -> bool:
 def _fitting(scenario: Scenario, sizes: Sequence[int], parallel: ParallelPlan) -> Plan:
     """Returns the plan of the best micro batch; of a smaller one where finished runs needed too much memory for it."""
     layouts = _layouts(scenario.run.workload, sizes, parallel)
-    plan = planned(scenario, best(scenario, layouts, same_speed=SAME_SPEED)).plan
+    choice = best(scenario, layouts, same_speed=SAME_SPEED)
+    if parallel.shares:
+        # A plan knows one kind of device: which of them a place stands for nobody has said.
+        note = Assumption(
+            name="shares of the batch",
+            value=":".join(map(str, parallel.shares)),
+            unit="",
+            origin="default",
+            source="a step lasts as long as the place with most of it takes, all devices like this one",
+            key="shares",
+        )
+        known = [each for each in scenario.assumptions if each.key != note.key]
+        scenario = replace(scenario, assumptions=(*known, note))
+        choice = replace(choice, parallel=replace(choice.parallel, shares=parallel.shares))
+    plan = planned(scenario, choice).plan
     smaller = [size for size in sizes if size < plan.parallel.micro_batch_sequences]
     if plan.estimate.fits or not smaller:
         return plan

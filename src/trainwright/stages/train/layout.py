@@ -15,12 +15,11 @@ COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
 
 EXECUTED = frozenset(
-    ("dp_replicate", "dp_shard", "zero_stage", "tp", "pp", "schedule", "virtual_stages", "micro_batch_sequences")
-) | {"sequence_parallel", "compile", "threads", "deterministic"}
+    ("dp_replicate", "dp_shard", "zero_stage", "tp", "sequence_parallel", "pp", "schedule", "virtual_stages", "cp")
+) | {"context", "shares", "micro_batch_sequences", "compile", "threads", "deterministic"}
 """Fields that the trainer executes whatever they are."""
 
 REASONS = {
-    "cp": "a sequence stays whole on one device",
     "ep": "experts are not built",
     "offload": "weights and gradients stay on the device",
 }
@@ -30,18 +29,28 @@ OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
 
 
 def refusals(
-    parallel: ParallelPlan, *, recompute: Recompute = "none", blocks: int | None = None, family: str | None = None
+    parallel: ParallelPlan,
+    *,
+    recompute: Recompute = "none",
+    blocks: int | None = None,
+    family: str | None = None,
+    divides: bool = True,
 ) -> tuple[str, ...]:
-    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can."""
+    """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
+
+    ``divides``: whether the task's sequences may lie on several ranks.
+    """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
         for field in fields(ParallelPlan)
         if field.name in REASONS and getattr(parallel, field.name) not in (field.default, *ALSO.get(field.name, ()))
     )
-    whole = tuple(axis for axis in ("tp", "pp") if getattr(parallel, axis) > 1)
+    whole = tuple(axis for axis in ("tp", "pp", "cp") if getattr(parallel, axis) > 1)
     if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
-        own = f"{family} has a network of its own, which stays whole on one device"
+        own = f"{family} has a network of its own, which has all of a sequence on one device"
         alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
+    if parallel.cp > 1 and not divides:
+        alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 

@@ -54,8 +54,8 @@ def run(context: Context) -> StageResult:
     planned = context.input("plan")
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
-    model, recompute = plan.model, plan.workload.recompute
-    refused = refusals(plan.parallel, recompute=recompute, blocks=model.blocks, family=model.family)
+    model, recompute, divides = plan.model, plan.workload.recompute, context.recipe.task.kind.divides
+    refused = refusals(plan.parallel, recompute=recompute, blocks=model.blocks, family=model.family, divides=divides)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
     if plan.parallel.ranks == COMMANDS.get() == 1:

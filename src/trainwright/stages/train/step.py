@@ -111,10 +111,14 @@ class TrainingStep:
         """Returns the norm of the whole gradient, before it is scaled down to the largest that is allowed."""
         return clip(self.parameters, self.clip_norm)
 
+    def inputs(self, micro: Batch) -> Batch:
+        """Returns what the task needs of a micro batch."""
+        return self.task.inputs(self.network, micro)
+
     def loss(self, micro: Batch) -> Loss:
         """Summed loss of one micro batch and its weight."""
         with self.clock.phase("preprocess"):
-            inputs = self.task.inputs(self.network, micro)
+            inputs = self.inputs(micro)
         with self.clock.phase("forward"):
             with self.network.keeping():
                 hidden = self.task.hidden(self.network, inputs)
@@ -125,7 +129,7 @@ class TrainingStep:
 
         ``caches``: recomputation keeps results of its own, which autograd does not show.
         """
-        inputs = self.task.inputs(self.network, micro)
+        inputs = self.inputs(micro)
         saved, beside = SavedBytes(parameters), LiveBytes()
         with saved.counting(), beside if caches else nullcontext():
             hidden = self.task.hidden(self.network, inputs)

@@ -68,6 +68,13 @@ def test_every_schedule_is_executed(schedule) -> None:
     assert refusals(ParallelPlan(pp=2, compile=True), recompute="full") == ()
 
 
+@pytest.mark.parametrize("context", ["gather", "ulysses"])
+def test_sequences_are_divided_where_the_task_can(context) -> None:
+    parallel = ParallelPlan(cp=2, pp=2, dp_replicate=2, context=context, shares=(3, 1))
+    assert refusals(parallel, blocks=4) == ()
+    assert refusals(parallel, blocks=4, divides=False) == ("cp=2: the task reads whole sequences; set cp=1",)
+
+
 OWN = replace(FAMILY.load("llama"), network="contract.additions.families:Own")
 
 

@@ -24,6 +24,7 @@ from trainwright.planner.forecast.communication.collectives import (
     Placement,
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     placement,
     reduce_scatter_s,
     send_recv_s,
@@ -118,19 +119,32 @@ def _seconds(run: RunSpec, layouts: Layouts, fabric: Fabric) -> dict[str, Values
     layers = slowest_layers(model, layouts)
     hidden = size * tokens * model.width
     split = np.where(layouts.sequence_parallel > 0, layouts.tp, 1.0)
-    keys = 2 * size * tokens * layouts.cp * model.kv_heads * model.head_size / layouts.tp
     gather_s, scatter_s, gradients_s = _weights(run, layouts, fabric, groups)
     # Two regions a block, each entered and left: an all-gather and a reduce-scatter, or one all-reduce.
     twice = all_gather_s(fabric, hidden, groups.tp) + reduce_scatter_s(fabric, hidden, groups.tp)
     return {
         "tensor": 2 * layers * np.where(split > 1, twice, all_reduce_s(fabric, hidden, groups.tp)),
-        "context": layers * all_gather_s(fabric, keys, groups.cp),
+        "context": layers * _context_s(model, layouts, size * tokens, fabric, groups.cp),
         "expert": layers * model.moe_layers / model.blocks * _experts_s(model, workload, layouts, fabric, dispatch),
         "pipeline": layouts.virtual_stages * send_recv_s(fabric, hidden / split, groups.pp),
         "gather": gather_s,
         "scatter": scatter_s,
         "gradients": gradients_s,
     }
+
+
+def _context_s(model: ModelSpec, layouts: Layouts, elements: Numbers, fabric: Fabric, group: Group) -> Numbers:
+    """Returns the seconds in which a layer's ranks of ``cp`` exchange keys and values, or tokens for heads and back.
+
+    ``elements`` are the bytes of one element of all tokens of a rank. Key heads that are fewer than the ranks are sent
+    to several of them.
+    """
+    ranks, size = layouts.cp, elements * model.head_size / layouts.tp
+    gathered = all_gather_s(fabric, 2 * size * ranks * model.kv_heads, group)
+    key_heads = np.maximum(model.kv_heads, ranks * layouts.tp)
+    there = all_to_all_s(fabric, size * (model.heads + 2 * key_heads), group)
+    back = all_to_all_s(fabric, size * model.heads, group)
+    return np.where(layouts.has("context", "gather"), gathered, there + back)
 
 
 def _experts_s(

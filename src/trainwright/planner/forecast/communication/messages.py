@@ -21,19 +21,22 @@ BEFORE, AFTER, NORM = 8, 4, 8
 
 
 def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent, ...]:
-    """Returns what data and tensor parallelism send in a step of so many micro batches, by kind and axis.
+    """Returns what data, context and tensor parallelism send in a step of so many micro batches, by kind and axis.
 
     ZeRO-3 gathers every piece before each forward pass, and blocks again before each backward pass; stages below it
     keep what they gathered through the step. From ZeRO-2 on gradients are reduced after each micro batch, below after
-    the last. Copies of a shard are added up once a step (Rajbhandari et al., 2020, section 7).
+    the last. Copies of a shard are added up once a step (Rajbhandari et al., 2020, section 7). Ranks of ``cp`` share
+    as those of ``dp_shard`` do; without sharing (stage 0) they have copies.
     """
     sizes = {name: getattr(parallel, name) for name in ("pp", "dp_replicate", "dp_shard", "cp", "tp")}
     model = run.transformer
     own = rank_parameters(model, parallel.tp)
     every, root, blocks, pieces = own.total, own.root, own.blocks, model.blocks + 1
     sent: list[Sent] = []
-    owners = parallel.dp_shard * parallel.cp
+    copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
+    owners = 1 if copied else parallel.dp_shard * parallel.cp
     shard = "+".join(name for name in ("dp_shard", "cp") if sizes[name] > 1)
+    copies = "+".join(name for name in ("dp_replicate", "cp")[: 1 + copied] if sizes[name] > 1)
     if owners > 1:
         whole = run.workload.element_bytes * blocks + KEPT_BYTES * root
         again = run.workload.element_bytes * blocks
@@ -44,9 +47,10 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
         reductions = passes if parallel.zero_stage >= 2 else 1
         size_bytes = reductions * KEPT_BYTES * every
         sent.append(Sent(kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=size_bytes))
+    sent += _context(run, parallel, passes)
     sent += (
         Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
-        for axis, count, size_bytes in _once(sizes, pieces=pieces, shard_bytes=KEPT_BYTES * every / owners)
+        for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=KEPT_BYTES * every / owners)
     )
     if parallel.tp > 1:
         sent += _between_matrices(run, parallel, passes=passes)
@@ -103,10 +107,33 @@ def _of_copies(run: RunSpec, parallel: ParallelPlan, own: RankParameters, *, own
         yield Sent(kind="all-reduce", axis="tp", count=1, size_bytes=KEPT_BYTES * added / owners)
 
 
-def _once(sizes: dict[str, int], *, pieces: int, shard_bytes: float) -> Iterator[tuple[str, int, float]]:
+def _context(run: RunSpec, parallel: ParallelPlan, passes: int) -> Iterator[Sent]:
+    """Yields what the ranks of ``cp`` exchange in attention: again in the backward pass, and where that recomputes.
+
+    Keys and values are gathered and their gradients reduced, or tokens go to heads and come back.
+    """
+    if parallel.cp == 1:
+        return
+    model, work, ranks = run.transformer, run.workload, parallel.cp
+    each = passes * model.layers
+    tokens = parallel.micro_batch_sequences * work.sequence_tokens
+    element = work.element_bytes * tokens * model.head_size
+    heads, key_heads = model.heads // parallel.tp, max(1, model.kv_heads // parallel.tp)
+    forward = 1 + (work.recompute != "none")
+    if parallel.context == "gather":
+        whole = 2 * element * key_heads
+        yield Sent(kind="all-gather", axis="cp", count=forward * each, size_bytes=forward * each * whole)
+        yield Sent(kind="reduce-scatter", axis="cp", count=each, size_bytes=each * whole)
+        return
+    both = element * (2 * heads + 2 * max(key_heads, ranks)) / ranks
+    times = (forward + 1) * each
+    yield Sent(kind="all-to-all", axis="cp", count=2 * times, size_bytes=times * both)
+
+
+def _once(sizes: dict[str, int], copies: str, *, pieces: int, shard_bytes: float) -> Iterator[tuple[str, int, float]]:
     """Yields axis, count and bytes of the all-reduces of a step."""
-    if sizes["dp_replicate"] > 1:
-        yield "dp_replicate", pieces, shard_bytes
+    if copies:
+        yield copies, pieces, shard_bytes
     for axis, size in sizes.items():
         if size > 1:
             yield axis, 1, NORM

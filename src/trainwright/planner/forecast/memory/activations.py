@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainwright.planner.counts import saved_activations as saved
-from trainwright.planner.counts.layouts import RECOMPUTES, Numbers
+from trainwright.planner.counts.layouts import CONTEXTS, RECOMPUTES, Numbers
 from trainwright.planner.counts.parameters import block_matrix_parameters
 from trainwright.planner.counts.ranks import expert_tp
 from trainwright.planner.forecast.memory.states import MemoryCase
@@ -231,10 +231,11 @@ class OurBytes:
 def our_bytes(case: MemoryCase) -> OurBytes:
     """Returns the bytes of this trainer's modules, tensor by tensor, counted once for each kind of micro batch."""
     layouts, workload, model = case.layouts, case.workload, case.model
-    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, layouts.tp, layouts.sequence_parallel])
+    shares = layouts.tp, layouts.sequence_parallel, layouts.cp, layouts.context
+    cases = np.stack([layouts.micro_batch, layouts.compile, layouts.recompute, *shares])
     distinct, places = np.unique(cases, axis=1, return_inverse=True)
     rows = []
-    for sequences, compiled, recompute, tp, by_tokens in distinct.T:
+    for sequences, compiled, recompute, tp, by_tokens, cp, context in distinct.T:
         batch = saved.MicroBatch(
             sequences=int(sequences),
             sequence_tokens=workload.sequence_tokens,
@@ -245,11 +246,13 @@ def our_bytes(case: MemoryCase) -> OurBytes:
             kernels=case.kernels,
             tp=int(tp),
             by_tokens=by_tokens > 0,
+            cp=int(cp),
+            context=CONTEXTS[int(context)],
         )
         beside = saved.beside_bytes(model, batch, recompute=RECOMPUTES[int(recompute)])
         kept = saved.kept_bytes(model, batch, "selective")
         rows.append((saved.block_bytes(model, batch), kept, beside, saved.loss_bytes(model, batch)))
-    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)] / layouts.cp
+    each = np.asarray(rows, dtype=np.float64).reshape(-1, 4).T[:, places.reshape(-1)]
     return OurBytes(block=each[0], kept=each[1], beside=each[2], loss=each[3])
 
 

@@ -97,8 +97,8 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
     Raises:
         RecipeError: the trainer cannot execute the plan, or the step asks for values that nothing here has.
     """
-    parallel = replace(plan.parallel, compile=False)
-    refused = refusals(parallel)
+    parallel = replace(plan.parallel, compile=False, shares=())
+    refused = refusals(parallel, divides=recipe.task.kind.divides)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="train.exec.layout", seen="; ".join(refused))
     if parallel.pp > 1:
@@ -129,7 +129,10 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         kernels=recipe.train.exec.kernels,
     )
     each = parallel.ranks // parallel.pp
-    notes = ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
+    notes: tuple[str, ...] = (
+        ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
+    )
+    notes += ("every data-parallel rank is counted with the same sequences",) if plan.parallel.shares else ()
     ranks = tuple(_of_rank(recipe, run, parallel, stage * each, passes=passes) for stage in range(parallel.pp))
     return DryRun(
         parallel=parallel,

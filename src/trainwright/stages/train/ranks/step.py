@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
+from trainwright.core.registry import load
 from trainwright.model.losses import Loss
 from trainwright.model.parallel.parallelize import reduce_gradients
-from trainwright.model.tasks.task import Batch
+from trainwright.model.tasks.task import Batch, DividesSequences
 from trainwright.runtime.mesh import DATA_AXES, GRADIENT_AXES, Mesh
 from trainwright.runtime.norms import add_copies, clip
 from trainwright.stages.train.step import TrainingStep
@@ -30,9 +31,25 @@ class RankedStep(TrainingStep):
         """
         super().__init__(*arguments, **options)
         self.mesh = mesh
-        largest = math.ceil(batch_sequences / mesh.size(*DATA_AXES))
+        self._known_places: dict[int, Tensor] = {}
+        places = range(mesh.size(*DATA_AXES))
+        largest = max(len(mesh.parallel.rows(batch_sequences, place)) for place in places)
         # Ranks exchange weights and gradients in every pass, so that all make as many: some end with empty ones.
         self.passes = math.ceil(largest / self.micro_batch)
+
+    def inputs(self, micro: Batch) -> Batch:
+        """Returns what the task needs of a micro batch: where other ranks have parts of its sequences, of this part."""
+        inputs = super().inputs(micro)
+        if self.mesh.size("cp") == 1:
+            return inputs
+        return cast("DividesSequences", self.task).part(inputs, self._places(inputs["tokens"].shape[1]))
+
+    def _places(self, tokens: int) -> Tensor:
+        """Returns where this rank's tokens stand in a sequence."""
+        if tokens not in self._known_places:
+            division = load("trainwright.model.parallel.context:division_of", kind="layout")(self.mesh)
+            self._known_places[tokens] = division.places(tokens, self.device)
+        return self._known_places[tokens]
 
     def gradient(self, batch: Batch) -> Loss:
         """Accumulate the gradient of the batch's mean loss into ``.grad``; the summed loss and its weight."""

@@ -65,9 +65,8 @@ class RankedWorld(World):
         self._cuts = parallelize(network, self.mesh, compiled=compiled)
 
     def rows(self, sequences: int) -> range:
-        """Returns which sequences of a batch this rank reads: neighbours, of sizes that differ by one at most."""
-        index, ranks = self.mesh.index(*DATA_AXES), self.mesh.size(*DATA_AXES)
-        return range(sequences * index // ranks, sequences * (index + 1) // ranks)
+        """Returns which sequences of a batch this rank reads: neighbours, as many as others or as its share says."""
+        return self.mesh.parallel.rows(sequences, self.mesh.index(*DATA_AXES))
 
     def step(self, *arguments: Any, **options: Any) -> TrainingStep:
         """Returns what makes one update."""

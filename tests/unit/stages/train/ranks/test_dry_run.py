@@ -133,6 +133,39 @@ def test_an_optimizer_that_reads_values_is_named() -> None:
     assert not dist.is_initialized()
 
 
+def by_kind(rank: DryRank) -> list[tuple[str, str, int, float]]:
+    return sorted((each.kind, each.axis, each.count, each.size_bytes) for each in rank.planned_sent)
+
+
+@pytest.mark.parametrize(
+    ("layout", "recompute", "context"),
+    [
+        # Keys and values of 32 tokens in bf16: gathered forth, again in recomputation, and reduced back.
+        ({"cp": 2}, "none", {("all-gather", "cp"): (1, 2.0), ("reduce-scatter", "cp"): (1, 2.0)}),
+        ({"cp": 2, "dp_shard": 2}, "full", {("all-gather", "cp"): (2, 4.0), ("reduce-scatter", "cp"): (1, 2.0)}),
+        # Half of the tokens: queries, keys and values there, mixed values back; as much for their gradients.
+        ({"cp": 2, "context": "ulysses", "dp_replicate": 2}, "none", {("all-to-all", "cp"): (4, 4.0)}),
+    ],
+    ids=str,
+)
+def test_ranks_of_a_sequence_exchange_what_is_planned(layout, recompute, context) -> None:
+    (rank,) = counted(layout, recompute=recompute).ranks
+    sent = messages(rank)
+    assert sorted((*key, *sent[key]) for key in sent) == by_kind(rank)
+    for (kind, axis), (count, tensors) in context.items():
+        several = layout.get("dp_shard", 1) > 1 or kind == "all-to-all"
+        if several:  # otherwise weights are shared along the same axis, and counted with them
+            assert sent[kind, axis] == (2 * LAYERS * count, 2 * LAYERS * tensors * 2 * 32 * WIDTH)
+        else:
+            assert sent[kind, axis][0] > 2 * LAYERS * count
+
+
+def test_what_a_plan_counts_of_divided_sequences_is_what_is_kept() -> None:
+    for layout in ({"cp": 4}, {"cp": 4, "context": "ulysses"}):
+        (rank,) = counted(layout, sequences=64, micro_batch=16).ranks
+        assert 0.8 <= rank.ratios()["activations"] <= 1.25, layout
+
+
 def test_what_waits_in_host_memory_is_not_counted() -> None:
     recipe, plan = planned({"dp_shard": 2})
     moved = replace(plan, workload=replace(plan.workload, activation_offload=True))

@@ -24,3 +24,19 @@ def test_every_sequence_is_read_by_one_data_rank(sequences: int) -> None:
         dist.destroy_process_group()
     assert [row for place in sorted(read) for row in read[place]] == list(range(sequences))
     assert max(map(len, read.values())) - min(map(len, read.values())) <= 1
+
+
+@pytest.mark.parametrize(
+    ("shares", "sequences", "sizes"),
+    [
+        ((3, 1), 8, [3, 3, 1, 1]),
+        ((2, 1, 1, 4), 8, [2, 1, 1, 4]),
+        ((1, 1), 8, [2, 2, 2, 2]),
+        ((1, 9), 4, [0, 0, 2, 2]),
+    ],
+)
+def test_places_read_by_their_shares_and_neighbours_have_one(shares, sequences, sizes) -> None:
+    parallel = ParallelPlan(dp_replicate=2, dp_shard=2, shares=shares)
+    rows = [parallel.rows(sequences, place) for place in range(4)]
+    assert [len(each) for each in rows] == sizes
+    assert [row for each in rows for row in each] == list(range(sequences))

@@ -92,13 +92,13 @@ class PipelinedStep(RankedStep):
         """
         sequences = next(iter(micro.values())).shape[0]
         missing = self.micro_batch - sequences
-        own = self.task.inputs(self.network, micro)
+        own = self.inputs(micro)
         if not missing:
             return MicroBatch(own, own, sequences)
         filled = {
             name: torch.cat([tensor, tensor.new_zeros(missing, *tensor.shape[1:])]) for name, tensor in micro.items()
         }
-        return MicroBatch(own, self.task.inputs(self.network, filled), sequences)
+        return MicroBatch(own, self.inputs(filled), sequences)
 
     def _schedule(self) -> tuple[Any, list[Stage]]:
         """Returns the schedule for the micro batches at hand, and this rank's stages."""
