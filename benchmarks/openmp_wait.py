@@ -26,7 +26,7 @@ import time, torch
 from trainwright.model.build import build_network
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.runtime.allocator import keep_freed_memory
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import MuonSection
 from trainwright.stages.train.optimizer import Optimizers

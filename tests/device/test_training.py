@@ -21,9 +21,9 @@ from trainwright.artifact.stage import Context
 from trainwright.core.records import from_json, to_json
 from trainwright.model.build import build_network
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import choose, synchronise
 from trainwright.runtime.mesh import joined
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import AdamWSection

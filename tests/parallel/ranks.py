@@ -19,8 +19,8 @@ from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.model import Dropout
 from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
 from trainwright.stages.train.optimizer import Optimizers

@@ -19,7 +19,7 @@ from torch import nn
 from torch.distributed import _functional_collectives as functional
 from torch.distributed.fsdp import FSDPModule
 
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 
 BLOCKING = (
     "all_gather",

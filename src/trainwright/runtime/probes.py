@@ -30,7 +30,7 @@ from trainwright.hardware.machine.probes import (
     UpdateProbe,
 )
 from trainwright.runtime.device import DTYPES
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Causal attention over (batch, heads, tokens, head size)."""

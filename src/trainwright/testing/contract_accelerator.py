@@ -13,10 +13,10 @@ from torch.distributed.distributed_c10d import Backend
 from trainwright.core.errors import MachineError
 from trainwright.hardware.catalogue.accelerators import NEVER_RUN, accelerator
 from trainwright.runtime import accelerators
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import choose
-from trainwright.runtime.laps import Laps
 from trainwright.runtime.memory import measured_use, reset_peak
+from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.runtime.timing.laps import Laps
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.train import DeviceChoice
 from trainwright.testing.accelerator import FakeAccelerator

@@ -14,9 +14,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fixtures.tiny_models import decoder
 from trainwright.model.parallel.parallelize import parallelize
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.exchanges import BLOCKING, WAITS_OF_FSDP, exchanges_counted
 from trainwright.runtime.mesh import Mesh, mesh_of
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.workload import ParallelPlan
 
 CPU = torch.device("cpu")

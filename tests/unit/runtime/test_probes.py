@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from trainwright.core.errors import MachineError
 from trainwright.hardware.machine.probes import Timing
 from trainwright.runtime import probes
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from trainwright.runtime import probes as measure
 from trainwright.runtime.allocator import keep_freed_memory
 from trainwright.runtime.device import DTYPES, Device, choose
 from trainwright.runtime.memory import resident_bytes
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 from trainwright.spec.workload import Precision
 from trainwright.stages.doctor import reference
 from trainwright.stages.doctor.effort import QUICK_CPU, Effort, effort

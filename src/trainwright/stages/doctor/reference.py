@@ -21,7 +21,7 @@ from trainwright.model.muon import Muon
 from trainwright.model.network import Network
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.memory import device_bytes, reset_peak
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.workload import Precision

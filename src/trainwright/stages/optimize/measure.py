@@ -24,8 +24,8 @@ from trainwright.core.records import from_json, to_json
 from trainwright.core.registry import load
 from trainwright.planner.evidence.ladder import Measurement
 from trainwright.runtime.execution import torch_settings
-from trainwright.runtime.laps import Laps
 from trainwright.runtime.memory import measured_use, tensor_bytes
+from trainwright.runtime.timing.laps import Laps
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 

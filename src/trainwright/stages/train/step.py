@@ -14,9 +14,9 @@ from torch import Tensor
 from trainwright.model.losses import Loss
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Batch, Task
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import compiler
 from trainwright.runtime.memory import LiveBytes, SavedBytes
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.stages.train.optimizer import Optimizers, clip
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from trainwright.model.network import Network
 from trainwright.model.tasks.task import EvaluationOptions, Task
 from trainwright.planner.counts.flops import training_flops_per_token, utilisation
 from trainwright.planner.counts.parameters import total_parameters
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import pins
 from trainwright.runtime.garbage import collected_by_hand
 from trainwright.runtime.memory import measured_use, reset_peak, resident_bytes, tensor_bytes
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.train import SLURM_END
@@ -37,7 +37,7 @@ from trainwright.stages.train.step import Update
 from trainwright.stages.train.stop import ERRORS, TIME_LIMIT, StopRequest
 from trainwright.stages.train.world import ALONE, World
 
-LIMIT = "trainwright.runtime.time_limit:time_limit"
+LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"

@@ -14,13 +14,13 @@ from trainwright.artifact.stage import Context
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.step import TrainingStep
 
-COMPILATION = "trainwright.runtime.compilation:compilation_counted"
+COMPILATION = "trainwright.runtime.timing.compilation:compilation_counted"
 
 Position = tuple[int, str, object]
 """Updates made, the phase, and something that changes with each phase."""

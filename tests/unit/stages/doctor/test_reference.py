@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 from trainwright.stages.doctor import reference
 from trainwright.stages.doctor.effort import BlockShape
 

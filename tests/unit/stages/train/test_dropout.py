@@ -11,7 +11,7 @@ from trainwright.model.build import build_network
 from trainwright.model.dropout import KeyedBatches, sample_keys
 from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from trainwright.model.build import build_network
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection, MuonSection
 from trainwright.stages.train.optimizer import Optimizers

@@ -21,8 +21,8 @@ from trainwright.model.parallel.context import stretches
 from trainwright.model.tasks.classify import Classify
 from trainwright.model.tasks.next_token import NextToken
 from trainwright.model.tasks.task import Batch, Task
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import Mesh
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.optimizer import Optimizers

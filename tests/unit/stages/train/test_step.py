@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from trainwright.model.build import build_network
 from trainwright.model.losses import IGNORE
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers
@@ -116,7 +116,7 @@ import torch
 from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.stages.train.optimizer import Optimizers

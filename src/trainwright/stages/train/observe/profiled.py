@@ -19,8 +19,8 @@ from trainwright.artifact.stage import Context
 from trainwright.artifact.store import write_atomically
 from trainwright.core.records import to_json
 from trainwright.planner.evidence.profile import FILE, Operator, Profile, RankProfile, Stretch
-from trainwright.runtime.clock import Span
 from trainwright.runtime.memory import resident_bytes
+from trainwright.runtime.timing.clock import Span
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.observe.child import begin_at, carry_out, trainer_at
 from trainwright.stages.train.world import World

@@ -36,10 +36,10 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parallel.dry_run import CLASSES, DryRank, DryRun, Sent, Share
 from trainwright.planner.forecast.communication.messages import messages
 from trainwright.planner.forecast.memory.table import library_bytes, predict_memory
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.device import DTYPES
 from trainwright.runtime.mesh import AXES, mesh_of
 from trainwright.runtime.norms import local
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec

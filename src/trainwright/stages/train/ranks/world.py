@@ -16,11 +16,11 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from trainwright.core.registry import load
 from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
 from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh
 from trainwright.runtime.norms import local
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
 from trainwright.stages.train.metrics import TrainingMetrics
 from trainwright.stages.train.ranks.agreement import Agreement

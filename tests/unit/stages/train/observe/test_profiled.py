@@ -10,7 +10,7 @@ from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.core.records import from_json
 from trainwright.planner.evidence.profile import FILE, Profile
-from trainwright.runtime.clock import Span
+from trainwright.runtime.timing.clock import Span
 from trainwright.stages.train.observe.profiled import memory_over_time, profile_run, steps_of
 
 

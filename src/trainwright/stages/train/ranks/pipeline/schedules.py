@@ -23,7 +23,7 @@ from torch.distributed.pipelining import (
 )
 
 from trainwright.model.network import Network
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.workload import ParallelPlan
 
 SEVERAL = {

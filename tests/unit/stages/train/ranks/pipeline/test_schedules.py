@@ -13,8 +13,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from fixtures.pipeline_ranks import LAYOUTS
 from fixtures.tiny_models import decoder
 from trainwright.model.parallel.stages import pipeline_of
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.ranks.pipeline.schedules import Stage, held, passes, schedule_of
 

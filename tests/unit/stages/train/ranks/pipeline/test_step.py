@@ -12,8 +12,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from fixtures.tiny_models import decoder
 from trainwright.model.parallel.stages import keep_stages
 from trainwright.model.tasks.next_token import NextToken
-from trainwright.runtime.clock import PhaseClock
 from trainwright.runtime.mesh import mesh_of
+from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.sections.train import AdamWSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.optimizer import Optimizers

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from trainwright.runtime.laps import Laps
+from trainwright.runtime.timing.laps import Laps
 
 
 def test_laps_are_the_time_between_marks() -> None:

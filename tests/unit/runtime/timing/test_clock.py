@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 
 CPU = torch.device("cpu")
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from torch._dynamo.callback import CallbackArgs, callback_handler
 
-from trainwright.runtime.clock import PhaseClock
+from trainwright.runtime.timing.clock import PhaseClock
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from trainwright.core.errors import RecipeError
-from trainwright.runtime.time_limit import TimeLimit, time_limit
+from trainwright.runtime.timing.time_limit import TimeLimit, time_limit
 from trainwright.spec.sections.train import SLURM_END
 
 

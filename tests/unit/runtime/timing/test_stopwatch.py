@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from trainwright.runtime import device
-from trainwright.runtime.stopwatch import Stopwatch
+from trainwright.runtime.timing.stopwatch import Stopwatch
 
 
 @pytest.fixture

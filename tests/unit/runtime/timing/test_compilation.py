@@ -7,8 +7,8 @@ import torch
 from torch._dynamo import reset
 from torch._dynamo.callback import CallbackTrigger, callback_handler
 
-from trainwright.runtime.clock import PhaseClock
-from trainwright.runtime.compilation import compilation_counted
+from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.runtime.timing.compilation import compilation_counted
 
 CPU = torch.device("cpu")
 

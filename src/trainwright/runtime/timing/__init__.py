@@ -1,0 +1,1 @@
+"""Time: of phases and laps, of compilation, and how much of it is left."""
