@@ -42,28 +42,23 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     action = action_of(section, fault)
     metrics.leave_out(fault.update)
     explained = _explained(trainer, fault, step)
-    what = _what(fault, step)
+    error = _error(trainer, fault, step + 1, explained)
     if action == "stop" or trainer.progress.faults >= section.most:
-        if action != "stop":
-            explained += f"; {trainer.progress.faults} before it, as many as train.faults.most allows"
-        raise _broken(trainer, step + 1, what, explained)
+        if action == "stop":
+            raise error
+        before = f"{trainer.progress.faults} before it, as many as train.faults.most allows"
+        raise _error(trainer, fault, step + 1, f"{explained}; {before}")
     trainer.progress = replace(trainer.progress, faults=trainer.progress.faults + 1)
     if action == "skip":
         events.metric("train/skipped", trainer.progress.faults, step=step + 1, unit="updates")
-        events.message(f"{what}: the update is left out; {explained}")
+        events.message(f"{error.what}: the update is left out; {explained}")
         return False
     _roll_back(trainer, step)
     at, passed = trainer.progress.step, trainer.progress.passed_over
     metrics.go_back(trainer.progress.recent)
     events.emit("resume", "train", at, step=at)
-    events.message(f"{what}: back to step {at}, and on without {len(passed)} batches; {explained}")
+    events.message(f"{error.what}: back to step {at}, and on without {len(passed)} batches; {explained}")
     return True
-
-
-def _what(fault: Fault, step: int) -> str:
-    if fault.kind == "not_finite":
-        return f"the loss or its gradient became {fault.value} by step {step + 1}"
-    return f"the loss ({fault.loss:.4g}) or the gradient's norm ({fault.norm:.4g}) leapt at step {step + 1}"
 
 
 def _explained(trainer: Trainer, fault: Fault, step: int) -> str:
@@ -106,30 +101,28 @@ def _tokens(trainer: Trainer, read: int, rows: tuple[int, ...]) -> str:
 
 def _compare(trainer: Trainer, fault: Fault, batch: Any, step: int) -> None:
     """Computes the step again as it was; raises where the same numbers give other bits."""
-    loss_sum, targets = trainer.step.gradient(batch)
+    loss_sum, _ = trainer.step.gradient(batch)
     norm = trainer.step.clip()
     trainer.optimizers.zero_grad()
     before = torch.stack([fault.update.loss_sum.double(), fault.update.grad_norm.double()])
     again = torch.stack([loss_sum.double(), norm.double()])
-    del targets
     differ = not torch.equal(before.nan_to_num(nan=1e300), again.nan_to_num(nan=1e300))
     places = trainer.world.gathered(f"{trainer.settings.device} of {socket.gethostname()}" if differ else None)
     wrong = sorted({each for each in places if each is not None})
     if not wrong:
         return
-    deterministic = trainer.settings.deterministic
+    who = wrong[0] if len(wrong) == 1 else f"one of {', '.join(wrong)}"
+    verdict, fix = f"{who} computes wrongly", "train on another device; the last checkpoint is good"
+    if not trainer.settings.deterministic:
+        verdict, fix = f"on {who}", "set train.exec.deterministic=true to know whether the device computes wrongly"
     raise TrainingError(
-        "step {step} computed twice from the same weights and data gives other numbers: {who} computes wrongly"
-        if deterministic
-        else "step {step} computed twice gives other numbers, on {who}",
+        "step {step} computed twice from the same weights and data gives other numbers: {verdict}",
         where="train.exec.rerun",
         seen=", ".join(f"{value:.9g}" for value in again.tolist()),
         expected=", ".join(f"{value:.9g}" for value in before.tolist()) + " (loss, gradient norm)",
-        fix="train on another device; the last checkpoint is good"
-        if deterministic
-        else "set train.exec.deterministic=true to know whether the device computes wrongly",
+        fix=fix,
         step=step + 1,
-        who=", ".join(wrong) if len(wrong) == 1 else f"one of {', '.join(wrong)}",
+        verdict=verdict,
     )
 
 
@@ -149,7 +142,7 @@ def _roll_back(trainer: Trainer, step: int) -> None:
         member.state.clear()  # the state at the start has none
     restored = trainer.checkpoints.restore(trainer.network, trainer.optimizers)
     if restored is None:
-        raise _broken(trainer, step + 1, "there is no checkpoint to go back to")
+        raise TrainingError("there is no checkpoint to go back to from step {step}", where="train", step=step + 1)
     passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
     trainer.progress = replace(
         restored,
@@ -166,8 +159,31 @@ def _step_of(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def _broken(trainer: Trainer, step: int, what: str, seen: str | None = None) -> TrainingError:
+def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingError:
     """Returns the error of an update whose numbers cannot be right, with what helps."""
+    fix = _advice(trainer)
+    if fault.kind == "not_finite":
+        return TrainingError(
+            "the loss or its gradient became {value} by step {step}",
+            where="train",
+            seen=seen,
+            fix=fix,
+            value=fault.value,
+            step=step,
+        )
+    return TrainingError(
+        "the loss ({loss}) or the gradient's norm ({norm}) leapt at step {step}",
+        where="train",
+        seen=seen,
+        fix=fix,
+        loss=f"{fault.loss:.4g}",
+        norm=f"{fault.norm:.4g}",
+        step=step,
+    )
+
+
+def _advice(trainer: Trainer) -> str:
+    """Returns what may help against numbers that cannot be right: lower rates."""
     paths, section = trainer.checkpoints.paths(), trainer.recipe.train.optimizer
     rates = {name.removeprefix("train/"): peak for name, peak in trainer.optimizers.peak_rates.items()}
     lower = " ".join(
@@ -177,12 +193,10 @@ def _broken(trainer: Trainer, step: int, what: str, seen: str | None = None) -> 
     )
     if trainer.from_step:
         # Another base in its place would have to leave out the step's own key `from`.
-        fix = f"lower the rates in this step's own keys: {lower}"
-    elif paths:
-        fix = (
+        return f"lower the rates in this step's own keys: {lower}"
+    if paths:
+        return (
             f"the last good checkpoint is {paths[-1]}; go on from its weights with lower rates: "
             f"trainwright run RECIPE model.init_from={paths[-1]} {lower}"
         )
-    else:
-        fix = f"no checkpoint yet; try lower rates: {lower}"
-    return TrainingError(what, where="train", seen=seen, fix=fix, step=step)
+    return f"no checkpoint yet; try lower rates: {lower}"
