@@ -174,10 +174,3 @@ DROPPED = (
 
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
 CASES += CONTEXTS + COMPOSED + UNEQUAL
-FULL_CASES = tuple(
-    case(layout, setting | {"dropout": dropout}, layers=4)
-    for layout in (*DATA_LAYOUTS, *PIPELINES, *TENSORS, *(each.layout for each in COMPOSED))
-    for setting in SETTINGS
-    for dropout in (False, True)
-)
-"""Every layout in every setting: for a long test."""

@@ -35,6 +35,7 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
     "copies of shards": {"dp_replicate": 2, "dp_shard": 2, "zero_stage": 1},
     "stages": {"pp": 4},
     "stages of shards": {"pp": 2, "dp_shard": 2, "zero_stage": 1},
+    "matrices and sequences": {"tp": 2, "cp": 2},
 }
 FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2)}
 """One has an untied head, the other a tied one, which lies on two stages; 5 rows are not divided by 4 ranks."""

@@ -15,6 +15,9 @@ import torch.multiprocessing as mp
 from parallel.cases import CASES, LATER, TOLERANCES, Case
 from parallel.ranks import main
 
+pytestmark = pytest.mark.timeout(1800)
+"""Of the first test, in which all cases run; a rank that hangs ends them after two minutes."""
+
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, dict[str, float]]:

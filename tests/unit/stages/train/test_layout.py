@@ -78,11 +78,11 @@ def test_sequences_are_divided_where_the_task_can(context) -> None:
 OWN = replace(FAMILY.load("llama"), network="contract.additions.families:Own")
 
 
-def test_matrices_are_shared_of_our_own_network_alone() -> None:
-    parallel, name = ParallelPlan(tp=2, pp=2), f"{__name__}:OWN"
+def test_matrices_and_sequences_are_shared_of_our_own_network_alone() -> None:
+    parallel, name = ParallelPlan(tp=2, pp=2, cp=2), f"{__name__}:OWN"
     assert refusals(parallel, family="llama") == refusals(parallel, family="mistral") == ()
     own = refusals(parallel, family=name)
-    assert [line.split(":")[0] for line in own] == ["tp=2", "pp=2"]
+    assert [line.split(":")[0] for line in own] == ["tp=2", "pp=2", "cp=2"]
     assert all("a network of its own" in line for line in own)
     assert refusals(ParallelPlan(dp_shard=2), family=name) == ()
 

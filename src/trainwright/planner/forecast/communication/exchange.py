@@ -140,7 +140,8 @@ def _context_s(model: ModelSpec, layouts: Layouts, elements: Numbers, fabric: Fa
     to several of them.
     """
     ranks, size = layouts.cp, elements * model.head_size / layouts.tp
-    gathered = all_gather_s(fabric, 2 * size * ranks * model.kv_heads, group)
+    # More tensor-parallel ranks than key heads keep copies.
+    gathered = all_gather_s(fabric, 2 * size * ranks * np.maximum(model.kv_heads, layouts.tp), group)
     key_heads = np.maximum(model.kv_heads, ranks * layouts.tp)
     there = all_to_all_s(fabric, size * (model.heads + 2 * key_heads), group)
     back = all_to_all_s(fabric, size * model.heads, group)

@@ -93,6 +93,9 @@ def test_eight_ranks_share_every_parameter_and_gather_it_in_pieces() -> None:
         {"tp": 4, "sequence_parallel": False},
         {"tp": 2, "dp_shard": 2},
         {"tp": 2, "dp_replicate": 2, "dp_shard": 2, "zero_stage": 1, "sequence_parallel": False},
+        {"tp": 2, "cp": 2},
+        {"tp": 2, "cp": 2, "context": "ulysses", "zero_stage": 0},
+        {"tp": 2, "cp": 2, "dp_shard": 2, "sequence_parallel": False},
     ],
     ids=str,
 )
@@ -161,7 +164,9 @@ def test_ranks_of_a_sequence_exchange_what_is_planned(layout, recompute, context
 
 
 def test_what_a_plan_counts_of_divided_sequences_is_what_is_kept() -> None:
-    for layout in ({"cp": 4}, {"cp": 4, "context": "ulysses"}):
+    ways = ({"cp": 4}, {"cp": 4, "context": "ulysses"})
+    shared = tuple({"tp": 2, "cp": 2, "context": way, "dp_shard": 2} for way in ("gather", "ulysses"))
+    for layout in (*ways, *shared):
         (rank,) = counted(layout, sequences=64, micro_batch=16).ranks
         assert 0.8 <= rank.ratios()["activations"] <= 1.25, layout
 
