@@ -20,7 +20,6 @@ PUT_TOGETHER = {
     "stages/data/": "what is wrong with a file, written where it is read",
     "stages/doctor/process.py": "how the process ended",
     "stages/plan/build.py": "the problems of a workload, joined",
-    "stages/train/faults/policy.py": "two texts, chosen by what of an update cannot be right",
 }
 
 
