@@ -7,6 +7,7 @@ import re
 import pytest
 from safetensors.torch import load_file
 
+from trainwright.artifact.checkpoint.index import checkpoints_in
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import TrainingError
@@ -108,6 +109,23 @@ def test_a_rollback_before_any_checkpoint_goes_back_to_the_start(make, inputs_fo
     poison(NAN)
     recipe = make(faults={"not_finite": "rollback"}, exec_checkpoint_every=0)
     assert any("back to step 0" in text for text in train(recipe, inputs_for(recipe), tmp_path / "out"))
+
+
+def test_a_rollback_goes_back_at_the_other_place_too(make, inputs_for, poison, tmp_path) -> None:
+    """What was made of the faulty batches lies there as well, and would come back as a newer checkpoint."""
+    faults = {"not_finite": "rollback", "rollback_steps": 3}
+    keys = {"exec_checkpoint_every": EACH, "exec_keep_checkpoints": 5}
+    poison(NAN)
+    here = make(faults=faults, **keys)
+    both = make(faults=faults, exec_checkpoint_to=str(tmp_path / "there"), **keys)
+    expected = train(here, inputs_for(here), tmp_path / "expected")
+    said = train(both, inputs_for(both), tmp_path / "out")
+    for texts in (expected, said):
+        assert any("back to step 3, and on without 3 batches" in text for text in texts)
+    assert not any("comes from where checkpoints go" in text for text in said)
+    assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
+    names = [[path.name for path in checkpoints_in(tmp_path / at)] for at in ("out/checkpoints", "there/out")]
+    assert names[0] == names[1] == [f"step-{step:08d}" for step in range(6, 11)]
 
 
 @pytest.mark.parametrize("action", ["skip", "rollback"])
