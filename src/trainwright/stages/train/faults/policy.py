@@ -139,9 +139,9 @@ def _roll_back(trainer: Trainer, step: int) -> None:
     if restored is None:
         raise TrainingError("there is no checkpoint to go back to from step {step}", where="train", step=step + 1)
     passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
+    trainer.clock.stop()  # what the steps since the last report took went into no result either
     trainer.progress = replace(
         restored,
-        phases=before.phases,
         resumes=before.resumes,
         faults=before.faults,
         passed_over=tuple(sorted({*before.passed_over, *passed})),
