@@ -13,7 +13,7 @@ from pathlib import Path
 
 import fsspec
 
-from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index
+from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index, step_of
 from trainwright.artifact.store import sync_directory
 from trainwright.core.errors import MachineError, RecipeError, in_one_line
 from trainwright.core.paths import local_path
@@ -70,7 +70,7 @@ class Elsewhere:
             DataError: its index is damaged.
         """
         with self._asking():
-            names = [name for name in self._complete() if int(name.removeprefix(PREFIX)) > after]
+            names = [name for name in self._complete() if step_of(Path(name)) > after]
             if not names:
                 return None
             partial = root / f".{names[-1]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.events import Events
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
 from trainwright.artifact.store import write_atomically
-from trainwright.core.errors import DataError, TrainingError
+from trainwright.core.errors import DataError, MachineError, TrainingError, in_one_line
 from trainwright.core.paths import read_object
 from trainwright.core.records import from_json, to_json
 from trainwright.model.network import Network
@@ -202,6 +202,34 @@ class Checkpoints:
             if step not in kept:
                 drop(path)
         return [path for step, path in paths.items() if step in kept]
+
+    def go_back(self, kept: Sequence[Path]) -> None:
+        """Deletes all checkpoints but these, so that ``restore`` finds none later; all processes must do so together.
+
+        Raises:
+            MachineError: one could not be deleted, here or at the other place; all processes raise it.
+        """
+        self._settle()
+        self._world.gathered(None)  # nobody writes or reads one any more
+        failed: MachineError | None = None
+        if self._world.leads:
+            try:
+                self._drop_all_but({path.name for path in kept})
+            except MachineError as error:
+                failed = error
+            except OSError as error:
+                failed = MachineError("cannot delete a checkpoint", where=self.root, seen=in_one_line(error))
+        for told in self._world.gathered(failed):
+            if told is not None:
+                raise told
+
+    def _drop_all_but(self, names: Collection[str]) -> None:
+        """Deletes at the other place first: a later one that only lies there would be taken for a newer one."""
+        if self._elsewhere is not None:
+            self._elsewhere.keep(sorted(names))
+        for path in checkpoints_in(self.root):
+            if path.name not in names:
+                drop(path)
 
     def wanted(self, metrics: Mapping[str, float]) -> bool:
         """Returns whether what was measured on the validation split now is among the best; all processes must ask.

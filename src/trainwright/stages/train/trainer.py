@@ -108,6 +108,8 @@ class Trainer:
     def follow_progress(self) -> None:
         """Goes on where the progress says: with the batches after it, and judging updates by those before it."""
         self.batches = self._every_batch
+        if self.progress.step < self._restored.step:
+            self._restored = self.progress  # it makes steps again that an earlier session made
         if self.progress.passed_over:
             self.batches = load(PASSING_OVER, kind="data")(self._every_batch, self.progress.passed_over)
         section, device = self.recipe.train.faults, self.settings.device
@@ -287,7 +289,7 @@ class Trainer:
         steps_s = spent.of_steps.total_s
         return Goodput(share=steps_s / wall_s, wall_s=wall_s, steps_s=steps_s, lost_s=max(0.0, wall_s - spent.total_s))
 
-    def _rank_use(self, memory: MemoryUse) -> RankUse:
+    def rank_use(self, memory: MemoryUse) -> RankUse:
         """Returns what this process measured itself: the progress of a resumed run is the leading rank's."""
         before, now = self._restored, self.progress
         phases = {name: seconds - before.phases.get(name, 0.0) for name, seconds in now.phases.items()}
@@ -322,7 +324,7 @@ class Trainer:
             peak_flops_per_s=settings.peak_flops_per_s,
             mfu=utilisation(speed * flops_per_token, settings.peak_flops_per_s),
             goodput=self._goodput(),
-            ranks=tuple(self.world.gathered(self._rank_use(memory))) if self.world.ranks > 1 else (),
+            ranks=tuple(self.world.gathered(self.rank_use(memory))) if self.world.ranks > 1 else (),
             execution=TrainExecution(
                 device=settings.device.type,
                 threads=settings.threads,

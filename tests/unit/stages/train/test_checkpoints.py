@@ -69,6 +69,23 @@ def test_a_half_written_checkpoint_is_invisible(tmp_path, dataset, parts) -> Non
     assert restored is not None and restored.step == 1
 
 
+def test_a_kill_on_the_way_back_leaves_no_part_of_a_checkpoint(tmp_path, dataset, parts, monkeypatch) -> None:
+    checkpoints = store(tmp_path, dataset, keep=3)
+    first, *_ = [checkpoints.save(at(parts, step)).wait() for step in (1, 2)]
+
+    def killed(path) -> None:
+        (path / "model.safetensors").unlink()
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.shutil, "rmtree", killed)
+        with pytest.raises(MachineError, match="cannot delete a checkpoint"):
+            checkpoints.go_back([first])
+    assert checkpoints.paths() == [first]
+    assert store(tmp_path, dataset).paths() == [first]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [first.name]
+
+
 def held_back(monkeypatch) -> threading.Event:
     """Writes begin, and go on when this is set."""
     go = threading.Event()

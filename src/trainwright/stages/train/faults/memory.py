@@ -15,7 +15,7 @@ from trainwright.artifact.stage import Context
 from trainwright.core.errors import TrainingError
 from trainwright.core.registry import load
 from trainwright.core.units import format_bytes
-from trainwright.runtime.memory import resident_bytes, tensor_bytes
+from trainwright.runtime.memory import device_bytes, tensor_bytes
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.workload import Recompute
@@ -83,12 +83,10 @@ def _now(trainer: Trainer, asked_bytes: int) -> dict[str, float]:
     known = {
         "weights": tensor_bytes(parameters),
         "gradients": tensor_bytes(trainer.world.local(gradients)),
-        "the optimizer's state": tensor_bytes(
-            trainer.world.local(tensor for _, tensor in trainer.optimizers.tensors())
-        ),
+        "the optimizer's state": tensor_bytes(trainer.world.local(trainer.optimizers.on_device())),
     }
-    device = trainer.settings.device
-    total = torch.cuda.memory_allocated(device) if device.type == "cuda" else resident_bytes()
+    counted = device_bytes(trainer.settings.device)
+    total = 0 if counted is None else counted[0]
     return {**known, "activations": max(0, total - sum(known.values())) + asked_bytes}
 
 

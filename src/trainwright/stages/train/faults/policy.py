@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainwright.artifact.checkpoint.index import step_of
 from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainingError
 from trainwright.runtime.faults.diagnosis import Finding, first_not_finite
@@ -131,32 +131,22 @@ def _roll_back(trainer: Trainer, step: int) -> None:
     before, section = trainer.progress, trainer.recipe.train.faults
     first = max(0, step - section.rollback_steps + 1)
     paths = trainer.checkpoints.paths()
-    old_enough = [path for path in paths if _step_of(path.name) <= first] or paths[:1]
-    trainer.world.gathered(None)  # every rank has seen which there are
-    if trainer.world.leads:
-        for later in paths:
-            if later not in old_enough:
-                shutil.rmtree(later)
-    trainer.world.gathered(None)
+    old_enough = [path for path in paths if step_of(path) <= first] or paths[:1]
+    trainer.checkpoints.go_back(old_enough)
     for member in trainer.optimizers.members:
         member.state.clear()  # the state at the start has none
     restored = trainer.checkpoints.restore(trainer.network, trainer.optimizers)
     if restored is None:
         raise TrainingError("there is no checkpoint to go back to from step {step}", where="train", step=step + 1)
     passed = {place(each, before.passed_over) for each in range(max(first, restored.step), step + 1)}
+    trainer.clock.stop()  # what the steps since the last report took went into no result either
     trainer.progress = replace(
         restored,
-        phases=before.phases,
         resumes=before.resumes,
         faults=before.faults,
         passed_over=tuple(sorted({*before.passed_over, *passed})),
     )
     trainer.follow_progress()
-
-
-def _step_of(name: str) -> int:
-    """Returns the step that a checkpoint's folder is named after."""
-    return int(name.rpartition("-")[2])
 
 
 def _error(trainer: Trainer, fault: Fault, step: int, seen: str) -> TrainingError:

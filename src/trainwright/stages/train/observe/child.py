@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import RecipeError
@@ -23,7 +23,6 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, Work, World
 
 CHECKPOINTS = "checkpoints"
-_STEP = re.compile(r"step-(\d+)")
 TOLD_EVERY = 20
 """Steps on the way between two lines of progress."""
 
@@ -66,8 +65,8 @@ def begin_at(out: Path, run: Path | None, *, step: int) -> None:
     """
     shutil.rmtree(out, ignore_errors=True)
     (out / CHECKPOINTS).mkdir(parents=True)
-    found = [] if run is None else sorted((run / CHECKPOINTS).glob("step-*"))
-    usable = [path for path in found if (match := _STEP.fullmatch(path.name)) and int(match[1]) <= step]
+    found = [] if run is None else checkpoints_in(run / CHECKPOINTS)
+    usable = [path for path in found if step_of(path) <= step]
     if usable:
         (out / CHECKPOINTS / usable[-1].name).symlink_to(usable[-1].absolute(), target_is_directory=True)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.events import Events
 from trainwright.spec.plan import Plan
 from trainwright.stages.train.faults.memory import Change, OutOfMemory, with_change
@@ -61,11 +62,11 @@ def lost(out: Path, ran_s: float) -> tuple[int, float]:
 
     The checkpoint's age is of the world's clock, which may have been set since.
     """
-    newest = max(out.glob("checkpoints/step-*"), default=None, key=lambda path: path.name)
-    if newest is None:
+    paths = checkpoints_in(out / "checkpoints")
+    if not paths:
         return 0, ran_s
-    age_s = time.time() - newest.stat().st_mtime
-    return int(newest.name.rpartition("-")[2]), min(max(0.0, age_s), ran_s)
+    age_s = time.time() - paths[-1].stat().st_mtime
+    return step_of(paths[-1]), min(max(0.0, age_s), ran_s)
 
 
 def fewer_ranks(plan: Plan) -> Plan | None:

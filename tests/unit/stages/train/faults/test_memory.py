@@ -9,7 +9,9 @@ import sys
 import pytest
 import torch
 
+from trainwright.stages.train.faults import memory as module
 from trainwright.stages.train.faults.memory import OutOfMemory, _asked_bytes
+from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.step import TrainingStep
 
 CPU_SAYS = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
@@ -60,6 +62,21 @@ def test_it_goes_on_with_the_cheapest_change(make_recipe, inputs_for, train, tmp
     one, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("out", "expected"))
     assert one["execution"]["micro_batch"] == 2
     assert one["train_loss"] == other["train_loss"], "micro batches of two give the same bits"
+
+
+def test_state_that_lies_on_the_host_stays_there(make_recipe, inputs_for, train, tmp_path, monkeypatch) -> None:
+    """To move it to a device that has no memory left would end in the next error, which says nothing."""
+
+    def moved(self):
+        raise AssertionError("the optimizer's state was moved to the device")
+
+    recipe = make_recipe(batch_tokens=256, duration="4 steps", exec_micro_batch=8)
+    failing(monkeypatch, MemoryError(), above=4)
+    monkeypatch.setattr(Optimizers, "tensors", moved)
+    monkeypatch.setattr(Optimizers, "on_device", lambda self: iter(()))
+    monkeypatch.setattr(module, "device_bytes", lambda device: (2**40, 0, 0))
+    with pytest.raises(OutOfMemory, match=r"activations grew beyond the plan.* of 1 TiB in all"):
+        train(recipe, inputs_for(recipe), tmp_path / "out")
 
 
 def test_other_errors_stay_what_they_are(recipe, inputs_for, train, tmp_path, monkeypatch) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from safetensors.torch import load_file
 
+from trainwright.artifact.checkpoint.index import checkpoints_in
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import TrainingError
 from trainwright.model.tasks.windows import Windows
+from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.stages.train import run
 from trainwright.stages.train.optimizer import Optimizers
+from trainwright.stages.train.trainer import Trainer
 
 NAN = float("nan")
 EACH = 1e-9
@@ -46,7 +51,8 @@ def same(one, other) -> bool:
 @pytest.fixture
 def make(make_recipe):
     def made(*, faults, duration="10 steps", **train):
-        return make_recipe(faults=faults, duration=duration, exec_micro_batch=2, exec_log_every_steps=3, **train)
+        how = {"exec_micro_batch": 2, "exec_log_every_steps": 3} | train
+        return make_recipe(faults=faults, duration=duration, **how)
 
     return made
 
@@ -108,6 +114,41 @@ def test_a_rollback_before_any_checkpoint_goes_back_to_the_start(make, inputs_fo
     poison(NAN)
     recipe = make(faults={"not_finite": "rollback"}, exec_checkpoint_every=0)
     assert any("back to step 0" in text for text in train(recipe, inputs_for(recipe), tmp_path / "out"))
+
+
+def test_a_rollback_goes_back_at_the_other_place_too(make, inputs_for, poison, tmp_path) -> None:
+    """What was made of the faulty batches lies there as well, and would come back as a newer checkpoint."""
+    faults = {"not_finite": "rollback", "rollback_steps": 3}
+    keys = {"exec_checkpoint_every": EACH, "exec_keep_checkpoints": 5}
+    poison(NAN)
+    here = make(faults=faults, **keys)
+    both = make(faults=faults, exec_checkpoint_to=str(tmp_path / "there"), **keys)
+    expected = train(here, inputs_for(here), tmp_path / "expected")
+    said = train(both, inputs_for(both), tmp_path / "out")
+    for texts in (expected, said):
+        assert any("back to step 3, and on without 3 batches" in text for text in texts)
+    assert not any("comes from where checkpoints go" in text for text in said)
+    assert same(weights(tmp_path / "expected"), weights(tmp_path / "out"))
+    names = [[path.name for path in checkpoints_in(tmp_path / at)] for at in ("out/checkpoints", "there/out")]
+    assert names[0] == names[1] == [f"step-{step:08d}" for step in range(6, 11)]
+
+
+def test_steps_that_were_thrown_away_count_nowhere(make, inputs_for, poison, tmp_path, monkeypatch) -> None:
+    """By a clock of which each reading is a second more: one for each step that counts, and one for the end."""
+    monkeypatch.setattr(PhaseClock, "stop", lambda _: PhaseTimes.from_mapping({"forward": 1.0}))
+    poison(NAN)
+    faults = {"not_finite": "rollback", "rollback_steps": 3}
+    recipe = make(faults=faults, exec_checkpoint_every=EACH, exec_keep_checkpoints=5, exec_log_every_steps=1)
+    inputs, trainers, begun = inputs_for(recipe), [], Trainer.run
+    with pytest.raises(SystemExit):
+        train(recipe, inputs, tmp_path / "out", killing(5))
+    monkeypatch.setattr(Trainer, "run", lambda self, *rest, **by: trainers.append(self) or begun(self, *rest, **by))
+    said = train(recipe, inputs, tmp_path / "out")
+    assert any("back to step 3" in text for text in said), "before step 4, from which this process went on"
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["goodput"]["steps_s"] == 11
+    use = trainers[0].rank_use(MemoryUse())
+    assert (use.steps, use.phases.forward) == (7, 8)
 
 
 @pytest.mark.parametrize("action", ["skip", "rollback"])

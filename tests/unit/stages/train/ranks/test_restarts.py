@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.words import dataset
+from trainwright.artifact.checkpoint.index import INDEX
 from trainwright.artifact.events import Events, read_events, restarts_in
 from trainwright.core.errors import DataError
 from trainwright.core.records import from_json
@@ -119,7 +120,9 @@ def test_what_is_lost_is_counted_since_the_newest_checkpoint_whatever_the_clock_
     for step, age_s in ((3, 50), (12, 4)):
         path = tmp_path / "checkpoints" / f"step-{step:08d}"
         path.mkdir(parents=True)
+        (path / INDEX).touch()
         os.utime(path, (time.time() - age_s,) * 2)
+    (tmp_path / "checkpoints" / "step-00000020").mkdir()  # no index: no checkpoint
     step, seconds = lost(tmp_path, 100.0)
     assert step == 12
     assert seconds == pytest.approx(4, abs=1)
