@@ -63,7 +63,7 @@ class World:
         return since_s, signal
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
-        """Tells how far the ranks are apart, and which of them stays behind; every process must call it together.
+        """Tells how far the ranks are apart, and which of them is the slowest; every process must call it together.
 
         Args:
             step: updates done so far.
