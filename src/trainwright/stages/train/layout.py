@@ -41,7 +41,7 @@ def refusals(
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
-    ``divides``: whether the task's sequences may lie on several ranks. ``moments``: how the optimizer's are kept.
+    ``divides``: whether the task's sequences may lie on several ranks. ``moments``: how the optimizer keeps them.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -52,11 +52,11 @@ def refusals(
     if whole and family is not None and FAMILY.knows(family) and FAMILY.load(family).network != DECODER:
         own = f"{family} has a network of its own, which has all of a sequence on one device"
         alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
-    if parallel.tp > 1 and moments == "int8":
-        scale = "moments in int8 have one scale for 256 numbers of a whole row"
-        alone += (f"tp={parallel.tp}: {scale}; set tp=1 or train.optimizer.moments=bf16",)
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
+    if parallel.tp > 1 and moments == "int8":
+        rows = "moments in int8 have one scale for 256 numbers of a whole row"
+        alone += (f"tp={parallel.tp}: {rows}; set tp=1 or train.optimizer.moments=bf16",)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
 
 

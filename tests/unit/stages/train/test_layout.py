@@ -90,6 +90,11 @@ def test_matrices_and_sequences_are_shared_of_our_own_network_alone() -> None:
 CHECKED = [
     ({}, ParallelPlan(ep=2), "ep=2: experts are not built; set ep=1"),
     ({"recompute": "full"}, ParallelPlan(pp=2, schedule="zero_bubble"), "set recompute=none or schedule=1f1b"),
+    (
+        {"optimizer": {"moments": "int8"}},
+        ParallelPlan(tp=2),
+        "tp=2: moments in int8 have one scale .*set tp=1 or train.optimizer.moments=bf16",
+    ),
     ({}, ParallelPlan(pp=3, schedule="dualpipe"), "6 stages for 2 blocks; set pp=1"),
 ]
 
@@ -99,6 +104,10 @@ def test_what_recipe_and_plan_say_is_checked_whole(make_recipe, keys, parallel, 
     recipe = make_recipe(**keys)
     with pytest.raises(RecipeError, match=f"cannot execute this plan .*{reason}"):
         check_executable(replace(plan_of(recipe), parallel=parallel), recipe)
+
+
+def test_moments_in_eight_bits_lie_on_whole_rows() -> None:
+    assert refusals(ParallelPlan(tp=2), moments="bf16") == refusals(ParallelPlan(dp_shard=2), moments="int8") == ()
 
 
 def test_a_network_of_its_own_and_whole_sequences_are_checked(make_recipe, monkeypatch) -> None:
