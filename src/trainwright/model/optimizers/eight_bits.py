@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright.model.dropout import mixed_bits
 from trainwright.model.optimizers.adamw import CHUNK_ELEMENTS, ReducedAdamW, moments_after, move
+from trainwright.runtime.cuts import cut_of
 from trainwright.runtime.norms import local
 from trainwright.runtime.rng import derive
 
@@ -113,8 +114,10 @@ def scales_of(parameter: Tensor) -> Tensor:
     """Returns zeros for the scales of a matrix, laid out over the ranks as it is.
 
     Raises:
-        ValueError: ranks share its columns, and cut blocks.
+        ValueError: ranks share its columns, and cut blocks; or it is a part of a cut matrix.
     """
+    if cut_of(parameter) is not None:
+        raise ValueError("a part of a matrix has no scales of its own: a checkpoint could not make them whole")
     part = local(parameter)
     zeros = part.new_zeros(part.shape[0], -(-part.shape[1] // BLOCK), dtype=torch.float32)
     if not isinstance(parameter, DTensor):

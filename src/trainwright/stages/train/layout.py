@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
+from trainwright.core.errors import RecipeError
 from trainwright.core.registry import load
 from trainwright.spec.families.family import DECODER, FAMILY
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.plan import Plan
-from trainwright.spec.workload import ParallelPlan, Recompute, Workload
+from trainwright.spec.recipe import Recipe
+from trainwright.spec.workload import MomentDtype, ParallelPlan, Recompute, Workload
 
 COUNTED = frozenset(("vocabulary", "steps", "validation_tokens", "validations"))
 """Fields that a plan estimates where it comes before its dataset; the dataset decides them."""
@@ -35,10 +37,11 @@ def refusals(
     blocks: int | None = None,
     family: str | None = None,
     divides: bool = True,
+    moments: MomentDtype | None = None,
 ) -> tuple[str, ...]:
     """Returns why a layout cannot be executed, a line for each field with the value that can be; empty where it can.
 
-    ``divides``: whether the task's sequences may lie on several ranks.
+    ``divides``: whether the task's sequences may lie on several ranks. ``moments``: how the optimizer keeps them.
     """
     alone = tuple(
         f"{field.name}={getattr(parallel, field.name)}: {REASONS[field.name]}; set {field.name}={field.default}"
@@ -51,7 +54,29 @@ def refusals(
         alone += tuple(f"{axis}={getattr(parallel, axis)}: {own}; set {axis}=1" for axis in whole)
     if parallel.cp > 1 and not divides:
         alone += (f"cp={parallel.cp}: the task reads whole sequences; set cp=1",)
+    if parallel.tp > 1 and moments == "int8":
+        rows = "moments in int8 have one scale for 256 numbers of a whole row"
+        alone += (f"tp={parallel.tp}: {rows}; set tp=1 or train.optimizer.moments=bf16",)
     return alone if parallel.pp == 1 else (*alone, *load(OF_PIPELINES, kind="layout")(parallel, recompute, blocks))
+
+
+def check_executable(plan: Plan, recipe: Recipe) -> None:
+    """Refuses a plan whose layout the trainer cannot execute for this recipe.
+
+    Raises:
+        RecipeError: names each field that cannot be, with what to set.
+    """
+    model, work = plan.model, plan.workload
+    refused = refusals(
+        plan.parallel,
+        recompute=work.recompute,
+        blocks=model.blocks,
+        family=model.family,
+        divides=recipe.task.kind.divides,
+        moments=work.moments,
+    )
+    if refused:
+        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
 
 
 def plan_differences(

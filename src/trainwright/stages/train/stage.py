@@ -34,7 +34,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
-from trainwright.stages.train.layout import plan_differences, refusals
+from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.saving.keeping import Policy
 from trainwright.stages.train.settings import Settings
 from trainwright.stages.train.trainer import Trainer
@@ -54,10 +54,7 @@ def run(context: Context) -> StageResult:
     planned = context.input("plan")
     planned.verify()
     plan = from_json(Plan, json.loads(planned.file("plan.json").read_text()), where=str(planned.path))
-    model, recompute, divides = plan.model, plan.workload.recompute, context.recipe.task.kind.divides
-    refused = refusals(plan.parallel, recompute=recompute, blocks=model.blocks, family=model.family, divides=divides)
-    if refused:
-        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
+    check_executable(plan, context.recipe)
     if plan.parallel.ranks == COMMANDS.get() == 1:
         if context.recipe.train.exec.on_oom == "adapt":
             return result_of(load(f"{MEMORY}:adapting", kind="fault")(context, plan, train, ALONE))

@@ -14,6 +14,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from trainwright.model.decoder import Decoder
 from trainwright.model.optimizers.eight_bits import BLOCK, EightBitAdamW, decoded, encoded, scales_of, table
 from trainwright.planner.counts.parameters import MOMENT_BYTES
+from trainwright.runtime.cuts import Cut, mark
 from trainwright.spec.sections.model import ModelSection
 from trainwright.spec.sections.train import TrainSection
 from trainwright.stages.train.optimizer import Optimizers
@@ -155,4 +156,20 @@ def test_a_shard_is_updated_as_the_same_rows_of_the_whole(four_ranks):
 def test_ranks_that_cut_blocks_are_refused(four_ranks):
     part = DTensor.from_local(torch.zeros(4, 100), four_ranks, [Shard(1)], run_check=False)
     with pytest.raises(ValueError, match="100 columns each, no multiple of the 256"):
+        scales_of(part)
+
+
+def test_a_part_of_a_cut_matrix_is_refused(four_ranks):
+    part = matrix(rows=4)
+    whole, parts = torch.Size((16, 300)), tuple(range(first, first + 4) for first in range(0, 16, 4))
+    mark(part, Cut(group=four_ranks.get_group(), rank=1, whole=whole, dim=0, parts=parts))
+    part.grad = torch.ones_like(part)
+    with pytest.raises(ValueError, match="has no scales of its own"):
+        EightBitAdamW([part], **SETTINGS).step()
+
+
+def test_a_part_of_a_matrix_is_refused():
+    part = torch.nn.Parameter(torch.zeros(4, 512))
+    mark(part, Cut(group=None, rank=0, whole=torch.Size((8, 512)), dim=0, parts=(range(4), range(4, 8))))
+    with pytest.raises(ValueError, match="part of a matrix has no scales of its own"):
         scales_of(part)

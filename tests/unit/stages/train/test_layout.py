@@ -19,7 +19,7 @@ from trainwright.planner.plan.question import Question
 from trainwright.planner.plan.scenario import scenario_of
 from trainwright.spec.families.family import FAMILY
 from trainwright.spec.workload import ParallelPlan
-from trainwright.stages.train.layout import EXECUTED, REASONS, refusals
+from trainwright.stages.train.layout import EXECUTED, REASONS, check_executable, refusals
 from trainwright.stages.train.stage import settings_of
 from trainwright.testing.machine import fake_machine
 
@@ -85,6 +85,50 @@ def test_matrices_and_sequences_are_shared_of_our_own_network_alone() -> None:
     assert [line.split(":")[0] for line in own] == ["tp=2", "pp=2", "cp=2"]
     assert all("a network of its own" in line for line in own)
     assert refusals(ParallelPlan(dp_shard=2), family=name) == ()
+
+
+CHECKED = [
+    ({}, ParallelPlan(ep=2), "ep=2: experts are not built; set ep=1"),
+    ({"recompute": "full"}, ParallelPlan(pp=2, schedule="zero_bubble"), "set recompute=none or schedule=1f1b"),
+    (
+        {"optimizer": {"moments": "int8"}},
+        ParallelPlan(tp=2),
+        "tp=2: moments in int8 have one scale .*set tp=1 or train.optimizer.moments=bf16",
+    ),
+    ({}, ParallelPlan(pp=3, schedule="dualpipe"), "6 stages for 2 blocks; set pp=1"),
+]
+
+
+@pytest.mark.parametrize(("keys", "parallel", "reason"), CHECKED)
+def test_what_recipe_and_plan_say_is_checked_whole(make_recipe, keys, parallel, reason) -> None:
+    recipe = make_recipe(**keys)
+    with pytest.raises(RecipeError, match=f"cannot execute this plan .*{reason}"):
+        check_executable(replace(plan_of(recipe), parallel=parallel), recipe)
+
+
+def test_moments_in_eight_bits_lie_on_whole_rows() -> None:
+    assert refusals(ParallelPlan(tp=2), moments="bf16") == refusals(ParallelPlan(dp_shard=2), moments="int8") == ()
+
+
+def test_a_network_of_its_own_and_whole_sequences_are_checked(make_recipe, monkeypatch) -> None:
+    recipe = make_recipe()
+    plan = replace(plan_of(recipe), parallel=ParallelPlan(cp=2))
+    check_executable(plan, recipe)
+    with pytest.raises(RecipeError, match="cp=2: .* has a network of its own"):
+        check_executable(replace(plan, model=replace(plan.model, family=f"{__name__}:OWN")), recipe)
+    monkeypatch.setattr(type(recipe.task), "kind", replace(recipe.task.kind, divides=False))
+    with pytest.raises(RecipeError, match="cp=2: the task reads whole sequences; set cp=1"):
+        check_executable(plan, recipe)
+
+
+def test_moments_in_eight_bits_are_of_whole_rows(make_recipe) -> None:
+    (line,) = refusals(ParallelPlan(tp=2, dp_shard=2), moments="int8")
+    assert line.startswith("tp=2: moments in int8 have one scale for 256 numbers of a whole row; ")
+    assert line.endswith("set tp=1 or train.optimizer.moments=bf16")
+    assert refusals(ParallelPlan(tp=2), moments="bf16") == refusals(ParallelPlan(dp_shard=2), moments="int8") == ()
+    recipe = make_recipe(optimizer={"name": "adamw", "moments": "int8"})
+    with pytest.raises(RecipeError, match=r"tp=2: moments in int8"):
+        check_executable(replace(plan_of(recipe), parallel=ParallelPlan(tp=2)), recipe)
 
 
 def test_what_is_executed_is_not_refused() -> None:

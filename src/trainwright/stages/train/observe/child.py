@@ -17,7 +17,7 @@ from trainwright.core.records import from_json
 from trainwright.core.registry import load
 from trainwright.runtime.execution import torch_settings
 from trainwright.spec.plan import Plan
-from trainwright.stages.train.layout import refusals
+from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.stage import settings_of, trainer_of
 from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, Work, World
@@ -35,9 +35,7 @@ def carry_out(context: Context, work: Work) -> None:
         TrainwrightError: of the work, or a rank that died, by its number.
     """
     plan = plan_of(context)
-    refused = refusals(plan.parallel, recompute=plan.workload.recompute, blocks=plan.model.blocks)
-    if refused:
-        raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
+    check_executable(plan, context.recipe)
     if plan.parallel.ranks == 1:
         work(context, plan, ALONE)
     else:

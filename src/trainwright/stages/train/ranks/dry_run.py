@@ -44,7 +44,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import ParallelPlan, recomputed_blocks
-from trainwright.stages.train.layout import refusals
+from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep
 from trainwright.stages.train.ranks.world import RankedWorld
@@ -98,9 +98,7 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         RecipeError: the trainer cannot execute the plan, or the step asks for values that nothing here has.
     """
     parallel = replace(plan.parallel, compile=False, shares=())
-    refused = refusals(parallel, divides=recipe.task.kind.divides)
-    if refused:
-        raise RecipeError("the trainer cannot execute this plan", where="train.exec.layout", seen="; ".join(refused))
+    check_executable(plan, recipe)
     if parallel.pp > 1:
         raise RecipeError(
             "a dry run counts no pipeline", where="train.exec.layout", seen=f"pp={parallel.pp}", expected="pp=1"

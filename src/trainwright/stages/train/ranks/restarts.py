@@ -46,7 +46,8 @@ def with_restarts(task: RankTask, events: Events, launch: Callable[[RankTask], N
                 log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
                 log.message(f"{fault.what}; restart {restarts} of {how.max_restarts} from step {step}")
                 if fewer is not None:
-                    log.message(f"rank {fault.rank} is gone: going on with {fewer.parallel.ranks} ranks")
+                    equal = " with equal shares" if task.plan.parallel.shares else ""
+                    log.message(f"rank {fault.rank} is gone: going on with {fewer.parallel.ranks} ranks{equal}")
             task = task if fewer is None else replace(task, plan=fewer)
 
 
@@ -73,10 +74,13 @@ def fewer_ranks(plan: Plan) -> Plan | None:
     """Returns the plan on one rank fewer along a data-parallel axis; None where there is no such axis.
 
     A copy less leaves every rank its memory, so that copies go first. Micro batches stay, and so does what is computed.
+    Shares were of as many ranks as there were, and become equal; a pipeline of two directions stays as it is.
     """
     parallel = plan.parallel
+    if parallel.schedule == "dualpipe":
+        return None
     for axis in ("dp_replicate", "dp_shard"):
         ranks = getattr(parallel, axis)
         if ranks > 1:
-            return replace(plan, parallel=replace(parallel, **{axis: ranks - 1}))
+            return replace(plan, parallel=replace(parallel, **{axis: ranks - 1}, shares=()))
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,14 @@ def test_a_step_beyond_the_run_is_refused(context) -> None:
         pass
 
 
-def test_a_plan_that_cannot_be_executed_is_refused(make_recipe, inputs_for, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("parallel", "reason"),
+    [(ParallelPlan(ep=2), "set ep=1"), (ParallelPlan(cp=2), "whole sequences; set cp=1")],
+)
+def test_a_plan_that_cannot_be_executed_is_refused(make_recipe, inputs_for, tmp_path, monkeypatch, parallel, reason):
     recipe = make_recipe()
-    inputs = inputs_for(recipe, parallel=ParallelPlan(ep=2))
+    monkeypatch.setattr(type(recipe.task), "kind", replace(recipe.task.kind, divides=False))
+    inputs = inputs_for(recipe, parallel=parallel)
     here = Context(recipe=recipe, inputs=inputs, out=tmp_path, root=tmp_path, events=Events(None, run="t"))
-    with pytest.raises(RecipeError, match="cannot execute this plan"):
+    with pytest.raises(RecipeError, match=f"cannot execute this plan .*{reason}"):
         carry_out(here, lambda context, plan, world: None)

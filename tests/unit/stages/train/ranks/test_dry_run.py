@@ -128,6 +128,8 @@ def test_one_process_sends_nothing() -> None:
 def test_a_layout_that_is_not_executed_is_refused() -> None:
     with pytest.raises(RecipeError, match="pp=2"):
         counted({"pp": 2, "dp_shard": 2})
+    with pytest.raises(RecipeError, match="cannot execute this plan .*set recompute=none or schedule=1f1b"):
+        counted({"pp": 2, "schedule": "zero_bubble"}, recompute="full")
 
 
 def test_an_optimizer_that_reads_values_is_named() -> None:

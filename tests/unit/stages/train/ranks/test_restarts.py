@@ -133,9 +133,27 @@ def test_what_is_lost_is_counted_since_the_newest_checkpoint_whatever_the_clock_
 
 
 @pytest.mark.parametrize(
-    ("layout", "ranks"), [({"dp_shard": 4}, 3), ({"dp_replicate": 2, "dp_shard": 2}, 2), ({"pp": 2}, None)]
+    ("layout", "ranks"),
+    [
+        ({"dp_shard": 4}, 3),
+        ({"dp_replicate": 2, "dp_shard": 2}, 2),
+        ({"dp_shard": 4, "shares": (3, 1)}, 3),
+        ({"pp": 2}, None),
+        ({"pp": 2, "dp_shard": 2, "schedule": "dualpipe"}, None),
+    ],
 )
 def test_one_rank_fewer_along_a_data_axis(task, layout, ranks) -> None:
     plan = replace(task().plan, parallel=ParallelPlan(**layout))
     fewer = fewer_ranks(plan)
     assert (None if fewer is None else fewer.parallel.ranks) == ranks
+    assert fewer is None or fewer.parallel.shares == ()
+
+
+def test_shares_become_equal_on_fewer_ranks(task) -> None:
+    work = task(max_restarts=2, elastic=True)
+    work = replace(work, plan=replace(work.plan, parallel=replace(work.plan.parallel, shares=(3, 1))))
+    launch, given = launching(fault(2), fault(2), None)
+    run(work, launch)
+    assert given[2].plan.parallel == replace(work.plan.parallel, dp_shard=3, shares=())
+    told = [event.text for event in read_events(work.out / "events.jsonl") if event.kind == "message"]
+    assert told[-1] == "rank 2 is gone: going on with 3 ranks with equal shares"
