@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.stacks import stack
-from trainwright.planner.counts.layouts import FixedLayout
-from trainwright.planner.search.layouts import compare
+from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.forecast.forecast import forecast
+from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.spec.plan import Plan
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import Recompute
+from trainwright.spec.workload import KernelChoice, Recompute
 from trainwright.stages.train.faults.memory import Change
 
 ENOUGH = 0.75
@@ -16,42 +19,42 @@ ENOUGH = 0.75
 RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
-def cheapest_change(plan: Plan) -> Change | None:
+def cheapest_change(plan: Plan, kernels: KernelChoice) -> Change | None:
     """Returns the fastest smaller micro batch or further recomputation that needs clearly less; None where none is."""
-    now = _forecast(plan, plan.parallel.micro_batch_sequences, plan.workload.recompute)
+    most = plan.parallel.micro_batch_sequences
+    now = _forecast(plan, kernels, most, plan.workload.recompute)
     if now is None:
         return None
     found = []
-    micro_batch = plan.parallel.micro_batch_sequences
-    recomputes = RECOMPUTES[RECOMPUTES.index(plan.workload.recompute) :]
+    micro_batch = most
     while micro_batch >= 1:
-        for recompute in recomputes if plan.parallel.pp == 1 else (plan.workload.recompute,):
-            there = _forecast(plan, micro_batch, recompute)
+        # What divides the present one divides whatever that divides: each rank's part of the batch.
+        for recompute in _recomputes(plan) if most % micro_batch == 0 else ():
+            there = _forecast(plan, kernels, micro_batch, recompute)
             if there is not None and there[1] <= ENOUGH * now[1]:
                 found.append(Change(micro_batch=micro_batch, recompute=recompute, slowdown=there[0] / now[0]))
         micro_batch //= 2
     return min(found, key=lambda change: change.slowdown, default=None)
 
 
-def _forecast(plan: Plan, micro_batch: int, recompute: Recompute) -> tuple[float, float] | None:
+def _recomputes(plan: Plan) -> tuple[Recompute, ...]:
+    """Returns the recomputation of a plan, and what recomputes more and is executed with the rest of it."""
+    work = plan.workload
+    if plan.parallel.pp > 1:
+        return (work.recompute,)
+    more = RECOMPUTES[RECOMPUTES.index(work.recompute) :]
+    # What selective recomputation keeps is not moved to host memory.
+    return tuple(each for each in more if each != "selective" or not work.activation_offload)
+
+
+def _forecast(plan: Plan, kernels: KernelChoice, micro_batch: int, recompute: Recompute) -> tuple[float, float] | None:
     """Returns seconds of a step, and bytes of activations and logits, as the planner sees them."""
-    run = RunSpec(model=plan.model, workload=plan.workload, cluster=plan.cluster, stack=stack("trainwright"))
-    parallel = plan.parallel
-    layout = FixedLayout(
-        dp_replicate=parallel.dp_replicate,
-        dp_shard=parallel.dp_shard,
-        pp=parallel.pp,
-        tp=parallel.tp,
-        cp=parallel.cp,
-        micro_batch=micro_batch,
-        recompute=recompute,
-        compile=parallel.compile,
+    run = RunSpec(
+        model=plan.model, workload=plan.workload, cluster=plan.cluster, stack=stack("trainwright"), kernels=kernels
     )
+    layouts = Layouts.of([replace(plan.parallel, micro_batch_sequences=micro_batch)], [recompute], plan.workload)
     try:
-        compared = compare(run, [parallel.ranks], layout=layout)
+        seen = forecast(run, layouts, CATALOGUE)
     except RecipeError:  # the catalogue knows no rate of this device
         return None
-    if not len(compared.layouts):
-        return None
-    best = compared.forecast(compared.order()[:1])
-    return float(best.step_s[0]), float(best.memory.activations[0] + best.memory.logits[0])
+    return float(seen.step_s[0]), float(seen.memory.activations[0] + seen.memory.logits[0])

@@ -54,7 +54,7 @@ def out_of_memory(error: BaseException, trainer: Trainer, plan: Plan) -> OutOfMe
         return None
     measured, planned = _now(trainer, _asked_bytes(text)), _planned(plan)
     grown = max(measured, key=lambda name: measured[name] - planned[name])
-    change: Change | None = load(CHANGES, kind="change")(plan)
+    change: Change | None = load(CHANGES, kind="change")(plan, trainer.recipe.train.exec.kernels)
     how = trainer.recipe.train.exec.on_oom
     explained = OutOfMemory(
         "out of memory in step {step}: {grown} grew beyond the plan",
