@@ -69,7 +69,18 @@ def look(
         with writing(out), closing(Events(None, run=recipe.name, listeners=listeners)) as events:
             out.mkdir(parents=True, exist_ok=True)
             context = Context(
-                recipe=here.recipe, inputs=here.inputs, digests=here.digests, out=out, events=events, root=root
+                recipe=_apart(here.recipe),
+                inputs=here.inputs,
+                digests=here.digests,
+                out=out,
+                events=events,
+                root=root,
             )
             load(work, kind="look")(context, run=next(iter(found), None), **options)
     return out
+
+
+def _apart(recipe: Recipe) -> Recipe:
+    """Returns a recipe whose checkpoints stay in the look's folder: the run's own place is the run's alone."""
+    how = recipe.train.exec.model_copy(update={"checkpoint_to": None, "keep_best": 0})
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
