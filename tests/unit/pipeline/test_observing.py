@@ -82,3 +82,24 @@ def test_the_place_of_the_runs_checkpoints_is_not_the_looks(looked, recipe_of, t
 def test_several_hosts_are_refused(looked, recipe_of, tmp_path) -> None:
     with pytest.raises(RecipeError, match="one host looks at a training"):
         look(recipe_of("train.exec.nodes=2"), root=tmp_path / "runs", step=None, into="x", work="m:f", options={})
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}
+SRUN = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NODELIST": "here",
+    "SLURM_JOB_ID": "7",
+}
+
+
+@pytest.mark.parametrize(("launcher", "environ"), [("torchrun", TORCHRUN), ("srun", SRUN)])
+def test_a_launchers_processes_do_not_all_look(looked, recipe_of, tmp_path, monkeypatch, launcher, environ) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RecipeError, match="one command looks at a training") as raised:
+        look(recipe_of(), root=tmp_path / "runs", step=None, into="x", work="m:f", options={})
+    assert (raised.value.where, raised.value.seen) == (launcher, "process 1 of 2")
+    assert raised.value.fix == "run it outside torchrun and srun"
+    assert looked == ([], []) and not (tmp_path / "runs").exists()
