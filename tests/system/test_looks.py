@@ -79,3 +79,16 @@ def test_a_step_beyond_the_run_is_one_line(trained) -> None:
     done = project.call("train", *RANKS, "--break-at", "31")
     assert done.returncode == 2
     assert "the run ends before this step (seen 31, expected at most 30)" in done.stderr
+
+
+def test_the_place_that_checkpoints_go_to_stays_as_it_is(make_project, tmp_path) -> None:
+    """The same step is kept twice: the run's place has what the run put there."""
+    project, place = make_project(), tmp_path / "place"
+    how = ("train.duration=6 steps", "train.exec.checkpoint_every=1 ms", f"train.exec.checkpoint_to={place}")
+    assert project.call("train", *how).returncode == 0
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    assert before
+    kept = [project.json("train", *how, "--break-at", "4")["kept"] for _ in range(2)]
+    assert kept[0]["loss"] == kept[1]["loss"]
+    assert project.call("profile", *how, "--steps", "4-5").returncode == 0
+    assert before == {path: path.stat().st_mtime_ns for path in place.rglob("*")}

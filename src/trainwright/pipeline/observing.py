@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from trainwright.artifact.stage import Context
 from trainwright.artifact.store import Artifact, writing
 from trainwright.artifact.workspace import Workspace
 from trainwright.core.errors import RecipeError
+from trainwright.core.place import place_of
 from trainwright.core.registry import load
 from trainwright.pipeline import runner
 from trainwright.pipeline.graph import inputs_of
@@ -48,12 +50,20 @@ def look(
         The folder that it wrote.
 
     Raises:
-        RecipeError: there is no such training, or it would run on several hosts.
+        RecipeError: there is no such training, it would run on several hosts, or a launcher started this command.
         TrainwrightError: as the pipeline, and of the function.
     """
     if recipe.train.exec.nodes > 1:
         fix = "leave out train.exec.nodes, and give it a layout of this host"
         raise RecipeError("one host looks at a training", where="train.exec.nodes", fix=fix)
+    place = place_of(os.environ, nodes=1)
+    if place is not None:
+        raise RecipeError(
+            "one command looks at a training, and starts the ranks itself",
+            where=place.launcher,
+            seen=f"process {place.rank} of {place.commands}",
+            fix="run it outside torchrun and srun",
+        )
     line, training = steps(recipe), named(recipe, stage="train", step=step)
     done: dict[str, Artifact] = {}
     for source in training.inputs.values():
@@ -69,7 +79,18 @@ def look(
         with writing(out), closing(Events(None, run=recipe.name, listeners=listeners)) as events:
             out.mkdir(parents=True, exist_ok=True)
             context = Context(
-                recipe=here.recipe, inputs=here.inputs, digests=here.digests, out=out, events=events, root=root
+                recipe=_apart(here.recipe),
+                inputs=here.inputs,
+                digests=here.digests,
+                out=out,
+                events=events,
+                root=root,
             )
             load(work, kind="look")(context, run=next(iter(found), None), **options)
     return out
+
+
+def _apart(recipe: Recipe) -> Recipe:
+    """Returns a recipe whose checkpoints stay in the look's folder: the run's own place is the run's alone."""
+    how = recipe.train.exec.model_copy(update={"checkpoint_to": None, "keep_best": 0})
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})

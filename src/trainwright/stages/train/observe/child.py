@@ -12,7 +12,7 @@ from pathlib import Path
 from trainwright.artifact.checkpoint.index import checkpoints_in, step_of
 from trainwright.artifact.shards import TokenDataset
 from trainwright.artifact.stage import Context
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, TrainingError
 from trainwright.core.records import from_json
 from trainwright.core.registry import load
 from trainwright.runtime.execution import torch_settings
@@ -23,6 +23,7 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, Work, World
 
 CHECKPOINTS = "checkpoints"
+ACTION = "trainwright.runtime.faults.gate:action_of"
 TOLD_EVERY = 20
 """Steps on the way between two lines of progress."""
 
@@ -75,6 +76,7 @@ def trainer_at(context: Context, plan: Plan, world: World, *, step: int, last: i
 
     Raises:
         RecipeError: the run is shorter.
+        TrainingError: an update on the way was refused, and the recipe does not leave such ones out.
         TrainwrightError: as ``train``.
     """
     prepared = context.input("dataset")
@@ -86,11 +88,28 @@ def trainer_at(context: Context, plan: Plan, world: World, *, step: int, last: i
     with torch_settings(settings):
         trainer, _ = trainer_of(context, settings, dataset, world)
         trainer.clock.start()
-        with world.counted(trainer.network, trainer.clock, compiled=settings.compiled):
+        counted = world.counted(trainer.network, trainer.clock, compiled=settings.compiled)
+        with trainer.checkpoints, counted:
             begin = trainer.progress.step
             for done, _ in enumerate(trainer.updates(begin, step), start=begin + 1):
                 if world.leads and (done % TOLD_EVERY == 0 or done == step):
                     context.events.progress("train", done, total=step, unit="steps")
+            _check_way(trainer, begin)
             trainer.progress = replace(trainer.progress, step=step)
             trainer.clock.stop()
             yield trainer
+
+
+def _check_way(trainer: Trainer, begin: int) -> None:
+    """Stops where the gate shut on the way from step ``begin``: all updates after that one were refused as well."""
+    gate, section = trainer.step.gate, trainer.recipe.train.faults
+    assert gate is not None
+    for fault in gate.faults(reading=True):
+        if load(ACTION, kind="fault")(section, fault) != "skip":
+            raise TrainingError(
+                "update {update}, on the way to this step, was refused",
+                where="train.faults",
+                seen=f"loss {fault.loss:.4g}, gradient norm {fault.norm:.4g}",
+                fix=f"look at update {begin + fault.number + 1}, or at one before it",
+                update=begin + fault.number + 1,
+            )

@@ -10,10 +10,12 @@ import torch
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import RecipeError, TrainingError
 from trainwright.spec.event import Event
 from trainwright.spec.workload import ParallelPlan
+from trainwright.stages.train.checkpoints import Checkpoints, State
 from trainwright.stages.train.observe.child import CHECKPOINTS, begin_at, carry_out, plan_of, trainer_at
+from trainwright.stages.train.step import TrainingStep
 from trainwright.stages.train.world import ALONE
 
 
@@ -44,9 +46,10 @@ def test_without_a_run_it_begins_at_the_start(tmp_path) -> None:
 @pytest.fixture
 def context(make_recipe, inputs_for, tmp_path):
     """Of a run of eight updates, in a folder of its own."""
-    recipe, told = make_recipe(exec_log_every_steps=1), list[Event]()
+    told = list[Event]()
 
-    def make(name: str = "look") -> Context:
+    def make(name: str = "look", **train: object) -> Context:
+        recipe = make_recipe(exec_log_every_steps=1, **train)
         out = tmp_path / name
         out.mkdir()
         events = Events(None, run="tiny", listeners=(told.append,))
@@ -68,6 +71,53 @@ def test_the_trainer_stands_where_the_run_stood(context, train, tmp_path) -> Non
         assert trainer.resumed_from is None and trainer.progress.step == 8
         assert all(torch.equal(each, weights[name]) for name, each in trainer.network.named_parameters())
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+
+
+@pytest.fixture
+def third_is_broken(monkeypatch):
+    """The third update's loss is no number."""
+    calls, gradient = iter(range(1, 100)), TrainingStep.gradient
+
+    def broken(self, batch):
+        loss_sum, weight = gradient(self, batch)
+        return (loss_sum * float("nan") if next(calls) == 3 else loss_sum), weight
+
+    monkeypatch.setattr(TrainingStep, "gradient", broken)
+
+
+def test_an_update_that_was_refused_on_the_way_is_told(context, third_is_broken) -> None:
+    here = context()
+    with (
+        pytest.raises(TrainingError, match="update 3, on the way to this step, was refused") as raised,
+        trainer_at(here, plan_of(here), ALONE, step=5, last=6),
+    ):
+        pytest.fail("it stands before no such step")
+    assert "loss nan" in raised.value.seen and "look at update 3, or at one before it" in raised.value.fix
+
+
+def test_the_update_itself_may_be_one_that_is_refused(context, third_is_broken) -> None:
+    here = context()
+    with trainer_at(here, plan_of(here), ALONE, step=2, last=3) as trainer:
+        ((update, _),) = trainer.updates(2, 3)
+    assert not update.loss_sum.isfinite()
+
+
+def test_updates_that_the_run_leaves_out_are_left_out_on_the_way(context, third_is_broken) -> None:
+    here = context(faults={"not_finite": "skip"})
+    with trainer_at(here, plan_of(here), ALONE, step=5, last=6) as trainer:
+        assert trainer.progress.step == 5
+
+
+def test_what_is_saved_is_complete_at_the_end(context, monkeypatch) -> None:
+    closed, leave = [], Checkpoints.__exit__
+    monkeypatch.setattr(Checkpoints, "__exit__", lambda self, *raised: (closed.append(self), leave(self, *raised))[1])
+    here = context()
+    with trainer_at(here, plan_of(here), ALONE, step=2, last=3) as trainer:
+        trainer.checkpoints.save(
+            State(network=trainer.network, optimizers=trainer.optimizers, progress=trainer.progress)
+        )
+    assert closed == [trainer.checkpoints]
+    assert [path.name for path in (here.out / CHECKPOINTS).iterdir()] == ["step-00000002"]
 
 
 def test_a_step_beyond_the_run_is_refused(context) -> None:
