@@ -235,7 +235,8 @@ def test_a_stage_is_a_folder_and_two_lines(copy):
     copy.add("stages/newcomer/__init__.py", STAGE)
     copy.insert("spec/manifest.py", '    "newcomer": "size",\n', after='"evaluate": "evaluation"')
     line = '        _stage("newcomer", identity=lambda recipe, inputs: {}, needs=[_DATASET]),\n'
-    copy.insert("pipeline/graph.py", line, after='_stage("audit", ')
+    export = '        _stage(\n            "export",'
+    copy.replace("pipeline/graph.py", export, f"{line}{export}")
     (copy.root / "corpus.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n', encoding="utf-8")
     (copy.root / "recipe.yaml").write_text(RECIPE.replace("family: newcomer, ", ""), encoding="utf-8")
     corpus = "data.sources=[{kind: jsonl, paths: [corpus.jsonl]}]"

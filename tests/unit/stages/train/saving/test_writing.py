@@ -53,7 +53,7 @@ def test_what_the_system_refuses_is_told_to_the_others(tmp_path) -> None:
         return [value]
 
     def small(folder) -> None:
-        raise OSError(5, "Input/output error")
+        raise OSError(74, "Bad message")
 
     with pytest.raises(MachineError, match="cannot write the checkpoint"):
         save(tmp_path, exchange=exchange, small=small).run()
