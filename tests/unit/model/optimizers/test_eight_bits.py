@@ -166,10 +166,3 @@ def test_a_part_of_a_cut_matrix_is_refused(four_ranks):
     part.grad = torch.ones_like(part)
     with pytest.raises(ValueError, match="has no scales of its own"):
         EightBitAdamW([part], **SETTINGS).step()
-
-
-def test_a_part_of_a_matrix_is_refused():
-    part = torch.nn.Parameter(torch.zeros(4, 512))
-    mark(part, Cut(group=None, rank=0, whole=torch.Size((8, 512)), dim=0, parts=(range(4), range(4, 8))))
-    with pytest.raises(ValueError, match="part of a matrix has no scales of its own"):
-        scales_of(part)
