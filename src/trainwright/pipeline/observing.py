@@ -53,17 +53,7 @@ def look(
         RecipeError: there is no such training, it would run on several hosts, or a launcher started this command.
         TrainwrightError: as the pipeline, and of the function.
     """
-    if recipe.train.exec.nodes > 1:
-        fix = "leave out train.exec.nodes, and give it a layout of this host"
-        raise RecipeError("one host looks at a training", where="train.exec.nodes", fix=fix)
-    place = place_of(os.environ, nodes=1)
-    if place is not None:
-        raise RecipeError(
-            "one command looks at a training, and starts the ranks itself",
-            where=place.launcher,
-            seen=f"process {place.rank} of {place.commands}",
-            fix="run it outside torchrun and srun",
-        )
+    _check_alone(recipe)
     line, training = steps(recipe), named(recipe, stage="train", step=step)
     done: dict[str, Artifact] = {}
     for source in training.inputs.values():
@@ -94,3 +84,18 @@ def _apart(recipe: Recipe) -> Recipe:
     """Returns a recipe whose checkpoints stay in the look's folder: the run's own place is the run's alone."""
     how = recipe.train.exec.model_copy(update={"checkpoint_to": None, "keep_best": 0})
     return recipe.model_copy(update={"train": recipe.train.model_copy(update={"exec": how})})
+
+
+def _check_alone(recipe: Recipe) -> None:
+    """Refuses several hosts, and a command that a launcher started beside others."""
+    if recipe.train.exec.nodes > 1:
+        fix = "leave out train.exec.nodes, and give it a layout of this host"
+        raise RecipeError("one host looks at a training", where="train.exec.nodes", fix=fix)
+    place = place_of(os.environ, nodes=1)
+    if place is not None:
+        raise RecipeError(
+            "one command looks at a training, and starts the ranks itself",
+            where=place.launcher,
+            seen=f"process {place.rank} of {place.commands}",
+            fix="run it outside torchrun and srun",
+        )

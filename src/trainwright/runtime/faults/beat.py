@@ -90,7 +90,8 @@ class Beat:
 
     def _write(self, *, done: bool) -> None:
         now = time.monotonic()
-        position = self._position if self._where is None else self._where()
+        where = self._where
+        position = self._position if where is None else where()
         if position != self._position:
             self._position, self._progressed_s = position, now
         step, phase, _ = position
@@ -100,7 +101,7 @@ class Beat:
             alive_s=now,
             progressed_s=self._progressed_s,
             step=step,
-            steps_here=step - self._first_step,
+            steps_here=0 if where is None else step - self._first_step,
             phase=phase,
             collective=name,
             collectives=number,

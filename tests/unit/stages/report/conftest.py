@@ -99,9 +99,8 @@ def machine() -> Machine:
         "probe_s": 14.0,
     }
     read_by_the_report |= {"measured_unix_s": 1.8e9, "cpu_busy": 0.0}
-    unread = (field for field in fields(Probes) if field.name not in read_by_the_report and field.default is MISSING)
-    others = {field.name: () for field in unread}
-    probes = Probes(**read_by_the_report, **others)
+    unread = [each for each in fields(Probes) if each.name not in read_by_the_report and each.default is MISSING]
+    probes = Probes(**read_by_the_report, **{each.name: () for each in unread})
     finding = Finding(what="other work uses 8 % of the processors", fix="close it before measuring")
     return Machine(facts=facts, probes=probes, findings=(finding,))
 
