@@ -56,8 +56,8 @@ setup-dev: $(VENV)/.installed-dev ## the same, with the developer's tools
 demo: setup ## recipe to served answer on this machine (RECIPE=...)
 	$(BIN)/trainwright run $(RECIPE)
 
-test: setup-dev ## every test (PYTEST_ARGS=...)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup-dev ## every test, a file per process (PYTEST_ARGS=...)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: setup-dev ## before each commit: ruff and the fast tests
 	$(BIN)/ruff check
