@@ -56,9 +56,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+        # In place, for the head's gradient is as large as the head; autograd refuses a second backward pass over it.
         grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = grads
-        return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None, None, None
+        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), None, None, None, None
 
 
 def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None) -> Tensor:

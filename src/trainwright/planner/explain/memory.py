@@ -12,6 +12,7 @@ from trainwright.planner.explain.formula import Explanation, Term
 from trainwright.planner.forecast.memory.activations import layer_bytes, micro_tokens
 from trainwright.planner.forecast.memory.moments import (
     MOMENTS,
+    backward_bytes,
     bucket_bytes,
     moments_of,
     pass_bytes,
@@ -151,7 +152,7 @@ def _activations(planned: Planned) -> Explanation:
     each = "a layer's input: tokens x width x bytes" if full else "kept by one layer, all operations"
     if work.recompute != "none" and work.recompute_budget:
         each = f"kept by an average layer: {case.recomputed:.0%} of them are recomputed"
-    inside = 0.0 if moment == "loss" else place.at(step.inside + step.kept_again)
+    inside = 0.0 if moment == "loss" else place.at(backward_bytes(case, step)[0])
     terms = [
         Term("p", place.at(stages.passes), "", "micro batches in flight on this stage"),
         Term("L", place.at(stages.dense_layers), "layers", "on this stage, without experts"),

@@ -266,13 +266,12 @@ def transient_bytes(case: MemoryCase, *, mixture: bool) -> Numbers:
     model, size, experts = case.model, case.element_bytes, case.model.experts
     width = experts.ffn_width * experts.active if mixture and experts is not None else model.ffn_width
     tokens = micro_tokens(case)
-    # Whole on each of our tensor-parallel ranks: what comes back, gradients of gate's and up's input, and their sum.
-    wide = np.where((case.layouts.tp > 1) & (case.memory.kernels == "own"), 4.0, 2.0)
-    network = (
-        3.0 if model.gated else 2.0
-    ) * size * width * tokens / case.layouts.tp + wide * size * model.width * tokens
+    inner, wide = (3.0 if model.gated else 2.0), 2.0
+    if case.memory.kernels == "own":
+        inner, wide = 1.0, 1.0  # what a product kept is free when the next gradient is made
+    network = size * (inner * width / case.layouts.tp + wide * model.width) * tokens
     if case.workload.fused_attention:
-        return network
+        return np.asarray(network)
     gradients = (1.0 if case.memory.kernels == "fused" else 2.0) * size * model.heads * case.workload.sequence_tokens
     again = np.where(case.layouts.has("recompute", "selective"), attention_part(case).scores, 0.0)
     scores = (gradients + again) * tokens / case.layouts.tp / case.layouts.cp

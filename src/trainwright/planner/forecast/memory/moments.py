@@ -106,12 +106,17 @@ def pass_bytes(case: MemoryCase) -> Pass:
         saved=saved,
         beside=np.asarray(beside),
         kept_again=np.where(full, wrapped * (case.memory.adapter_residuals - 1.0), 0.0) * saved,
-        block=np.where(full | selective, block, 0.0),
+        block=np.where(full, block, np.where(selective, block - kept_of_block(case), 0.0)),
         transient=transient,
         logits=logits_bytes(case),
         kept_logits=buffered_logit_bytes(case, micro_batches=2),
         gone=np.asarray(whole - saved),
     )
+
+
+def kept_of_block(case: MemoryCase) -> Numbers:
+    """Returns the bytes [L] of a block that selective recomputation does not make again, its input apart."""
+    return np.asarray(our_bytes(case).kept - input_bytes(case)) if case.memory.kernels == "own" else np.zeros(1)
 
 
 def waiting_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
@@ -195,7 +200,8 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     layer and one layer's gradients in the backward pass. Between the micro batches of a pipeline weights stay gathered
     and gradients whole, in fp32 (torch's FSDP2 does not reshard there). Offloaded weights are gathered alike.
 
-    This trainer gathers the root in fp32, for the head adds up its gradient in it, and no layer is left at the loss.
+    This trainer gathers the root in fp32, for the head adds up its gradient in it, and no layer is left at the loss; of
+    its layers' gradients see ``backward_bytes``.
     """
     frozen, stages = case.adapter is not None, case.stages
     own = case.memory.kernels == "own" and not frozen
@@ -204,8 +210,32 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
     piped = case.layouts.pp > 1
     at_loss = np.where(piped, whole, root if own else root + layer)
-    backward = np.where(piped, whole, root + layer * (2.0 if frozen else 3.0))
+    backward = np.where(piped, whole, root + layer * (2.0 if own or frozen else 3.0))
     return np.where(gathers, at_loss, 0.0), np.where(gathers, backward, 0.0)
+
+
+def backward_bytes(case: MemoryCase, step: Pass) -> tuple[Numbers, Numbers]:
+    """Returns the bytes [2, L] inside of a block that goes backward beyond those saved, and of weights gathered then.
+
+    Where this trainer shards, the head's whole gradient waits until FSDP reduces it with the embedding's. A block's
+    gradients are reduced in fp32, when it has let go of what it kept: the worse of the first block, without gradients
+    to reduce, and the second one.
+    """
+    inside, gathered = step.inside + step.kept_again, gathered_bytes(case)[1]
+    if case.memory.kernels != "own" or case.adapter is not None:
+        return inside, gathered
+    stages, shards = case.stages, (case.sharded > 0) & (case.layouts.pp == 1)
+    head = shards * stages.has_head * (4.0 * case.model.vocabulary * case.model.width / case.layouts.tp)
+    reduced, kept = shards * stages.layer * 4.0, alive_bytes(case, step)
+    second = reduced > kept
+    return np.asarray(inside + head - np.where(second, kept, 0.0)), np.asarray(
+        gathered + np.where(second, reduced, 0.0)
+    )
+
+
+def alive_bytes(case: MemoryCase, step: Pass) -> Numbers:
+    """Returns the bytes [2, L] that one block keeps for the backward pass."""
+    return np.asarray(step.saved / np.maximum(1.0, case.stages.layers * case.stages.passes))
 
 
 def dequantised_bytes(case: MemoryCase) -> Numbers:
@@ -224,17 +254,16 @@ def moments_of(case: MemoryCase, states: Kept) -> tuple[Moment, ...]:
     # The head's gradient is the first; it is there while the last block goes backward.
     first = np.maximum(earlier, stages.has_head * stages.tables / stages.total)
     first = np.where(case.workload.update_in_backward, 1.0, first)
-    at_loss, backward = gathered_bytes(case)
+    at_loss, gathered = gathered_bytes(case)
+    within, backward = backward_bytes(case, step)
     casts = cast_bytes(case)
     inside = casts + dequantised_bytes(case)
-    alive = step.saved / np.maximum(1.0, stages.layers * stages.passes)
     beside = casts if case.process is None else casts + step.inside
+    alive = alive_bytes(case, step) + step.inside
     moments = [
         Moment(earlier * states.gradients, step.saved, step.logits, at_loss, beside),
-        Moment(
-            first * states.gradients, step.saved + step.kept_again + step.inside, step.kept_logits, backward, inside
-        ),
-        Moment(states.gradients, alive + step.inside, step.kept_logits, backward, inside),
+        Moment(first * states.gradients, step.saved + within, step.kept_logits, backward, inside),
+        Moment(states.gradients, alive, step.kept_logits, gathered, inside),
         Moment(states.gradients, none, step.kept_logits, none, states.update),
     ]
     if case.memory.loads_whole and case.adapter is not None:

@@ -41,9 +41,16 @@ def counted(layout: dict[str, int], **keys: Any) -> DryRun:
 
 
 def planned(
-    layout: dict[str, int], *, sequences: int = 16, micro_batch: int = 1, **train: object
+    layout: dict[str, int],
+    *,
+    sequences: int = 16,
+    micro_batch: int = 1,
+    shape: dict[str, int] | None = None,
+    vocabulary: int = VOCABULARY,
+    **train: object,
 ) -> tuple[Recipe, Plan]:
     model = {"layers": LAYERS, "width": WIDTH, "heads": 4, "ffn_width": INNER, "context_tokens": 32, "tied": False}
+    model |= shape or {}
     section = {
         "sequence_tokens": 32,
         "batch_tokens": 32 * sequences,
@@ -54,7 +61,7 @@ def planned(
     recipe = Recipe.model_validate(
         {"name": "dry", "model": model, "data": {"sources": [{"kind": "python-stdlib"}]}, "train": section}
     )
-    facts = DatasetFacts(vocabulary=VOCABULARY, train_tokens=90_000, train_documents=9, counted=True)
+    facts = DatasetFacts(vocabulary=vocabulary, train_tokens=90_000, train_documents=9, counted=True)
     return recipe, build_plan(recipe, fake_machine(), facts)
 
 
@@ -117,6 +124,23 @@ def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool
     ratios = rank.ratios()
     assert ratios["weights"] == pytest.approx(1, abs=0.01)
     assert ratios["activations"] == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "micro_batch", "layout"),
+    [(recompute, size, {"dp_shard": 8}) for recompute in ("none", "selective", "full") for size in (1, 4)]
+    + [("full", 4, {"tp": 2, "dp_shard": 4})],
+)
+def test_memory_is_that_of_torchs_tracker(recompute: str, micro_batch: int, layout: dict[str, int]) -> None:
+    # Proportions of a model of 8B: tables of two blocks' size each, a sequence as wide as the feed-forward.
+    shape = {"layers": 8, "width": 256, "heads": 4, "ffn_width": 896, "context_tokens": 1024}
+    batch = {"sequence_tokens": 1024, "batch_tokens": 1024 * 16 * micro_batch}
+    run = counted(layout, micro_batch=micro_batch, shape=shape, vocabulary=8192, recompute=recompute, **batch)
+    (rank,) = run.ranks
+    total = sum(rank.memory.values())
+    assert sum(rank.planned_memory.values()) == pytest.approx(total, rel=0.05)
+    for name, size_bytes in rank.memory.items():
+        assert rank.planned_memory[name] == pytest.approx(size_bytes, rel=0.05, abs=0.05 * total), name
 
 
 def test_one_process_sends_nothing() -> None:
