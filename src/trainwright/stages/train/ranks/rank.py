@@ -6,8 +6,9 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ class RankTask:
     digests: Mapping[str, str]
     out: Path
     root: Path
+    began_s: float = field(default_factory=time.monotonic)
+    """When this host's command began to train, by ``time.monotonic``: restarts have the time limit of that."""
     group: str = ""
     """The training's name among those of one meeting; alone on a host it needs none."""
     work: Work = train
@@ -90,7 +93,13 @@ def train_as_rank(
     """
     inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
     context = Context(
-        recipe=task.recipe, inputs=inputs, digests=task.digests, out=task.out, root=task.root, events=events
+        recipe=task.recipe,
+        inputs=inputs,
+        digests=task.digests,
+        out=task.out,
+        root=task.root,
+        events=events,
+        began_s=task.began_s,
     )
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:

@@ -69,6 +69,7 @@ def task_of(context: Context, plan: Plan) -> RankTask:
         digests=context.digests,
         out=context.out,
         root=context.root,
+        began_s=context.began_s,
     )
 
 
