@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -106,6 +107,8 @@ def train_as_rank(
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
         if follow is not None:
             world.follow = follow
+        if task.group:  # several commands
+            world.stragglers.name_beyond(task.recipe.train.exec.slow_factor, world.gathered(socket.gethostname()))
         task.work(context, task.plan, world)
         world.close()
 
