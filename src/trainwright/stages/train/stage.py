@@ -151,7 +151,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
 
     Raises:
         RecipeError: the run is shorter than one update, the plan is of another run, or its device is not executed here.
-        MachineError: the plan is for a CUDA device, and torch sees none.
+        MachineError: the plan is for an accelerator, and torch sees none.
     """
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision

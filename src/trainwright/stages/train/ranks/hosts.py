@@ -64,9 +64,8 @@ class Hosts:
                 return "others"
         except RuntimeError:  # torch's DistError: the first command is gone, and the meeting place with it
             return "others"
-        theirs = [word.get("suspect") for word in words]
-        all_stand = all(each is not None for each in theirs)
-        return "ours" if all_stand and all(list(suspect) < list(each) for each in theirs) else "nobody"
+        theirs = [tuple(word["suspect"]) for word in words if word.get("suspect") is not None]
+        return "ours" if len(theirs) == len(words) and all(suspect < each for each in theirs) else "nobody"
 
     def agree(self, failure: TrainwrightError | None) -> None:
         """Tells the others how this host's ranks ended, and raises what ended the ranks of all; returns if all is done.
