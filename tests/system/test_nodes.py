@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.slow
 
+TESTS = Path(__file__).parents[1]
+KILLED_ONCE = (
+    "train.optimizer.name=fixtures.faulty_optimizer:second_is_killed_once",
+    "train.exec.checkpoint_every=1 ms",
+)
 RANKS = ("train.exec.layout.dp_shard=2", "train.duration=12 steps")
 
 
@@ -128,6 +136,71 @@ def test_a_node_ends_when_the_first_one_is_killed(make_project, endpoint) -> Non
     assert code == 5, said
     assert "the command of node 0 went away" in said
     assert "Traceback" not in said
+
+
+def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [each for each in below if "spawn_main" in " ".join(each.cmdline())]
+
+
+def at_step(project, process: subprocess.Popen[str], step: int) -> None:
+    """Waits until a step of this number is logged."""
+    deadline = time.monotonic() + 200
+    while process.poll() is None and time.monotonic() < deadline:
+        logs = project.workspace.glob("train-*.partial/events.jsonl")
+        if any(f'"step": {step}' in log.read_text(errors="replace") for log in logs):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no step {step}: {process.communicate()[1]}")
+
+
+LONGER = ("train.duration=120 steps", "train.exec.checkpoint_every=0.2", "train.exec.hang_after=3s")
+
+
+def test_nodes_restart_together_where_a_rank_of_one_is_killed(project, alone, endpoint) -> None:
+    keys = ("train.exec.max_restarts=1", "train.exec.checkpoint_every=1 ms", "train.exec.log_every_steps=1")
+    first, second = node(project, endpoint, 0, *keys), node(project, endpoint, 1, *keys)
+    at_step(project, first, 3)
+    (rank,) = ranks_of(second)
+    rank.kill()
+    for process in (second, first):
+        code, said = ended(process)
+        assert code == 0, said
+    assert re.search(r"rank 1 on \S+ ended by SIGKILL.*; restart 1 of 1 from step \d+", said)
+    assert weights(project) == weights(alone)
+
+
+def test_a_stopped_rank_of_another_node_is_named_by_both(project, endpoint) -> None:
+    first, second = node(project, endpoint, 0, *LONGER), node(project, endpoint, 1, *LONGER)
+    at_step(project, first, 20)
+    (rank,) = ranks_of(second)
+    rank.send_signal(signal.SIGSTOP)
+    for process in (first, second):
+        code, said = ended(process)
+        assert code == 5, said
+        assert re.search(r"rank 1 on \S+ hangs: it says nothing for", said)
+        assert "Traceback" not in said
+    assert not rank.is_running()
+
+
+def test_torchrun_begins_again_and_the_ranks_go_on(project, endpoint) -> None:
+    host, _, port = endpoint.partition(":")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    command = project.command("train", *RANKS, *KILLED_ONCE, "train.exec.max_restarts=1")
+    done = subprocess.run(
+        [*torchrun, "--master-addr", host, "--master-port", port, *command[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "torchrun starts the ranks, so that train.exec.max_restarts does nothing: torchrun --max-restarts 1"
+        in done.stderr
+    )
+    assert "resuming from step" in done.stderr
 
 
 def test_another_number_of_processes_than_ranks_is_refused_before_they_meet(project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,7 @@ class Context:
         root: the workspace, for what belongs to no artefact, such as the ledger.
         digests: of the inputs by role, and of what comes from outside by name (``corpus``): what the artefact's address
             is made of. A stage that reads something from outside compares it; empty where it runs without an address.
+        began_s: when the stage began, by ``time.monotonic``, which all processes of a host share.
         child_runs: how ``child`` runs a recipe; None where there is no pipeline around the stage.
     """
 
@@ -56,6 +58,7 @@ class Context:
     root: Path
     inputs: Mapping[str, Artifact] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+    began_s: float = field(default_factory=time.monotonic)
     child_runs: ChildRuns | None = None
 
     def input(self, role: str, *, kind: str | None = None) -> Artifact:

@@ -27,6 +27,7 @@ class Place:
 
     ``rank`` of ``commands``: its number, 0 leads. ``host`` and ``port``: where they meet. ``trains``: it is a rank
     itself, and starts none. ``served``: its launcher serves the meeting place; else the command of rank 0 does.
+    ``attempt``: how often its launcher began again; what commands said there before counts no more.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Place:
     trains: bool = False
     local_rank: int = 0
     served: bool = False
+    attempt: int = 0
     launcher: Literal["--nodes", "torchrun", "srun"] = "--nodes"
 
     @property
@@ -118,6 +120,7 @@ def _of_torchrun(environ: Mapping[str, str]) -> Place:
         trains=True,
         local_rank=_number(environ, "LOCAL_RANK"),
         served=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        attempt=_number(environ, "TORCHELASTIC_RESTART_COUNT", "0"),
         launcher="torchrun",
     )
 

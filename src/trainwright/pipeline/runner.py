@@ -41,6 +41,8 @@ class Address:
     digests: Mapping[str, str]
 
 
+SECONDS = ".seconds"
+"""File beside work under way: how long it took so far."""
 CHILDREN = "children"
 """Folder of a workspace that holds the workspaces of child runs, one for each stage that asked for some."""
 
@@ -215,19 +217,25 @@ def _context(here: Address, workspace: Workspace, out: Path, events: Events) -> 
 
 @contextmanager
 def _timed(out: Path) -> Iterator[Callable[[], float]]:
-    """Seconds spent on this artefact over all interruptions, kept beside the work in ``.seconds``."""
-    before = _seconds_in(out / ".seconds")
+    """Seconds spent on this artefact over all interruptions, kept beside the work where there is some."""
+    before = _seconds_in(out / SECONDS)
     start = time.perf_counter()
 
     def elapsed() -> float:
         return before + time.perf_counter() - start
 
+    done = False
     try:
         yield elapsed
+        done = True
     finally:
+        if not done and out.is_dir() and all(path.name == SECONDS for path in out.iterdir()):
+            with suppress(OSError):  # what is refused leaves no folder behind
+                (out / SECONDS).unlink(missing_ok=True)
+                out.rmdir()
         if out.is_dir():
             with suppress(OSError, MachineError):  # what ended the stage, such as a full disk, is what a user must hear
-                write_atomically(out / ".seconds", f"{elapsed():.3f}".encode())
+                write_atomically(out / SECONDS, f"{elapsed():.3f}".encode())
 
 
 def _seconds_in(path: Path) -> float:

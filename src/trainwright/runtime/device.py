@@ -71,7 +71,7 @@ def compiler(torch_type: str) -> str:
 
 
 def pins(torch_type: str) -> bool:
-    """Returns whether batches for a device that torch calls so go into pinned memory."""
+    """Returns whether what crosses between the host and a device that torch calls so goes through pinned memory."""
     return torch_type != "cpu" and bool(load(f"{ACCELERATORS}:pins", kind="device")(torch_type))
 
 

@@ -15,10 +15,28 @@ import fsspec
 
 from trainwright.artifact.checkpoint.index import INDEX, PREFIX, read_index, step_of
 from trainwright.artifact.store import sync_directory
-from trainwright.core.errors import MachineError, RecipeError, in_one_line
+from trainwright.core.errors import MachineError, RecipeError, TrainwrightError, in_one_line
 from trainwright.core.paths import local_path
+from trainwright.core.spelling import did_you_mean
 
 KEY = "train.exec.checkpoint_to"
+
+
+def place_problem(place: str) -> TrainwrightError | None:
+    """Returns what is wrong with a place before anybody goes there: a protocol that is unknown or needs a package."""
+    if "://" not in place:
+        return None
+    for part in place.split("::"):
+        protocol = part.partition("://")[0]
+        try:
+            fsspec.get_filesystem_class(protocol)
+        except ValueError:
+            expected = "one that fsspec knows, such as s3, gs, abfs or file"
+            fix = did_you_mean(protocol, fsspec.available_protocols())
+            return RecipeError("an unknown protocol", where=KEY, seen=repr(place), expected=expected, fix=fix)
+        except ImportError as error:
+            return MachineError("a package is missing for this place", where=KEY, seen=repr(place), fix=str(error))
+    return None
 
 
 class Elsewhere:
@@ -36,6 +54,9 @@ class Elsewhere:
             out: the training's folder, whose name says what is trained.
         """
         text = place if "://" in place else str(local_path(place).absolute())
+        problem = place_problem(place)
+        if problem is not None:
+            raise problem
         try:
             self._system, path = fsspec.core.url_to_fs(text)
         except (ImportError, ValueError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -98,6 +99,19 @@ class Mesh:
 
 ALONE = Mesh()
 """The mesh of a process that trains alone."""
+
+
+def everyone(value: Any, ranks: int, group: dist.ProcessGroup | None = None) -> list[Any]:
+    """Returns what each process gives, by its number; all must ask together.
+
+    Args:
+        value: of this process; any that pickles.
+        ranks: how many they are.
+        group: they; None: all.
+    """
+    values: list[Any] = [None] * ranks
+    dist.all_gather_object(values, value, group=group)
+    return values
 
 
 @contextmanager

@@ -23,6 +23,8 @@ BREAK: set[str] = set()
 def double(context):
     """Writes twice what it finds; leaves a part behind when it breaks."""
     RAN.append("double")
+    if "refuse" in BREAK:
+        raise DataError("not yet")
     (context.out / "part").write_text("kept")
     if "double" in BREAK:
         raise DataError("no more")
@@ -155,6 +157,13 @@ def test_an_error_keeps_parts_and_the_next_run_takes_them_up(tmp_path) -> None:
     BREAK.clear()
     made = runner.run(recipe(), root=tmp_path)
     assert made["add"].path.is_dir() and not list(tmp_path.glob("*.partial"))
+
+
+def test_what_refuses_before_it_made_anything_leaves_no_folder(tmp_path) -> None:
+    BREAK.add("refuse")
+    with pytest.raises(DataError, match="not yet"):
+        runner.run(recipe(), root=tmp_path)
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path) -> None:

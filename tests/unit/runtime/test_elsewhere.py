@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import fsspec
 import pytest
 
 from trainwright.core.errors import MachineError, RecipeError
-from trainwright.runtime.elsewhere import Elsewhere
+from trainwright.runtime.elsewhere import Elsewhere, place_problem
 
 
 def test_what_has_no_index_is_not_there(tmp_path) -> None:
@@ -30,3 +31,20 @@ def test_a_place_that_refuses_is_one_line(tmp_path) -> None:
     with pytest.raises(MachineError, match="cannot reach the place where checkpoints go") as caught:
         elsewhere.put(tmp_path, "step-00000001", ["state.json"])
     assert "\n" not in str(caught.value)
+
+
+def test_a_protocol_is_known_before_anybody_goes_there(monkeypatch) -> None:
+    assert [place_problem(place) for place in ("runs", "/runs", "memory://x", "simplecache::memory://x")] == [None] * 4
+    problem = place_problem("gcs2://bucket/runs")
+    assert isinstance(problem, RecipeError)
+    assert problem.where == "train.exec.checkpoint_to"
+    assert "an unknown protocol (seen 'gcs2://bucket/runs', expected one that fsspec knows" in str(problem)
+    assert str(problem).endswith("did you mean 'gcs'?")
+
+    def absent(protocol: str) -> None:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec, "get_filesystem_class", absent)
+    problem = place_problem("s3://bucket")
+    assert isinstance(problem, MachineError)
+    assert str(problem).endswith("Install s3fs to access S3")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, mesh_of
+from trainwright.runtime.mesh import ALONE, AXES, DATA_AXES, everyone, mesh_of
 from trainwright.spec.workload import ParallelPlan
 
 PLAN = ParallelPlan(pp=2, dp_replicate=3, dp_shard=2, tp=2)
@@ -66,3 +68,25 @@ def test_only_axes_of_several_ranks_exchange(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(dist, "all_reduce", record)
         mesh.sum(torch.zeros(()), "cp", "dp_replicate", "tp")
     assert sent == [3, 2]
+
+
+def _ask(rank: int, store: str, answers: multiprocessing.SimpleQueue) -> None:
+    dist.init_process_group("gloo", store=dist.FileStore(store, 3), rank=rank, world_size=3)
+    pair = dist.new_group([0, 2])
+    among = everyone({"of": rank}, 2, pair) if rank != 1 else None
+    answers.put((rank, everyone((rank, "all"), 3), among))
+    dist.destroy_process_group()
+
+
+def test_everyone_hears_everyone_by_number(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    ranks = [context.Process(target=_ask, args=(rank, str(tmp_path / "store"), answers)) for rank in range(3)]
+    for each in ranks:
+        each.start()
+    heard = sorted(answers.get() for _ in ranks)
+    for each in ranks:
+        each.join()
+    every = [(0, "all"), (1, "all"), (2, "all")]
+    pair = [{"of": 0}, {"of": 2}]
+    assert heard == [(0, every, pair), (1, every, None), (2, every, pair)]

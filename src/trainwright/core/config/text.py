@@ -145,6 +145,8 @@ class _Yaml:
                 raise RecipeError("a key that is not a word", where=origin, expected="key: value")
             inner = (*path, event.value)
             node = self._node(next(self._events), inner, origin)
+            if node.content is None and event.style is None and re.fullmatch(r"[^:\s]+:[^:\s]+", event.value):
+                raise _no_space(event.value, origin)
             if event.value in members:
                 self._problems.append(_twice(inner, origin, members[event.value].origin))
             members.setdefault(event.value, node)
@@ -223,6 +225,15 @@ class _Json:
 def _twice(path: tuple[str, ...], origin: ValueOrigin, first: ValueOrigin) -> RecipeError:
     return RecipeError(
         "{path}: written twice", where=origin, expected=f"one value; the first is at {first}", path=".".join(path)
+    )
+
+
+def _no_space(written: str, origin: ValueOrigin) -> RecipeError:
+    """Returns the error of ``{tp:3}``, which is a key of that name without a value."""
+    key, _, value = written.partition(":")
+    what = "a key without a value"
+    return RecipeError(
+        what, where=origin, seen=repr(written), fix=f"YAML wants a space behind the colon: {key}: {value}"
     )
 
 

@@ -1,7 +1,7 @@
 """What a pass saves for the backward pass waits in host memory, and is back before it is needed.
 
-Each storage crosses once, whatever views of it are saved, and comes back as the same bytes. On an accelerator the
-host's memory is pinned, and another stream copies behind the passes; those streams have never run on hardware.
+Each storage crosses once, whatever views of it are saved, and comes back as the same bytes. On an accelerator another
+stream copies behind the passes, from pinned memory where its record says so; those streams have never run on hardware.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
+from trainwright.runtime.device import pins
 from trainwright.runtime.norms import local
 
 STASH = 5
@@ -51,7 +52,7 @@ class _Saved:
     def __init__(self, source: torch.UntypedStorage, before: _Saved | None) -> None:
         self.here: torch.UntypedStorage | None = source
         self.source = weakref.ref(source)
-        self.host = torch.empty(source.nbytes(), dtype=torch.uint8, pin_memory=source.device.type != "cpu")
+        self.host = torch.empty(source.nbytes(), dtype=torch.uint8, pin_memory=pins(source.device.type))
         self.before = None if before is None else weakref.ref(before)
         self.arrived: torch.Event | None = None
 

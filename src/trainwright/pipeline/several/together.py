@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainwright.artifact.events import Listener
+from trainwright.artifact.events import Events, Listener
 from trainwright.artifact.store import Artifact
 from trainwright.core.place import place_of
 from trainwright.core.registry import load
 from trainwright.pipeline import runner
+from trainwright.pipeline.several.unheeded import unheeded
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.layout import LayoutSection
 
@@ -34,6 +35,9 @@ def run_together(
         place.check(how.layout.parallel().ranks)
     if place is None or place.commands == 1:
         return runner.run(recipe, root=root, upto=upto, listeners=listeners)
+    line = unheeded(place, how) if place.leads else None
+    if line is not None:
+        Events(None, run=recipe.name, listeners=listeners).message(line)
     together = load("trainwright.stages.train.ranks.together:together", kind="layout")
     with together(place, recipe):
         return runner.run(recipe, root=root, upto=upto, listeners=listeners) if place.leads else {}

@@ -41,13 +41,21 @@ class TimeLimit:
         return now + 2 * self._step_s + write_s >= self._end_s
 
 
-def time_limit(asked_s: float | None, environ: Mapping[str, str], write_s: Callable[[], float]) -> TimeLimit | None:
-    """Returns the limit of a training that begins now: what the recipe asks, or the end of its Slurm job if earlier.
+def time_limit(
+    asked_s: float | None, began_s: float, environ: Mapping[str, str], write_s: Callable[[], float]
+) -> TimeLimit | None:
+    """Returns the limit of a training: what the recipe asks, or the end of its Slurm job if earlier.
+
+    Args:
+        asked_s: seconds from the beginning, whatever was restarted since; None: the recipe asks for none.
+        began_s: the beginning, by ``time.monotonic``.
+        environ: the process's variables.
+        write_s: as ``TimeLimit`` takes it.
 
     Raises:
         RecipeError: Slurm's variable is no time.
     """
-    ends = [] if asked_s is None else [asked_s]
+    ends = [] if asked_s is None else [began_s + asked_s - time.monotonic()]
     told = environ.get(SLURM_END)
     if told:
         try:

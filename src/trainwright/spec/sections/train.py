@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
@@ -39,6 +39,13 @@ _Schedule = Annotated[
 ]
 Average = Annotated[float, Field(ge=0, lt=1)]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "npu", "tpu", "mps", "xpu"]
+NO_DEVICES = {
+    "gpu": "a GPU is called cuda (NVIDIA), rocm (AMD), xpu (Intel) or mps (Apple)",
+    "hpu": "plans know hpu (Gaudi), and no training runs on it",
+}
+"""Names that others give to devices, or that plans know, and what is to be said of them."""
+LEAST_BYTES = 1 << 20
+"""Of memory for a process: less was meant in another unit."""
 DEVICES: tuple[str, ...] = get_args(DeviceChoice)[1:]
 """The kinds of device that training runs on; ``catalog/accelerators`` has a file for each."""
 
@@ -127,7 +134,7 @@ class TrainExec(Section):
         "auto", description="sequences per forward pass; auto: the planner's"
     )
     layout: Literal["auto"] | LayoutSection = Field(
-        "auto", description="how several processes share the work; auto: the planner's, over the CUDA devices here"
+        "auto", description="how several processes share the work; auto: the planner's, over the accelerators here"
     )
     nodes: Positive = Field(1, description="hosts that train together; train --nodes and launchers set it")
     rendezvous_timeout: Seconds = Field(600.0, description="how long the commands of a training wait for each other")
@@ -149,15 +156,13 @@ class TrainExec(Section):
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
     keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept")
     keep_best: int = Field(0, ge=0, description="checkpoints that are kept beside them, of the best validations")
-    best_by: Annotated[str, Field(pattern=r"^(min|max) \S+$")] = Field(
-        "min loss", description="what best is: min or max, and a metric of validation"
-    )
+    best_by: str = Field("min loss", description="what best is: min or max, and a metric of validation")
     keep_every_steps: int = Field(0, ge=0, description="steps between checkpoints that are kept for good; 0: none")
     checkpoint_to: str | None = Field(
         None, description="folder or fsspec URL that checkpoints also go to, and come back from on another machine"
     )
     time_limit: Seconds | None = Field(
-        None, description="time after which training has saved and ended; SLURM_JOB_END_TIME is one too"
+        None, gt=0, description="time after which training has saved and ended; SLURM_JOB_END_TIME is one too"
     )
     deterministic: bool | Literal["auto"] = Field(
         "auto", description="deterministic algorithms alone; auto: on a CPU, where they cost nothing"
@@ -180,6 +185,37 @@ class TrainExec(Section):
     rerun: bool = Field(
         False, description="compute a faulty step a second time: other bits mean that the device computes wrongly"
     )
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _names_a_device(cls, value: object) -> object:
+        if isinstance(value, str) and value in NO_DEVICES:
+            raise ValueError(f"{NO_DEVICES[value]}; training knows {', '.join(get_args(DeviceChoice))}")
+        return value
+
+    @field_validator("fit_memory")
+    @classmethod
+    def _has_a_unit(cls, value: int | None) -> int | None:
+        if value is not None and value < LEAST_BYTES:
+            unit = "GiB" if value < 4096 else "MiB"
+            raise ValueError(f"{value:,} bytes hold no training: write the unit, {value}{unit}")
+        return value
+
+    @field_validator("best_by")
+    @classmethod
+    def _says_which_is_better(cls, value: str) -> str:
+        direction, _, metric = value.partition(" ")
+        if direction not in ("min", "max") or not metric or " " in metric:
+            examples = "min loss, min bits_per_byte or min perplexity; of classify max accuracy or max macro_f1 too"
+            raise ValueError(f"not min or max and a metric of validation: {examples}")
+        return value
+
+    @field_validator("checkpoint_to")
+    @classmethod
+    def _is_a_place(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("names no place: give a folder or a URL, or null for none")
+        return value
 
     @model_validator(mode="after")
     def _nodes_share(self) -> Self:

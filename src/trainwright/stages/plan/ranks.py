@@ -27,12 +27,12 @@ UNLISTED = "pcie4"
 
 
 def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
-    """Returns how many processes train: the layout's, or with ``auto`` one for each CUDA device, else one a node.
+    """Returns how many processes train: the layout's, or with ``auto`` one for each accelerator, else one a node.
 
     All nodes count as equal to this one.
 
     Raises:
-        RecipeError: more ranks than the nodes have CUDA devices.
+        RecipeError: more ranks than the nodes have accelerators.
     """
     asked, devices = how.layout, len(facts.gpus) if how.device != "cpu" else 0
     if not isinstance(asked, LayoutSection):
@@ -40,7 +40,7 @@ def ranks_of(how: TrainExec, facts: MachineFacts) -> int:
     ranks = asked.parallel().ranks
     if devices and ranks > how.nodes * devices:
         raise RecipeError(
-            "the layout has more ranks than this machine has CUDA devices",
+            "the layout has more ranks than this machine has accelerators",
             where="train.exec.layout",
             seen=f"{ranks} ranks, {devices} devices" + (f" on each of {how.nodes} nodes" if how.nodes > 1 else ""),
             fix="lower its axes, or try the layout on the processors: train.exec.device=cpu",
@@ -95,8 +95,8 @@ def here_for(how: TrainExec, machine: Machine) -> Here:
     """Returns this machine as training will use it: a device for each process.
 
     Raises:
-        RecipeError: more ranks than the machine has CUDA devices.
-        MachineError: CUDA is wanted and the machine has none that torch can use.
+        RecipeError: more ranks than the machine has accelerators.
+        MachineError: an accelerator is wanted by name and the machine has none that torch can use.
     """
     ranks = ranks_of(how, machine.facts)
     threads = threads_of(how, machine.facts, ranks)

@@ -91,7 +91,7 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
                     recorded.message(note)
             recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
             with _naming_what_grew(trainer, plan):
-                summary = trainer.run(recorded, began_s=began_s - before_s)
+                summary = trainer.run(recorded, began_s=began_s - before_s, launched_s=context.began_s)
     weights = whole_on_cpu(trainer.network.named_parameters(), world)
     if world.leads:
         write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
@@ -151,7 +151,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
 
     Raises:
         RecipeError: the run is shorter than one update, the plan is of another run, or its device is not executed here.
-        MachineError: the plan is for a CUDA device, and torch sees none.
+        MachineError: the plan is for an accelerator, and torch sees none.
     """
     split, facts = dataset.splits["train"], described_facts(dataset.path)
     here, precision = execution_of(plan, recipe.train.exec), plan.workload.precision

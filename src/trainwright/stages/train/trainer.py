@@ -115,18 +115,20 @@ class Trainer:
         section, device = self.recipe.train.faults, self.settings.device
         self.step.gate = load(GATE, kind="fault")(section, self.optimizers, device, self.progress.seen)
 
-    def run(self, events: Events, *, began_s: float) -> TrainSummary:
+    def run(self, events: Events, *, began_s: float, launched_s: float) -> TrainSummary:
         """Train to the end; returns the summary.
 
         Args:
             events: where to report.
             began_s: when work on this run began by ``time.monotonic``, had it never been interrupted.
+            launched_s: when the command began to train, by that clock; its time limit counts from there.
 
         Raises:
             TrainingError: a number cannot be right, and the recipe says that training stops.
             Interrupted: a signal asked to stop; the last step is in a checkpoint.
         """
         settings, self._began_s = self.settings, began_s
+        limit = self._time_limit(launched_s)
         board = open_board(
             self.out / "tensorboard",
             wanted=self.recipe.train.exec.tensorboard and self.world.leads,
@@ -151,7 +153,7 @@ class Trainer:
         with self.world.counted(self.network, self.clock, compiled=settings.compiled):
             logits_bytes, activation_bytes = self._dry_run()
             with StopRequest() as stop, collected_by_hand() as collect:
-                validation = self._loop(metrics, stop, events, collect)
+                validation = self._loop(metrics, stop, events, collect, limit)
         if board is not None:
             board.close()
         memory = self._memory(logits_bytes, activation_bytes)
@@ -160,22 +162,21 @@ class Trainer:
         return self._summary(validation, memory, flops_per_token)
 
     def _loop(
-        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None], limit: Any
     ) -> dict[str, Any] | None:
         validation = None
         if self.recipe.train.faults.goes_back and not self.checkpoints.paths():
             self.checkpoints.save(self.state()).wait()  # the start, where a first fault goes back to
         while self.progress.step < self.settings.steps:
-            validation = self._until_rolled_back(metrics, stop, events, collect)
+            validation = self._until_rolled_back(metrics, stop, events, collect, limit)
         self.progress = self.progress.spent(self.clock.stop())
         return validation
 
     def _until_rolled_back(
-        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
+        self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None], limit: Any
     ) -> dict[str, Any] | None:
         settings, train, validation = self.settings, self.recipe.train, None
         saved_s, first = time.monotonic(), self.progress.step
-        limit = self._time_limit()
         for step, (update, share) in enumerate(self.updates(first, settings.steps), start=first):
             metrics.add(update)
             self.progress = replace(self.progress, step=step + 1)
@@ -216,12 +217,12 @@ class Trainer:
                     )
         return validation
 
-    def _time_limit(self) -> Any:
+    def _time_limit(self, launched_s: float) -> Any:
         """Returns what says after each step whether the time is over; None where nothing ends it."""
         asked_s = self.recipe.train.exec.time_limit
         if asked_s is None and SLURM_END not in os.environ:
             return None
-        return load(LIMIT, kind="clock")(asked_s, os.environ, lambda: self.checkpoints.longest_write_s)
+        return load(LIMIT, kind="clock")(asked_s, launched_s, os.environ, lambda: self.checkpoints.longest_write_s)
 
     def _rolled_back(self, metrics: TrainingMetrics, events: Events, first: int, *, reading: bool) -> bool:
         """Answers faults that are known by now; returns whether the run went back to an earlier step."""

@@ -187,3 +187,13 @@ def test_a_tab_is_one_line_because_a_line_with_it_would_not_show_it():
     with pytest.raises(RecipeError) as caught:
         read_yaml("model:\n\tlayers: 2\n", at, [])
     assert str(caught.value) == "2:1: not valid YAML: a tab; indent with spaces, not tabs"
+
+
+@pytest.mark.parametrize("text", ["{tp:3}", "layout: {tp:3}", "{dp_shard: 2, tp:3}"])
+def test_a_colon_without_a_space_is_named(text) -> None:
+    with pytest.raises(RecipeError, match="a key without a value .*'tp:3'.*YAML wants a space behind the colon: tp: 3"):
+        yaml_of(text)
+
+
+def test_a_quoted_key_and_a_key_without_a_value_stay_as_they_are() -> None:
+    assert yaml_of('{"a:b": , c: }') == {"a:b": None, "c": None}

@@ -47,7 +47,7 @@ def test_of_an_unknown_write_a_share_is_kept() -> None:
 
 
 def test_the_earlier_end_counts() -> None:
-    assert time_limit(None, {}, lambda: 0.0) is None
+    assert time_limit(None, 0.0, {}, lambda: 0.0) is None
     late = {SLURM_END: str(time.time() + 3600)}
     for asked_s, environ in (
         (0.0, late),
@@ -55,12 +55,19 @@ def test_the_earlier_end_counts() -> None:
         (0.0, {}),
         (None, {SLURM_END: "0"}),
     ):
-        limit = time_limit(asked_s, environ, lambda: 0.0)
+        limit = time_limit(asked_s, time.monotonic(), environ, lambda: 0.0)
         assert limit is not None and limit.over()
-    limit = time_limit(3600.0, late, lambda: 0.0)
+    limit = time_limit(3600.0, time.monotonic(), late, lambda: 0.0)
     assert limit is not None and not limit.over()
 
 
 def test_what_is_no_time_is_refused() -> None:
     with pytest.raises(RecipeError, match="SLURM_JOB_END_TIME: not a time"):
-        time_limit(None, {SLURM_END: "soon"}, lambda: 0.0)
+        time_limit(None, 0.0, {SLURM_END: "soon"}, lambda: 0.0)
+
+
+def test_it_counts_from_the_beginning_whatever_began_again_since() -> None:
+    began_s = time.monotonic() - 3000.0
+    over, left = (time_limit(asked_s, began_s, {}, lambda: 0.0) for asked_s in (3000.0, 3600.0))
+    assert over is not None and over.over()
+    assert left is not None and not left.over()

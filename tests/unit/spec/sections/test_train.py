@@ -21,6 +21,15 @@ from trainwright.spec.sections.train import AdamWAloneSection, DecaySection, Muo
         ({"exec": {"micro_batch": 0}}, "greater than 0"),
         ({"exec": {"threads": -1}}, "greater than 0"),
         ({"exec": {"threads": 100_000}}, "less than or equal to 1024"),
+        ({"exec": {"time_limit": 0}}, "greater than 0"),
+        ({"exec": {"checkpoint_to": ""}}, "names no place: give a folder or a URL"),
+        ({"exec": {"checkpoint_to": " "}}, "names no place"),
+        ({"exec": {"fit_memory": 20}}, "20 bytes hold no training: write the unit, 20GiB"),
+        ({"exec": {"fit_memory": 20_480}}, "20,480 bytes hold no training: write the unit, 20480MiB"),
+        ({"exec": {"best_by": "loss"}}, "min or max and a metric of validation: min loss, min bits_per_byte"),
+        ({"exec": {"best_by": "least loss"}}, "max accuracy or max macro_f1"),
+        ({"exec": {"device": "gpu"}}, r"a GPU is called cuda \(NVIDIA\).*; training knows auto, cpu, cuda, rocm"),
+        ({"exec": {"device": "hpu"}}, r"plans know hpu \(Gaudi\), and no training runs on it; training knows auto"),
     ],
 )
 def test_impossible_runs_say_why(section, part) -> None:

@@ -100,6 +100,6 @@ def test_auto_takes_every_cuda_device() -> None:
 
 def test_more_ranks_than_cuda_devices_are_refused() -> None:
     facts = replace(fake_machine().facts, gpus=(GPU,))
-    with pytest.raises(RecipeError, match=r"more ranks than this machine has CUDA devices \(seen 4 ranks, 1 devices\)"):
+    with pytest.raises(RecipeError, match=r"more ranks than this machine has accelerators \(seen 4 ranks, 1 devices\)"):
         ranks_of(TrainExec(layout={"dp_shard": 4}), facts)
     assert ranks_of(TrainExec(layout={"dp_shard": 4}, device="cpu"), facts) == 4

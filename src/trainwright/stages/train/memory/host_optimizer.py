@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright.core.errors import RecipeError
 from trainwright.model.network import Network
+from trainwright.runtime.device import pins
 from trainwright.runtime.norms import local
 from trainwright.spec.sections.train import OptimizerSection
 from trainwright.spec.workload import UpdateKernel
@@ -40,7 +41,7 @@ class HostOptimizers(Optimizers):
     """Optimizers over copies, in host memory, of this process's parts of the parameters."""
 
     def __init__(self, network: Network, section: OptimizerSection, kernel: UpdateKernel = "fused") -> None:
-        """Make the copies; pinned, where the parameters are an accelerator's.
+        """Make the copies; pinned, where the parameters' device copies from such memory.
 
         Args:
             network: whose parameters are updated.
@@ -59,7 +60,7 @@ class HostOptimizers(Optimizers):
                 fix="set train.exec.layout.offload=none",
             )
         super().__init__(network, section, kernel)
-        self._pins = network.device.type != "cpu"
+        self._pins, self._waits = pins(network.device.type), network.device.type != "cpu"
         self._device_of: dict[Tensor, nn.Parameter] = {}
         for group in self._groups():
             group["params"] = [self._copied(parameter) for parameter in group["params"]]
@@ -83,7 +84,7 @@ class HostOptimizers(Optimizers):
             else:
                 room.copy_(local(parameter.grad), non_blocking=True)
                 copy.copy_(local(parameter), non_blocking=True)
-        if self._pins:
+        if self._waits:
             torch.accelerator.synchronize()
         super().step(share)
         for copy, parameter in self._device_of.items():

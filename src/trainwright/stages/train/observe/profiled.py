@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from trainwright.artifact.stage import Context
 from trainwright.artifact.store import write_atomically
 from trainwright.core.records import to_json
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.planner.evidence.profile import FILE, Operator, Profile, RankProfile, Stretch
 from trainwright.runtime.memory import resident_bytes
 from trainwright.runtime.timing.clock import Span
@@ -25,6 +26,8 @@ from trainwright.spec.plan import Plan
 from trainwright.stages.train.observe.child import begin_at, carry_out, trainer_at
 from trainwright.stages.train.world import World
 
+SNAPSHOTS = "cuda"
+"""What torch calls devices whose allocator writes snapshots of itself: CUDA and ROCm."""
 OPERATORS = 20
 """That are listed of each rank."""
 QUIET = "99"
@@ -53,13 +56,12 @@ def profile_run(context: Context, *, run: Path | None, first: int, last: int) ->
 
 def profiled(context: Context, plan: Plan, world: World, *, first: int, last: int) -> None:
     """Profiles these updates as one rank; the leading one writes what all of them saw."""
-    device = plan.cluster.device.kind
-    files = {"trace": f"trace-rank{world.rank}.json", "memory": f"memory-rank{world.rank}.json"}
-    if device == "cuda":
-        files["memory"] = f"memory-rank{world.rank}.pickle"
+    torch_type = accelerator(plan.cluster.device.kind).torch_type
+    files = files_of(torch_type, world.rank)
+    snapshot = context.out / files["memory"] if torch_type == SNAPSHOTS else None
     with trainer_at(context, plan, world, step=first - 1, last=last) as trainer:
         world.gathered(0)  # all begin together
-        with _memory_recorded(context.out / files["memory"], on_cuda=device == "cuda"), _profiler() as profiler:
+        with _memory_recorded(snapshot), _profiler(torch_type) as profiler:
             trainer.clock.start()
             began_s, resident = time.time(), resident_bytes()
             for done, _ in enumerate(trainer.updates(first - 1, last), start=first):
@@ -68,7 +70,7 @@ def profiled(context: Context, plan: Plan, world: World, *, first: int, last: in
             spans = trainer.clock.spans()
     trace = context.out / files["trace"]
     profiler.export_chrome_trace(str(trace))
-    if device != "cuda":
+    if snapshot is None:
         timeline = memory_over_time(json.loads(trace.read_text(encoding="utf-8"))["traceEvents"], resident)
         write_atomically(context.out / files["memory"], json.dumps(timeline).encode())
     mine = RankProfile(
@@ -76,13 +78,19 @@ def profiled(context: Context, plan: Plan, world: World, *, first: int, last: in
         host=platform.node(),
         began_unix_s=began_s,
         steps=steps_of(spans),
-        operators=_operators(profiler),
+        operators=_operators(profiler, on_device=torch_type != "cpu"),
         files=files,
     )
     ranks = tuple(world.gathered(mine))
     if world.leads:
         made = Profile(recipe=context.recipe.name, device=plan.cluster.device.name, first=first, last=last, ranks=ranks)
         write_atomically(context.out / FILE, json.dumps(to_json(made), indent=1).encode() + b"\n")
+
+
+def files_of(torch_type: str, rank: int) -> dict[str, str]:
+    """Returns the names of a rank's trace and of its memory over time, for a device that torch calls so."""
+    ending = "pickle" if torch_type == SNAPSHOTS else "json"
+    return {"trace": f"trace-rank{rank}.json", "memory": f"memory-rank{rank}.{ending}"}
 
 
 def steps_of(spans: Sequence[Span]) -> tuple[tuple[Stretch, ...], ...]:
@@ -112,17 +120,17 @@ def memory_over_time(events: Sequence[dict[str, Any]], resident: int) -> dict[st
     return {"resident_bytes_at_begin": resident, "time_s": times, "allocated_bytes": allocated}
 
 
-def _profiler() -> profile:
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
-    return profile(activities=activities, profile_memory=True)
+def _profiler(torch_type: str) -> profile:
+    """Returns torch's profiler of the host and of the device, where torch profiles such a one."""
+    of_device = getattr(ProfilerActivity, torch_type.upper(), None)
+    activities = dict.fromkeys((ProfilerActivity.CPU, of_device))
+    return profile(activities=[each for each in activities if each is not None], profile_memory=True)
 
 
 @contextmanager
-def _memory_recorded(path: Path, *, on_cuda: bool) -> Iterator[None]:
-    """Writes a snapshot of the CUDA allocator's history, for https://pytorch.org/memory_viz; nothing on a CPU."""
-    if not on_cuda:
+def _memory_recorded(path: Path | None) -> Iterator[None]:
+    """Writes a snapshot of the allocator's history, for https://pytorch.org/memory_viz; nothing without a path."""
+    if path is None:
         yield
         return
     memory = torch.cuda.memory
@@ -134,12 +142,11 @@ def _memory_recorded(path: Path, *, on_cuda: bool) -> Iterator[None]:
         memory._record_memory_history(enabled=None)  # noqa: SLF001
 
 
-def _operators(profiler: profile) -> tuple[Operator, ...]:
+def _operators(profiler: profile, *, on_device: bool) -> tuple[Operator, ...]:
     """Returns the operators that took longest by themselves, on the device where there is one."""
-    found = [Operator(name=each.key, calls=each.count, self_s=_self_us(each) / 1e6) for each in profiler.key_averages()]
+    name = "self_device_time_total" if on_device else "self_cpu_time_total"
+    found = [
+        Operator(name=each.key, calls=each.count, self_s=float(getattr(each, name)) / 1e6)
+        for each in profiler.key_averages()
+    ]
     return tuple(sorted(found, key=lambda each: -each.self_s)[:OPERATORS])
-
-
-def _self_us(average: Any) -> float:
-    on_device = float(getattr(average, "self_device_time_total", 0.0))
-    return on_device if torch.cuda.is_available() else float(average.self_cpu_time_total)

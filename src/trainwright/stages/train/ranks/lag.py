@@ -25,7 +25,7 @@ class Lag:
 
     def add(self, arrivals: Mapping[int, Arrivals]) -> dict[int, float]:
         """Takes what ranks say; returns each straggler with how many times the others' time it needs."""
-        if arrivals.keys() != self._own_ns.keys():
+        if arrivals.keys() != self._own_ns.keys() or len(arrivals) < 2:
             return {}
         common = set.intersection(*(set(each) for each in arrivals.values()))
         first = min(arrivals)

@@ -43,7 +43,7 @@ class Meeting:
             MachineError: nobody serves the place within ``limit_s`` seconds, or its port is in use.
         """
         self.place, self.limit_s = place, limit_s
-        self.store: Store = PrefixStore("trainwright", _served(place, limit_s))
+        self.store: Store = PrefixStore(f"trainwright-{place.attempt}", _served(place, limit_s))
         self.store.set(f"here/{place.rank}", "")
 
     def agree(self, about: str, facts: Mapping[str, str]) -> None:
@@ -143,8 +143,18 @@ class Meeting:
             time.sleep(POLL_S)
 
     def _has(self, key: str) -> bool:
-        try:
+        with self.asking():
             return self.store.check([key])
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Says within that the first command is gone, where the store no longer answers.
+
+        Raises:
+            TrainingError: it is.
+        """
+        try:
+            yield
         except RuntimeError as error:  # torch's DistError: the store is gone with the process that served it
             raise TrainingError(
                 "the command of {noun} 0 went away",

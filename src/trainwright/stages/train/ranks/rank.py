@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,8 @@ class RankTask:
     digests: Mapping[str, str]
     out: Path
     root: Path
+    began_s: float = field(default_factory=time.monotonic)
+    """When this host's command began to train, by ``time.monotonic``: restarts have the time limit of that."""
     group: str = ""
     """The training's name among those of one meeting; alone on a host it needs none."""
     work: Work = train
@@ -90,13 +94,21 @@ def train_as_rank(
     """
     inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
     context = Context(
-        recipe=task.recipe, inputs=inputs, digests=task.digests, out=task.out, root=task.root, events=events
+        recipe=task.recipe,
+        inputs=inputs,
+        digests=task.digests,
+        out=task.out,
+        root=task.root,
+        events=events,
+        began_s=task.began_s,
     )
     device = _device(task.plan.cluster.device.kind, local_rank)
     with joined(task.plan.parallel, device, found) as mesh:
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
         if follow is not None:
             world.follow = follow
+        if task.group:  # several commands
+            world.stragglers.name_beyond(task.recipe.train.exec.slow_factor, world.gathered(socket.gethostname()))
         task.work(context, task.plan, world)
         world.close()
 

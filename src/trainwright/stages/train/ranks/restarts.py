@@ -15,10 +15,18 @@ from trainwright.stages.train.ranks.rank import RankTask
 from trainwright.stages.train.ranks.watch import RankFault
 
 
-def with_restarts(task: RankTask, events: Events, launch: Callable[[RankTask], None]) -> None:
+def with_restarts(
+    task: RankTask, events: Events, launch: Callable[[RankTask], None], *, node: int | None = None
+) -> None:
     """Launches a task until it ends, as often as the recipe allows.
 
     What a rank reports is the user's to mend and would come again: it is raised. So is the last fault.
+
+    Args:
+        task: what all ranks are given.
+        events: where the user hears of it.
+        launch: starts them once; of several hosts it ends alike on all.
+        node: the number of this host, of several: the first one records, and all keep their ranks.
 
     Raises:
         TrainwrightError: as ``launch``.
@@ -32,7 +40,7 @@ def with_restarts(task: RankTask, events: Events, launch: Callable[[RankTask], N
         except OutOfMemory as error:
             if how.on_oom == "stop" or error.change is None:
                 raise
-            task = _adapted(task, error, error.change, events)
+            task = _adapted(task, error, error.change, events, records=not node)
         except RankFault as fault:
             if restarts >= how.max_restarts:
                 raise
@@ -41,7 +49,9 @@ def with_restarts(task: RankTask, events: Events, launch: Callable[[RankTask], N
             # A rank that fails again before the next checkpoint is gone for good.
             gone = before == (fault.rank, step)
             before = fault.rank, step
-            fewer = fewer_ranks(task.plan) if how.elastic and gone else None
+            fewer = fewer_ranks(task.plan) if how.elastic and gone and node is None else None
+            if node:
+                continue
             with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
                 log.emit("restart", "train", lost_s, unit="s", step=step, text=str(fault))
                 log.message(f"{fault.what}; restart {restarts} of {how.max_restarts} from step {step}")
@@ -51,10 +61,11 @@ def with_restarts(task: RankTask, events: Events, launch: Callable[[RankTask], N
             task = task if fewer is None else replace(task, plan=fewer)
 
 
-def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events) -> RankTask:
+def _adapted(task: RankTask, error: OutOfMemory, change: Change, events: Events, *, records: bool) -> RankTask:
     recipe, plan = with_change(task.recipe, task.plan, change)
-    with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
-        log.message(f"{error.what}: going on from the last checkpoint with {change}")
+    if records:
+        with Events(task.out / "events.jsonl", run=events.run, listeners=events.listeners) as log:
+            log.message(f"{error.what}: going on from the last checkpoint with {change}")
     return replace(task, recipe=recipe, plan=plan)
 
 

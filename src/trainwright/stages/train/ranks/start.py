@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import multiprocessing
 import os
 import re
@@ -32,7 +33,7 @@ from trainwright.spec.plan import Plan
 from trainwright.spec.summary import TrainSummary
 from trainwright.stages.train.ranks.rank import RankTask, run_rank
 from trainwright.stages.train.ranks.restarts import with_restarts
-from trainwright.stages.train.ranks.watch import RankFault, Watch
+from trainwright.stages.train.ranks.watch import Others, RankFault, Watch
 from trainwright.stages.train.stage import result_of
 from trainwright.stages.train.world import Work
 
@@ -69,10 +70,13 @@ def task_of(context: Context, plan: Plan) -> RankTask:
         digests=context.digests,
         out=context.out,
         root=context.root,
+        began_s=context.began_s,
     )
 
 
-def launch(task: RankTask, configuration: LaunchConfig, events: Events, *, node: int = 0) -> None:
+def launch(
+    task: RankTask, configuration: LaunchConfig, events: Events, *, node: int = 0, others: Others | None = None
+) -> None:
     """Trains with the processes that a configuration says, of this host alone or this host's of many.
 
     Args:
@@ -80,6 +84,7 @@ def launch(task: RankTask, configuration: LaunchConfig, events: Events, *, node:
         configuration: how the agent starts them.
         events: where the first rank's go.
         node: the number of this host; each has as many ranks.
+        others: hosts whose ranks train with these, if there are some.
 
     Raises:
         TrainwrightError: what a rank reported.
@@ -90,7 +95,7 @@ def launch(task: RankTask, configuration: LaunchConfig, events: Events, *, node:
     reports: SimpleQueue[Any] = multiprocessing.get_context("spawn").SimpleQueue()
     errors: list[TrainwrightError] = []
     with TemporaryDirectory(prefix="trainwright-ranks-") as folder:
-        watch = _watch(Path(folder), task, ranks, events)
+        watch = _watch(Path(folder), task, ranks, events, others)
         try:
             with _same_signals(), _quiet_agent(), _listening(reports, events, errors), watch.watching():
                 elastic_launch(configuration, run_rank)(replace(task, watch=watch.folder), reports)
@@ -103,15 +108,16 @@ def launch(task: RankTask, configuration: LaunchConfig, events: Events, *, node:
         raise errors[0]
 
 
-def _watch(folder: Path, task: RankTask, ranks: range, events: Events) -> Watch:
+def _watch(folder: Path, task: RankTask, ranks: range, events: Events, others: Others | None) -> Watch:
     how = task.recipe.train.exec
     return Watch(
         folder=folder,
         stacks=task.out / ".stacks",
         ranks=ranks,
         hang_after_s=how.hang_after,
-        slow_factor=how.slow_factor,
+        slow_factor=how.slow_factor if others is None else math.inf,  # ``Stragglers`` compares those of all hosts
         events=events,
+        others=others,
     )
 
 
@@ -204,7 +210,9 @@ def _died(failed: ChildFailedError, watch: Watch) -> RankFault:
     if watch.first_dead in failed.failures:
         rank, failure = watch.first_dead, failed.failures[watch.first_dead]
     how = f"by {failure.signal_name()}" if failure.exitcode < 0 else f"with exit code {failure.exitcode}"
-    return watch.died(rank, how, _reason(failure) or None)
+    fault = watch.died(rank, how, _reason(failure) or None)
+    fault.echo = watch.ended_for_others or _is_echo(failure)
+    return fault
 
 
 def _reason(failure: ProcessFailure) -> str:

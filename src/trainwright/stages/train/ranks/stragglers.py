@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -16,12 +17,23 @@ class Stragglers:
     """Exchanges busy seconds while steps compute, so that nobody waits for them; they are heard one report later.
 
     All ranks take equally long for a step, for they wait for the slowest. What tells it is the time in which a rank
-    does not wait: that of a step without ``communicate``. ``Watch`` names who falls behind.
+    does not wait: that of a step without ``communicate``. ``Watch`` names who falls behind on one host; of several,
+    whose clocks differ, and where a launcher starts ranks that nobody watches, this does.
     """
 
     def __init__(self) -> None:
         self._since = -1
+        self._factor, self._hosts, self._told = math.inf, tuple[str, ...](), set[int]()
         self._coming: tuple[int, list[torch.Tensor], dist.Work | None] | None = None
+
+    def name_beyond(self, factor: float, hosts: Sequence[str]) -> None:
+        """Names ranks, once each, that compute for so many times the median rank's time from now on.
+
+        Args:
+            factor: how many times makes a straggler.
+            hosts: each rank's.
+        """
+        self._factor, self._hosts = factor, tuple(hosts)
 
     def compare(self, step: int, times: PhaseTimes, metrics: TrainingMetrics) -> None:
         """Tells what was exchanged at the call before, and exchanges what is new; all ranks call it after one step."""
@@ -41,6 +53,12 @@ class Stragglers:
         rank, spread = slowest([float(each) for each in gathered])
         metrics.metric("train/rank_spread", spread - 1, step=step)
         metrics.metric("train/slowest_rank", rank, step=step)
+        if spread > self._factor and rank not in self._told:
+            self._told.add(rank)
+            metrics.message(
+                f"rank {rank} on {self._hosts[rank]} falls behind: "
+                f"it computes {spread:.1f} times as long as the median rank"
+            )
 
     def _heard(self) -> tuple[int, list[torch.Tensor]]:
         assert self._coming is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -22,8 +23,10 @@ from trainwright.core.place import Place, place_of
 from trainwright.core.records import from_json
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
+from trainwright.stages.train.ranks.hosts import Hosts, end_together
 from trainwright.stages.train.ranks.meeting import Meeting, meeting
 from trainwright.stages.train.ranks.rank import RankTask, train_as_rank
+from trainwright.stages.train.ranks.restarts import with_restarts
 from trainwright.stages.train.ranks.start import launch, result_in, task_of
 from trainwright.stages.train.world import COMMANDS
 
@@ -90,10 +93,26 @@ def _train(here: Meeting, task: RankTask, events: Events) -> None:
     """Trains as the rank that this command is, or with the ranks of its node."""
     place = here.place
     if not place.trains:
-        launch(task, node_configuration(place, task, here.limit_s), events, node=place.rank)
+        _train_on_node(here, task, events)
         return
     found = PrefixStore(task.group, here.store), place.rank, place.commands
     train_as_rank(task, events, local_rank=place.local_rank, found=found)
+
+
+def _train_on_node(here: Meeting, task: RankTask, events: Events) -> None:
+    """Trains with this node's ranks, and begins again with all nodes as often as the recipe allows."""
+    place, attempts = here.place, itertools.count(1)
+
+    def launched(task: RankTask) -> None:
+        here_now = replace(task, group=f"{task.group}-{next(attempts)}")
+        configuration = node_configuration(place, here_now, here.limit_s)
+
+        def launch_here(hosts: Hosts) -> None:
+            launch(here_now, configuration, events, node=place.rank, others=hosts)
+
+        end_together(here, here_now.group, task.recipe.train.exec.hang_after, launch_here)
+
+    with_restarts(task, events, launched, node=place.rank)
 
 
 def node_configuration(place: Place, task: RankTask, limit_s: float) -> LaunchConfig:

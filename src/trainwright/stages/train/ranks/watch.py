@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import psutil
 
@@ -36,8 +36,25 @@ GRACE_S = 5.0
 """How long ranks may live on without one that died: most end by themselves when its connections close."""
 
 
+Suspect = tuple[int, int, int]
+"""How far a rank came that may hang: collectives (-1: it is silent), step, its number; of several the least hangs."""
+Whose = Literal["ours", "others", "nobody"]
+
+
+class Others(Protocol):
+    """The watches of other hosts."""
+
+    def judge(self, suspect: Suspect | None) -> Whose:
+        """Returns whether this host's suspect hangs, as far as the others know, or ranks of theirs have ended."""
+
+
 class RankFault(TrainingError):
-    """A rank died, hangs or was ended: the job can go on from its last checkpoint."""
+    """A rank died, hangs or was ended: the job can go on from its last checkpoint.
+
+    ``echo``: because a rank of another host was gone.
+    """
+
+    echo = False
 
     def __init__(self, template: str, *, rank: int, seen: str | None, fields: Mapping[str, object]) -> None:
         named: dict[str, Any] = {"rank": rank, **fields}
@@ -55,8 +72,10 @@ class Watch:
         hang_after_s: how long a rank may be silent, or stand still in a step.
         slow_factor: how many times the others' time makes a straggler.
         events: where stragglers are told.
+        others: hosts whose ranks train with these; None: there are none.
         fault: of the rank that was found to hang.
         first_dead: the rank that was first seen to be gone without a word.
+        ended_for_others: ranks were ended because some of another host had.
     """
 
     folder: Path
@@ -65,8 +84,10 @@ class Watch:
     hang_after_s: float
     slow_factor: float
     events: Events
+    others: Others | None = None
     fault: RankFault | None = None
     first_dead: int | None = None
+    ended_for_others: bool = False
     _longest_s: float = 0.0
     _told: set[int] = field(default_factory=set)
     _dead_since_s: float | None = None
@@ -90,12 +111,27 @@ class Watch:
             self._name_stragglers(lag.add({rank: state.arrivals for rank, state in states.items()}), states)
             # Ranks that wait for one that has ended do not hang: the agent ends them, or we do where it takes too long.
             all_live = all(_runs(state.pid) and not state.done for state in states.values())
-            hanging = self.hanging(states, time.monotonic()) if all_live else []
-            if hanging:
+            now_s = time.monotonic()
+            hanging = self.hanging(states, now_s) if all_live else []
+            whose = self._whose(hanging, states, now_s)
+            if whose == "ours":
                 self.fault = self._explain(hanging[0], states)
                 _end(states)
-            elif self._outlived(states):
+            elif whose == "others" or self._outlived(states):
+                self.ended_for_others = self.ended_for_others or whose == "others"
                 _end(states)
+
+    def _whose(self, hanging: Sequence[int], states: Mapping[int, State], now_s: float) -> Whose:
+        """Returns whose rank hangs: of ranks that stand still that may be one of another host's."""
+        if self.others is None:
+            return "ours" if hanging else "nobody"
+        if not hanging:
+            return self.others.judge(None)
+        state = states[hanging[0]]
+        silent_s = now_s - state.alive_s
+        came = -1 if silent_s > self.hang_after_s / 2 else state.collectives
+        whose = self.others.judge((came, state.step, hanging[0]))
+        return "ours" if whose == "nobody" and silent_s > self.hang_after_s else whose
 
     def states(self) -> dict[int, State]:
         """Returns the last word of each rank that has said one."""

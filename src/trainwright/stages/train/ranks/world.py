@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from trainwright.model.network import Network
 from trainwright.model.parallel.parallelize import parallelize
 from trainwright.runtime.cuts import Cut
 from trainwright.runtime.exchanges import exchanges_counted
-from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh
+from trainwright.runtime.mesh import AXES, DATA_AXES, Mesh, everyone
 from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.measures import PhaseTimes
@@ -88,20 +89,12 @@ class RankedWorld(World):
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns what every process gives, by its number; all must ask together."""
-        values: list[Any] = [None] * self.ranks
-        dist.all_gather_object(values, value)
-        return values
+        return everyone(value, self.ranks)
 
     def beside(self) -> Callable[[Any], list[Any]]:
         """Returns ``gathered`` over a group of its own: of one group, two threads would mix up their messages."""
         group = dist.new_group(backend="gloo", timeout=timedelta(seconds=WRITING_TIMEOUT_S))
-
-        def gathered(value: Any) -> list[Any]:
-            values: list[Any] = [None] * self.ranks
-            dist.all_gather_object(values, value, group=group)
-            return values
-
-        return gathered
+        return partial(everyone, ranks=self.ranks, group=group)
 
     def whole(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Yields each tensor gathered from the ranks that share it."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainwright.artifact.checkpoint.tensor_file import ELEMENT_BYTES, TensorBytes
+from trainwright.runtime.device import pins
 from trainwright.runtime.stored_tensors import DTYPES
 from trainwright.stages.train.world import World
 
@@ -102,7 +103,7 @@ class HostCopy:
         return copies
 
     def _copied(self, claim: Claim, tensor: Tensor) -> Tensor:
-        key, pinned = (claim.kind, claim.name), tensor.device.type == "cuda"
+        key, pinned = (claim.kind, claim.name), pins(tensor.device.type)
         buffer = self._buffers.get(key)
         if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
             buffer = self._buffers[key] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from trainwright.runtime.timing import time_limit as clock
 from trainwright.stages.train.faults import memory as module
 from trainwright.stages.train.faults.memory import OutOfMemory, _asked_bytes
 from trainwright.stages.train.optimizer import Optimizers
@@ -62,6 +63,20 @@ def test_it_goes_on_with_the_cheapest_change(make_recipe, inputs_for, train, tmp
     one, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("out", "expected"))
     assert one["execution"]["micro_batch"] == 2
     assert one["train_loss"] == other["train_loss"], "micro batches of two give the same bits"
+
+
+def test_its_time_limit_is_that_of_the_command_whatever_it_goes_on_with(
+    make_recipe, inputs_for, train, tmp_path, monkeypatch
+) -> None:
+    begun: list[float] = []
+    monkeypatch.setattr(clock, "time_limit", lambda asked_s, began_s, *rest: begun.append(began_s))
+    recipe = make_recipe(
+        batch_tokens=256, duration="2 steps", exec_micro_batch=8, exec_on_oom="adapt", exec_time_limit=60
+    )
+    failing(monkeypatch, RuntimeError(CPU_SAYS), above=4)
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    assert len(begun) > 1
+    assert len(set(begun)) == 1
 
 
 def test_state_that_lies_on_the_host_stays_there(make_recipe, inputs_for, train, tmp_path, monkeypatch) -> None:

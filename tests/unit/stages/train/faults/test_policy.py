@@ -13,7 +13,9 @@ from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
 from trainwright.core.errors import TrainingError
 from trainwright.model.tasks.windows import Windows
+from trainwright.runtime.timing import time_limit as clock
 from trainwright.runtime.timing.clock import PhaseClock
+from trainwright.runtime.timing.time_limit import time_limit
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 from trainwright.stages.train import run
 from trainwright.stages.train.optimizer import Optimizers
@@ -191,3 +193,18 @@ def test_equal_bits_of_a_second_computation_are_the_data(make, inputs_for, poiso
     recipe = make(faults={}, exec_rerun=True)
     with pytest.raises(TrainingError, match=r"first blocks\.1, in batch 5"):
         train(recipe, inputs_for(recipe), tmp_path / "out")
+
+
+def test_a_rollback_leaves_the_time_limit_as_it_was(make, inputs_for, poison, tmp_path, monkeypatch) -> None:
+    begun: list[float] = []
+
+    def limit(asked_s, began_s, *rest):
+        begun.append(began_s)
+        return time_limit(asked_s, began_s, *rest)
+
+    monkeypatch.setattr(clock, "time_limit", limit)
+    poison(NAN)
+    recipe = make(faults={"not_finite": "rollback", "rollback_steps": 2}, exec_time_limit=3600)
+    said = train(recipe, inputs_for(recipe), tmp_path / "out")
+    assert any("back to step" in text for text in said)
+    assert len(begun) == 1, "one limit, made when training began"

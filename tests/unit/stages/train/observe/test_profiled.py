@@ -9,9 +9,10 @@ import pytest
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
 from trainwright.core.records import from_json
+from trainwright.hardware.catalogue.accelerators import accelerator
 from trainwright.planner.evidence.profile import FILE, Profile
 from trainwright.runtime.timing.clock import Span
-from trainwright.stages.train.observe.profiled import memory_over_time, profile_run, steps_of
+from trainwright.stages.train.observe.profiled import files_of, memory_over_time, profile_run, steps_of
 
 
 def test_a_step_begins_with_its_batch() -> None:
@@ -28,6 +29,15 @@ def test_a_step_begins_with_its_batch() -> None:
         for step in steps_of(spans)
     ]
     assert steps == [[("data_wait", 1, 2), ("forward", 2, 4)], [("data_wait", 4, 5), ("backward", 5, 7)]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory"),
+    [("cuda", "pickle"), ("rocm", "pickle"), ("cpu", "json"), ("mps", "json"), ("xpu", "json"), ("npu", "json")],
+)
+def test_the_record_of_a_device_says_whether_its_allocator_writes_snapshots(kind, memory) -> None:
+    files = files_of(accelerator(kind).torch_type, 3)
+    assert files == {"trace": "trace-rank3.json", "memory": f"memory-rank3.{memory}"}
 
 
 def test_memory_is_added_up_in_the_order_of_time() -> None:

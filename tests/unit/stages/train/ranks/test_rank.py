@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from fixtures.planned_recipe import plan_of
-from trainwright.stages.train.ranks.rank import RankTask, _device
+from trainwright.artifact.events import Events
+from trainwright.stages.train.ranks.rank import RankTask, _device, train_as_rank
 
 
 def test_a_ranks_task_survives_the_way_to_its_process(make_recipe, tmp_path) -> None:
@@ -22,6 +25,27 @@ def test_a_ranks_task_survives_the_way_to_its_process(make_recipe, tmp_path) -> 
         root=tmp_path,
     )
     assert pickle.loads(pickle.dumps(task)) == task
+
+
+def test_a_restarted_rank_counts_its_time_from_when_the_command_began(make_recipe, tmp_path) -> None:
+    recipe, seen = make_recipe(), []
+
+    def work(context, plan, world) -> None:
+        seen.append(context.began_s)
+
+    task = RankTask(
+        recipe=recipe,
+        plan=plan_of(recipe),
+        inputs={},
+        digests={},
+        out=tmp_path,
+        root=tmp_path,
+        work=work,
+        began_s=time.monotonic() - 500.0,
+    )
+    found = dist.FileStore(str(tmp_path / "store"), 1), 0, 1
+    train_as_rank(task, Events(None, run="x"), local_rank=0, found=found)
+    assert seen == [task.began_s]
 
 
 def test_ranks_on_processors_share_them() -> None:

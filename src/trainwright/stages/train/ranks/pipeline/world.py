@@ -12,7 +12,7 @@ from torch import Tensor
 from trainwright.artifact.shards import TokenSplit
 from trainwright.model.network import Network
 from trainwright.model.tasks.task import Evaluation, EvaluationOptions, Task
-from trainwright.runtime.mesh import AXES, Mesh
+from trainwright.runtime.mesh import AXES, Mesh, everyone
 from trainwright.stages.train.ranks.pipeline.evaluation import evaluate
 from trainwright.stages.train.ranks.pipeline.step import PipelinedStep
 from trainwright.stages.train.ranks.world import RankedWorld
@@ -79,6 +79,4 @@ class PipelinedWorld(RankedWorld):
 
     def _exchanged(self, value: Any) -> list[Any]:
         """Returns the values of all stages, first to last."""
-        values: list[Any] = [None] * self.mesh.size("pp")
-        dist.all_gather_object(values, value, group=self.group)
-        return values
+        return everyone(value, self.mesh.size("pp"), self.group)

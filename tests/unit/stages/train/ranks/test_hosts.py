@@ -1,0 +1,174 @@
+"""Hosts that train together: whom they suspect, and what they agree that ended their ranks; threads of one process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from trainwright.core.errors import DataError, TrainingError
+from trainwright.core.place import Place
+from trainwright.stages.train.faults.memory import Change, OutOfMemory
+from trainwright.stages.train.ranks import hosts as module
+from trainwright.stages.train.ranks.hosts import Hosts, end_together
+from trainwright.stages.train.ranks.meeting import Meeting
+from trainwright.stages.train.ranks.watch import RankFault
+
+COMMANDS = 3
+
+
+@pytest.fixture
+def place() -> Place:
+    with socket.socket() as stream:
+        stream.bind(("127.0.0.1", 0))
+        return Place(rank=0, commands=COMMANDS, host="127.0.0.1", port=stream.getsockname()[1])
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(COMMANDS) as threads:
+        yield threads
+
+
+@pytest.fixture
+def each(place: Place, pool: ThreadPoolExecutor) -> Callable[..., list[Future[object]]]:
+    """What each host comes to; none leaves before all acted, for the first one serves the meeting place."""
+    done = threading.Barrier(COMMANDS)
+
+    def all_of(act: Callable[[Meeting], object]) -> list[Future[object]]:
+        def come(rank: int) -> object:
+            here = Meeting(replace(place, rank=rank), 20.0)
+            try:
+                return act(here)
+            finally:
+                done.wait(60)
+
+        return [pool.submit(come, rank) for rank in range(COMMANDS)]
+
+    return all_of
+
+
+def fault(rank: int, *, echo: bool = False) -> RankFault:
+    error = RankFault("rank {rank} ended", rank=rank, seen="a stack", fields={})
+    error.echo = echo
+    return error
+
+
+def ending(each, failures: dict[int, BaseException]) -> list[BaseException | None]:
+    def act(here: Meeting) -> None:
+        def launch(hosts: Hosts) -> None:
+            if here.place.rank in failures:
+                raise failures[here.place.rank]
+
+        end_together(here, "t-1", 9.0, launch)
+
+    return [future.exception(60) for future in each(act)]
+
+
+def test_all_end_well_together(each) -> None:
+    assert ending(each, {}) == [None] * COMMANDS
+
+
+def test_the_rank_that_ended_by_itself_is_named_everywhere(each) -> None:
+    errors = ending(each, {0: fault(1, echo=True), 1: fault(2), 2: fault(5, echo=True)})
+    assert all(isinstance(error, RankFault) and error.rank == 2 for error in errors)
+    assert {str(error) for error in errors} == {str(fault(2))}
+
+
+def test_a_fault_of_one_host_reaches_those_that_had_ended_well(each) -> None:
+    errors = ending(each, {0: fault(0)})
+    assert all(isinstance(error, RankFault) and error.rank == 0 for error in errors)
+
+
+def test_memory_that_ended_on_one_host_changes_the_plan_of_all(each) -> None:
+    error = OutOfMemory("out of memory in step {step}", where="train", seen="9 GiB", fix="set less", step=3)
+    error.change = Change(micro_batch=2, recompute="full", slowdown=1.25)
+    errors = ending(each, {1: error, 2: fault(4)})
+    assert all(isinstance(each, OutOfMemory) and each.change == error.change for each in errors)
+    assert {str(each) for each in errors} == {str(error)}
+
+
+def test_what_a_user_must_mend_is_raised_where_it_was_and_told_elsewhere(each) -> None:
+    first, second, third = ending(each, {1: DataError("a shard is damaged"), 2: fault(4, echo=True)})
+    assert str(second) == "a shard is damaged"
+    assert isinstance(second, DataError)
+    for other in (first, third):
+        assert isinstance(other, TrainingError)
+        assert not isinstance(other, RankFault), "it would come again"
+        assert str(other) == "the command of node 1 ended: a shard is damaged"
+
+
+def test_a_command_that_is_interrupted_ends_the_others(each) -> None:
+    first, second, _ = ending(each, {1: KeyboardInterrupt()})
+    assert isinstance(second, KeyboardInterrupt)
+    assert str(first) == "the command of node 1 ended: KeyboardInterrupt"
+
+
+def test_a_host_that_is_gone_is_named(each, monkeypatch) -> None:
+    monkeypatch.setattr(module, "QUIET_S", 0.5)
+
+    def act(here: Meeting) -> None:
+        hosts = Hosts(here, "t-1", 0.1)
+        hosts.judge(None)
+        if here.place.rank != 2:
+            hosts.agree(None)
+
+    first, second, _ = [future.exception(60) for future in each(act)]
+    for error in (first, second):
+        assert not isinstance(error, RankFault)
+        assert f"the command of node 2 on {socket.gethostname()} says nothing any more" in str(error)
+        assert "on every node" in str(error)
+
+
+def judged(each, suspects: list[tuple[int, int, int] | None]) -> list[str]:
+    said = threading.Barrier(COMMANDS)
+
+    def act(here: Meeting) -> str:
+        hosts = Hosts(here, "t-1", 9.0)
+        hosts.judge(suspects[here.place.rank])
+        said.wait(60)
+        return hosts.judge(suspects[here.place.rank])
+
+    return [str(future.result(60)) for future in each(act)]
+
+
+@pytest.mark.parametrize(
+    ("suspects", "whose"),
+    [
+        ([(50, 5, 0), (48, 5, 2), (50, 5, 4)], ["nobody", "ours", "nobody"]),
+        ([(50, 5, 0), None, (50, 5, 4)], ["nobody"] * 3),
+        ([(50, 5, 0), (50, 5, 2), (-1, 5, 4)], ["nobody", "nobody", "ours"]),
+        ([None] * 3, ["nobody"] * 3),
+    ],
+)
+def test_of_suspects_of_all_hosts_the_one_furthest_behind_hangs(each, suspects, whose) -> None:
+    assert judged(each, suspects) == whose
+
+
+def test_ranks_that_ended_elsewhere_are_heard_of(each) -> None:
+    told = threading.Barrier(COMMANDS)
+
+    def act(here: Meeting) -> str:
+        hosts = Hosts(here, "t-1", 9.0)
+        if here.place.rank == 1:
+            hosts.tell({"kind": "fault", "rank": 2})
+        if here.place.rank == 2:
+            hosts.tell({"kind": "done"})
+        told.wait(60)
+        return hosts.judge(None)
+
+    assert [future.result(60) for future in each(act)] == ["others", "nobody", "others"]
+
+
+def test_without_the_first_command_there_is_nobody_to_wait_for(place, monkeypatch) -> None:
+    class Gone:
+        def set(self, *_: object) -> None:
+            raise RuntimeError("connection reset")
+
+    hosts = Hosts(Meeting(replace(place, commands=1), 5.0), "t-1", 9.0)
+    monkeypatch.setattr(hosts, "_store", Gone())
+    assert hosts.judge(None) == "others"

@@ -1,0 +1,43 @@
+"""A training that would end badly is refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fixtures.planned_recipe import planned_recipe
+from trainwright.stages.train.check import METRICS, problems
+
+
+def of(tmp_path, *keys: str) -> list[str]:
+    return [str(problem) for problem in problems(planned_recipe(tmp_path, *keys), None)]
+
+
+def test_the_usual_recipe_has_none(tmp_path) -> None:
+    assert of(tmp_path, "train.exec.keep_best=2", "train.exec.best_by=min perplexity") == []
+
+
+def test_a_metric_that_the_task_does_not_measure_is_named(tmp_path) -> None:
+    keys = ("train.exec.best_by=max acuracy",)
+    assert of(tmp_path, *keys) == [], "nobody asks for the best"
+    (line,) = of(tmp_path, *keys, "train.exec.keep_best=1")
+    assert line == (
+        "train.exec.best_by: next-token measures nothing of this name "
+        "(seen 'acuracy', expected one of loss, bits_per_byte, perplexity)"
+    )
+    (line,) = of(tmp_path, "train.exec.best_by=min los", "train.exec.keep_best=1")
+    assert line.endswith("did you mean 'loss'?")
+
+
+def test_the_names_are_those_that_validation_measures(make_recipe, inputs_for, train, tmp_path) -> None:
+    recipe = make_recipe(duration="2 steps")
+    train(recipe, inputs_for(recipe), tmp_path / "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert tuple(summary["validation"]["metrics"]) == METRICS["next-token"]
+
+
+@pytest.mark.parametrize(("place", "said"), [("s4://x", "an unknown protocol"), ("memory://x", ""), ("runs", "")])
+def test_where_checkpoints_go_is_looked_at(tmp_path, place, said) -> None:
+    found = of(tmp_path, f"train.exec.checkpoint_to={place}")
+    assert [said in line for line in found] == [True] * bool(said)
