@@ -1,11 +1,8 @@
-"""Runs of several processes are killed at random, stopped by a time limit and brought to other layouts."""
+"""Runs of several processes are stopped by a time limit, damaged, and brought to other layouts."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import random
 import shutil
 import signal
 import subprocess
@@ -13,20 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+
+from fixtures.ranks import told, weights
 
 pytestmark = pytest.mark.slow
 
 RANKS = ("train.exec.layout.dp_shard=2", "train.duration=60 steps", "train.validation.every_steps=7")
-OFTEN = "train.exec.checkpoint_every=1 ms"
-"""At nearly every step a write is under way."""
-KILLS = int(os.environ.get("SOAK_KILLS", "5"))
-"""How often a run is killed."""
-
-
-def weights(project) -> str:
-    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -50,53 +40,6 @@ def prepared(undisturbed, tmp_path) -> Callable[[], object]:
     return make
 
 
-def events(project) -> str:
-    return "".join(path.read_text(errors="replace") for path in project.workspace.glob("train-*.partial/events.jsonl"))
-
-
-def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    below = psutil.Process(process.pid).children(recursive=True)
-    return [each for each in below if "spawn_main" in " ".join(each.cmdline())]
-
-
-def start(project, *more: str) -> subprocess.Popen[str]:
-    command = project.command("train", *RANKS, *more)
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
-
-
-def training(project, process: subprocess.Popen[str], known: int) -> bool:
-    """Waits until the run has said more than ``known`` characters of its steps; False where it has ended."""
-    deadline = time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline:
-        if len(events(project)) > known:
-            return True
-        time.sleep(0.02)
-    return False
-
-
-@pytest.mark.timeout(120 * (KILLS + 3))
-def test_kills_of_one_or_of_all_end_in_the_same_bits(undisturbed, prepared) -> None:
-    """At whatever moment: of a step, of a write beside it, of a validation."""
-    project, dice = prepared(), random.Random(11)
-    for _ in range(KILLS):
-        known = len(events(project))
-        process = start(project, OFTEN)
-        if not training(project, process, known):
-            break
-        time.sleep(dice.uniform(0, 0.8))
-        victims = ranks_of(process)
-        if dice.random() < 0.5:
-            victims = dice.sample(victims, min(1, len(victims)))
-        for victim in victims:
-            victim.kill()
-        _, said = process.communicate(timeout=120)
-        assert process.returncode in (0, 5), said
-    done = project.call("train", *RANKS, OFTEN)
-    assert done.returncode == 0, done.stderr
-    assert weights(project) == weights(undisturbed)
-    assert not list(project.workspace.rglob(".step-*"))
-
-
 LAYOUTS = (
     ("train.exec.layout.dp_replicate=4",),
     ("train.exec.layout.pp=2", "train.exec.layout.zero_stage=0"),
@@ -107,8 +50,8 @@ LAYOUTS = (
 
 def losses(project) -> dict[int, float]:
     path = next(project.workspace.glob("train-*/events.jsonl"))
-    told = (json.loads(line) for line in path.read_text().splitlines())
-    return {each["step"]: each["value"] for each in told if each["name"] == "train/loss"}
+    said = (json.loads(line) for line in path.read_text().splitlines())
+    return {each["step"]: each["value"] for each in said if each["name"] == "train/loss"}
 
 
 def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_project, tmp_path) -> None:
@@ -143,7 +86,7 @@ def test_other_numbers_of_ranks_and_layouts_go_on_to_the_same_losses(make_projec
 
 def until(project, process: subprocess.Popen[str], text: str) -> None:
     deadline = time.monotonic() + 180
-    while process.poll() is None and time.monotonic() < deadline and text not in events(project):
+    while process.poll() is None and time.monotonic() < deadline and text not in told(project):
         time.sleep(0.02)
 
 

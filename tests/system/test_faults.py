@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import psutil
 import pytest
 
+from fixtures.ranks import all_gone, left_of, ranks_by_number, started, wait_for_step, weights
 from trainwright.artifact.events import read_events
 
 pytestmark = pytest.mark.slow
-
-TESTS = Path(__file__).parents[1]
 
 RANKS = (
     "train.exec.layout.dp_shard=4",
@@ -29,10 +23,6 @@ RANKS = (
     "train.exec.hang_after=3s",
     "train.optimizer.name=adamw",
 )
-
-
-def weights(project) -> str:
-    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -49,42 +39,20 @@ def project(undisturbed, tmp_path):
 
 
 def start(project, *more: str) -> subprocess.Popen[str]:
-    command = project.command("train", *RANKS, *more)
-    project.workspace.mkdir(parents=True, exist_ok=True)
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(project.workspace.parent), "PYTHONPATH": paths}
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    return started(project, *RANKS, *more)
 
 
 def ranks_of(project, process: subprocess.Popen[str], step: int) -> dict[int, psutil.Process]:
     """The ranks by number, once a step of this number is logged."""
-    deadline = time.monotonic() + 200
-    while process.poll() is None and time.monotonic() < deadline:
-        for path in project.workspace.glob("train-*.partial/events.jsonl"):
-            if f'"step": {step}' in path.read_text(errors="replace"):
-                states = project.workspace.parent.glob("trainwright-ranks-*/rank-*.json")
-                said = {int(each.stem.rpartition("-")[2]): json.loads(each.read_text()) for each in states}
-                return {rank: psutil.Process(state["pid"]) for rank, state in said.items()}
-        time.sleep(0.02)
-    raise AssertionError(f"no step {step}: {process.communicate()[1]}")
-
-
-def left_of(project) -> list[psutil.Process]:
-    """The processes that a training of this project left behind: their folder for temporary files is its own."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get("TMPDIR") == str(project.workspace.parent):
-                found.append(process)
-    return found
+    wait_for_step(project, process, step)
+    return ranks_by_number(project)
 
 
 def ended(process: subprocess.Popen[str], ranks: dict[int, psutil.Process]) -> str:
     _, said = process.communicate(timeout=200)
     assert process.returncode == 5, said
     assert "Traceback" not in said
-    _, alive = psutil.wait_procs(list(ranks.values()), timeout=30)
-    assert not alive
+    assert all_gone(list(ranks.values()))
     return said
 
 
@@ -107,8 +75,7 @@ def test_a_killed_rank_restarts_the_job_to_the_same_bits(project, undisturbed) -
     _, said = process.communicate(timeout=250)
     assert process.returncode == 0, said
     assert re.search(r"rank 1 on \S+ ended by SIGKILL, in \w+ of step \d+.*restart 1 of 1 from step \d+", said)
-    _, alive = psutil.wait_procs(list(ranks.values()), timeout=30)
-    assert not alive
+    assert all_gone(list(ranks.values()))
     assert weights(project) == weights(undisturbed)
     log = project.artifact("train") / "events.jsonl"
     (restart,) = [event for event in read_events(log) if event.kind == "restart"]

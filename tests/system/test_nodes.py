@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -11,23 +10,18 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
+
+from fixtures.ranks import TESTS, ranks_below, wait_for_step, weights
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).parents[1]
 KILLED_ONCE = (
     "train.optimizer.name=fixtures.faulty_optimizer:second_is_killed_once",
     "train.exec.checkpoint_every=1 ms",
 )
 RANKS = ("train.exec.layout.dp_shard=2", "train.duration=12 steps")
-
-
-def weights(project) -> str:
-    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -138,30 +132,14 @@ def test_a_node_ends_when_the_first_one_is_killed(make_project, endpoint) -> Non
     assert "Traceback" not in said
 
 
-def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    below = psutil.Process(process.pid).children(recursive=True)
-    return [each for each in below if "spawn_main" in " ".join(each.cmdline())]
-
-
-def at_step(project, process: subprocess.Popen[str], step: int) -> None:
-    """Waits until a step of this number is logged."""
-    deadline = time.monotonic() + 200
-    while process.poll() is None and time.monotonic() < deadline:
-        logs = project.workspace.glob("train-*.partial/events.jsonl")
-        if any(f'"step": {step}' in log.read_text(errors="replace") for log in logs):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no step {step}: {process.communicate()[1]}")
-
-
 LONGER = ("train.duration=120 steps", "train.exec.checkpoint_every=0.2", "train.exec.hang_after=3s")
 
 
 def test_nodes_restart_together_where_a_rank_of_one_is_killed(project, alone, endpoint) -> None:
     keys = ("train.exec.max_restarts=1", "train.exec.checkpoint_every=1 ms", "train.exec.log_every_steps=1")
     first, second = node(project, endpoint, 0, *keys), node(project, endpoint, 1, *keys)
-    at_step(project, first, 3)
-    (rank,) = ranks_of(second)
+    wait_for_step(project, first, 3)
+    (rank,) = ranks_below(second)
     rank.kill()
     for process in (second, first):
         code, said = ended(process)
@@ -172,8 +150,8 @@ def test_nodes_restart_together_where_a_rank_of_one_is_killed(project, alone, en
 
 def test_a_stopped_rank_of_another_node_is_named_by_both(project, endpoint) -> None:
     first, second = node(project, endpoint, 0, *LONGER), node(project, endpoint, 1, *LONGER)
-    at_step(project, first, 20)
-    (rank,) = ranks_of(second)
+    wait_for_step(project, first, 20)
+    (rank,) = ranks_below(second)
     rank.send_signal(signal.SIGSTOP)
     for process in (first, second):
         code, said = ended(process)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
-import time
 
 import psutil
 import pytest
 
+from fixtures.ranks import all_gone, ranks_below, started, wait_for_step, weights
+
 pytestmark = pytest.mark.slow
 
 RANKS = ("train.exec.layout.dp_shard=2", "train.duration=40 steps", "train.exec.checkpoint_every=0.2")
-
-
-def weights(project) -> str:
-    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -36,26 +31,10 @@ def project(undisturbed, tmp_path):
     return type(undisturbed)(recipe=undisturbed.recipe, workspace=tmp_path / "runs")
 
 
-def start(project, ranks: tuple[str, ...] = RANKS) -> subprocess.Popen[str]:
-    command = project.command("train", *ranks)
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
-
-
 def running(project, process: subprocess.Popen[str], steps: int) -> list[psutil.Process]:
     """The ranks, once a step of this number is logged."""
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        for path in project.workspace.glob("train-*.partial/events.jsonl"):
-            if f'"step": {steps}' in path.read_text(errors="replace"):
-                below = psutil.Process(process.pid).children(recursive=True)
-                return [each for each in below if "spawn_main" in " ".join(each.cmdline())]
-        time.sleep(0.02)
-    raise AssertionError(f"no step {steps}: {process.communicate()[1]}")
-
-
-def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    return not alive
+    wait_for_step(project, process, steps)
+    return ranks_below(process)
 
 
 def goes_on_to_the_same_bits(project, undisturbed) -> bool:
@@ -77,7 +56,7 @@ def test_two_ranks_learn_what_one_learns(undisturbed, begun, project) -> None:
 
 
 def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> None:
-    process = start(project)
+    process = started(project, *RANKS)
     ranks = running(project, process, 20)
     assert len(ranks) == 2
     ranks[1].kill()
@@ -85,16 +64,16 @@ def test_a_killed_rank_is_named_and_ends_the_others(project, undisturbed) -> Non
     assert process.returncode == 5, said
     assert re.search(r"rank \d on \S+ ended by SIGKILL, in \w+ of step \d+.*; all ranks were ended", said)
     assert "Traceback" not in said
-    assert gone(ranks)
+    assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
 
 
 def test_ranks_end_with_the_process_that_started_them(project, undisturbed) -> None:
-    process = start(project)
+    process = started(project, *RANKS)
     ranks = running(project, process, 20)
     process.kill()
     process.communicate()
-    assert gone(ranks)
+    assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
 
 
@@ -106,7 +85,7 @@ def losses(project) -> tuple[float, float]:
 
 def test_a_checkpoint_goes_on_in_another_layout(project, undisturbed) -> None:
     for layout, steps in ((("train.exec.layout.tp=2",), 10), (("train.exec.layout.pp=1",), 20)):
-        process = start(project, (*layout, *RANKS[1:]))
+        process = started(project, *layout, *RANKS[1:])
         running(project, process, steps)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=120)
@@ -119,7 +98,7 @@ def test_a_checkpoint_goes_on_in_another_layout(project, undisturbed) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number, code) -> None:
-    process = start(project)
+    process = started(project, *RANKS)
     ranks = running(project, process, 20)
     process.send_signal(number)
     _, said = process.communicate(timeout=120)
@@ -127,5 +106,5 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number,
     assert f"stopped by {signal.Signals(number).name} after step" in said
     assert "run the same command to go on from there" in said
     assert "Traceback" not in said
-    assert gone(ranks)
+    assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)

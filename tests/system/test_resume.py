@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import signal
@@ -13,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.ranks import weights
 from trainwright.artifact.store import open_artifact
 
 pytestmark = pytest.mark.slow
 
 READY = ("doctor", "plan", "data")
-
-
-def weights(project) -> str:
-    return hashlib.sha256((project.artifact("train") / "model.safetensors").read_bytes()).hexdigest()
 
 
 def start(project) -> subprocess.Popen[str]:

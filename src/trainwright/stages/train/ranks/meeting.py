@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -239,26 +241,52 @@ def _served(place: Place, limit_s: float) -> Store:
     try:
         if not (serves or _answers(place)):  # asked here, for torch prints two pages before it says so
             raise ConnectionError("no answer")
-        return TCPStore(
-            place.host,
-            place.port,
-            world_size=None,
-            is_master=serves,
-            timeout=timedelta(seconds=max(limit_s, 1.0)),
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
+        with nullcontext() if serves else _silence():
+            return TCPStore(
+                place.host,
+                place.port,
+                world_size=None,
+                is_master=serves,
+                timeout=timedelta(seconds=max(limit_s, 1.0)),
+                wait_for_workers=False,
+                multi_tenant=True,
+            )
     except (RuntimeError, ConnectionError) as error:
         if serves:
             fix = "is the port free, and is the host this one? name another port on every node"
             raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
         raise MachineError(
-            "nobody was here within {limit_s:g} s",
+            _why_nobody(place, error),
             where=place.endpoint,
             fix="start the command of {noun} 0 there, or raise train.exec.rendezvous_timeout",
             limit_s=limit_s,
             noun=place.noun,
         ) from error
+
+
+def _why_nobody(place: Place, error: Exception) -> str:
+    """Returns why nobody was met, in words that name ``limit_s`` and ``noun``."""
+    if not isinstance(error, ConnectionError):
+        return "something answers here, and it was not the command of {noun} 0 within {limit_s:g} s"
+    try:
+        socket.getaddrinfo(place.host, place.port)
+    except OSError:
+        return "no host of this name was found within {limit_s:g} s"
+    return "nobody was here within {limit_s:g} s"
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Leaves the telling to us: torch writes a page to stderr for each try at what is not its store."""
+    sys.stderr.flush()
+    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(nowhere)
 
 
 def _answers(place: Place) -> bool:

@@ -166,14 +166,16 @@ def _listening(reports: SimpleQueue[Any], events: Events, errors: list[Trainwrig
 
 @contextmanager
 def _quiet_agent() -> Iterator[None]:
-    """Leaves the telling to us: torch's agent logs a page for each rank that ends."""
-    agent = logging.getLogger("torch.distributed.elastic")
-    before = agent.level
-    agent.setLevel(logging.CRITICAL)
+    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends."""
+    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        agent.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

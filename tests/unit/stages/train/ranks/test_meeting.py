@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -123,6 +124,32 @@ def test_a_place_that_nobody_serves_is_named(place: Place, make_recipe) -> None:
     last = replace(place, rank=1)
     with pytest.raises(MachineError, match=rf"{place.endpoint}: nobody was here within 0.3 s"), meeting(last, recipe):
         pytest.fail("nobody is there to meet")
+
+
+def test_a_host_that_has_no_address_is_named(place: Place) -> None:
+    with pytest.raises(MachineError, match=r"no host of this name was found within 0.3 s; start the command of node 0"):
+        Meeting(replace(place, rank=1, host="nobody.invalid"), 0.3)
+
+
+def test_what_answers_and_is_no_meeting_place_is_named_in_one_line(place: Place, capfd) -> None:
+    """Something else on that port: it accepts and says what torch does not expect."""
+    with socket.socket() as stream:
+        stream.bind((place.host, place.port))
+        stream.listen()
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    guest, _ = stream.accept()
+                    guest.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9)
+                    guest.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(
+            MachineError, match="something answers here, and it was not the command of node 0 within 1 s"
+        ):
+            Meeting(replace(place, rank=1), 1.0)
+    assert "TCPStore" not in capfd.readouterr().err
 
 
 def test_a_port_in_use_is_named(place: Place) -> None:
