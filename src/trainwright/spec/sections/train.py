@@ -113,6 +113,14 @@ _OPTIMIZER_KEYS = {"adamw": AdamWAloneSection, "muon": MuonSection}
 _SCHEDULE_KEYS = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
 
 
+class LossScaleSection(Section):
+    """A factor that halves with each overflow of a gradient and doubles after many updates without one."""
+
+    initial: float = Field(65536.0, gt=0, description="factor of the loss that a run begins with; rounded to 2^n")
+    growth_steps: Positive = Field(2000, description="updates in a row without an overflow after which it doubles")
+    least: float = Field(1.0, gt=0, description="smallest factor; an overflow there is a fault (train.faults)")
+
+
 class ValidationSection(Section):
     """Loss on held-out data while training."""
 
@@ -211,8 +219,11 @@ class TrainSection(Section):
         default_factory=DecaySection, description="learning rate over time"
     )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
+    )
+    loss_scale: LossScaleSection = Field(
+        default_factory=LossScaleSection, description="with fp16: what the loss is multiplied by before gradients"
     )
     clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
     document_masking: bool = Field(False, description="no token attends across a document boundary")
@@ -238,6 +249,8 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.precision != "fp16" and self.loss_scale != LossScaleSection():
+            raise ValueError(f"loss_scale is for precision=fp16, seen {self.precision}")
         if self.recompute_budget and self.recompute == "none":
             raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
         if self.exec.fit_memory is not None and self.recompute_budget:
