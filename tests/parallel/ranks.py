@@ -26,6 +26,7 @@ from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.model import Dropout
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.train import AdamWSection, LossScaleSection, MuonSection, OptimizerSection
+from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep, Update
@@ -72,7 +73,8 @@ class Training:
         dtype = DTYPES[case.dtype]
         shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
-        self.network = build_network(shape, dtype=dtype, recompute=case.recompute).to(kept)
+        kernels = KernelChoice(reduce=case.reduce)
+        self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)

@@ -20,6 +20,7 @@ from trainwright.spec.workload import (
     MomentDtype,
     OptimizerName,
     Recompute,
+    ReduceDtype,
     UpdateKernel,
 )
 
@@ -152,6 +153,9 @@ class TrainExec(Section):
     loss_chunk_tokens: Positive | Literal["auto", "whole"] = Field(
         "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
     )
+    reduce: ReduceDtype = Field(
+        "fp32", description="dtype in which ranks add up gradients, and keep whole ones between micro batches"
+    )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
@@ -199,7 +203,8 @@ class TrainExec(Section):
     @property
     def kernels(self) -> KernelChoice:
         """Returns the implementations that are asked for."""
-        return KernelChoice(attention=self.attention, update=self.update, loss_chunk_tokens=self.loss_chunk_tokens)
+        names = ("attention", "update", "loss_chunk_tokens", "reduce")
+        return KernelChoice(**{name: getattr(self, name) for name in names})
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:
         """Returns whether training on a device of this kind uses deterministic algorithms alone."""
