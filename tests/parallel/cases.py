@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainwright.spec.workload import ParallelPlan, Recompute
+from trainwright.spec.workload import ParallelPlan, Recompute, ReduceDtype
 
 SEQUENCES = 7
 """Of a batch: no number of ranks or micro batches divides it."""
 SEQUENCE_TOKENS = 16
 END_OF_TEXT = 1
 STEPS = 10
-TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5}
+REDUCED = 1e-2
+"""The same where ranks add up gradients in bf16, whose rounding is 4e-3, and several micro batches too."""
+TOLERANCES = {"fp64": 1e-10, "fp32": 1e-5, "fp16": 5e-3}
 """Relative: of a loss, of a norm, and of a gradient to its own norm."""
 FLOOR = 1e-2
 """A tensor smaller than this share of the whole is compared with that share, for some are rounding alone (a key's bias
@@ -35,11 +37,17 @@ class Case:
     dropout: bool = False
     recompute: Recompute = "none"
     optimizer: str = "sgd"
+    reduce: ReduceDtype = "fp32"
 
     @property
     def parallel(self) -> ParallelPlan:
         """The layout."""
         return ParallelPlan(**self.layout)
+
+    @property
+    def tolerance(self) -> float:
+        """By how much the first gradients may differ."""
+        return TOLERANCES[self.dtype] if self.reduce == "fp32" else REDUCED
 
     @property
     def name(self) -> str:
@@ -48,6 +56,7 @@ class Case:
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
+        words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
 
 
@@ -172,5 +181,29 @@ DROPPED = (
 )
 """What falls to dropout is the same in every layout; a vocabulary and a network that no number of ranks divides."""
 
+HALVES = (
+    Case(layout={"dp_replicate": 2}, dtype="fp16", ragged=True),
+    Case(layout={"dp_shard": 2, "zero_stage": 1}, dtype="fp16", documents=True),
+    Case(layout={"dp_shard": 2, "zero_stage": 2}, dtype="fp16", model={"tied": True}, micro_batch=1),
+    Case(layout={"dp_shard": 2, "zero_stage": 3}, dtype="fp16", family="gpt2", ragged=True, recompute="full"),
+    Case(layout={"tp": 2}, dtype="fp16", family="gpt2", documents=True),
+    Case(layout={"cp": 2}, dtype="fp16", documents=True, ragged=True),
+    Case(layout={"pp": 2}, dtype="fp16", model={"layers": 4}, ragged=True),
+    Case(layout={"pp": 2, "schedule": "zero_bubble"}, dtype="fp16", family="gpt2", model={"layers": 4, "tied": True}),
+    Case(layout={"tp": 2, "pp": 2}, dtype="fp16", model={"layers": 4}),
+    Case(layout={"dp_replicate": 2, "dp_shard": 2}, dtype="fp16", ragged=True),
+    Case(layout={"dp_shard": 2, "cp": 2}, dtype="fp16", documents=True),
+)
+"""Products in fp16 over weights in fp32, with scaled losses: sums in another order differ by fp16's rounding."""
+
+HALF_SUMS = (
+    Case(layout={"dp_shard": 2, "zero_stage": 1}, dtype="fp32", micro_batch=1, ragged=True, reduce="bf16"),
+    Case(layout={"dp_shard": 2}, dtype="fp32", family="gpt2", reduce="bf16"),
+    Case(layout={"dp_replicate": 2, "dp_shard": 2}, dtype="fp16", ragged=True, reduce="bf16"),
+    Case(layout={"pp": 2, "dp_replicate": 2}, dtype="fp32", model={"layers": 4}, reduce="bf16"),
+    Case(layout={"tp": 2, "cp": 2}, dtype="fp32", documents=True, reduce="bf16"),
+)
+"""Gradients that are added up over ranks in bf16, and kept in it between micro batches below ZeRO-2."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL
+CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS

@@ -19,17 +19,26 @@ from trainwright.model.build import build_network
 from trainwright.model.dropout import sample_keys
 from trainwright.model.network import Network
 from trainwright.model.tasks.next_token import NextToken
+from trainwright.runtime.faults.loss_scale import LossScale, ScaledGate
 from trainwright.runtime.mesh import mesh_of
+from trainwright.runtime.norms import local
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.model import Dropout
-from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
+from trainwright.spec.sections.faults import FaultsSection
+from trainwright.spec.sections.train import AdamWSection, LossScaleSection, MuonSection, OptimizerSection
+from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
-from trainwright.stages.train.step import TrainingStep
+from trainwright.stages.train.step import TrainingStep, Update
 from trainwright.stages.train.world import ALONE, World
 
 DROPOUT = Dropout(residual=0.2, embedding=0.1, attention=0.3)
-DTYPES = {"fp64": torch.float64, "fp32": torch.float32}
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16}
+FIRST_SCALE, FORCED_STEPS, SPOILT_STEP = 2.0**27, 4, 8
+"""A factor that overflows in every layout for so many steps; a step in which one rank's gradients alone do.
+
+Between them sums of other lengths come to fp16's range at other factors.
+"""
 
 
 def sgd(network: Network, section: OptimizerSection) -> list[torch.optim.Optimizer]:
@@ -63,7 +72,9 @@ class Training:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
         shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
-        self.network = build_network(shape, dtype=dtype, recompute=case.recompute).to(dtype)
+        kept = torch.promote_types(dtype, torch.float32)
+        kernels = KernelChoice(reduce=case.reduce)
+        self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)
@@ -73,6 +84,8 @@ class Training:
         self.step: TrainingStep = world.step(
             task, self.network, self.optimizers, clock, micro_batch=case.micro_batch, clip_norm=0.5, compiled=False
         )
+        if case.dtype == "fp16":
+            self.step.scale = LossScale(LossScaleSection(), torch.device("cpu"))
 
     def gradient(self, step: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Loss, norm before clipping, and every whole gradient after it."""
@@ -83,6 +96,24 @@ class Training:
         norm = self.step.clip()
         named = ((name, parameter.grad) for name, parameter in self.network.named_parameters())
         return loss, norm, dict(self.world.whole((name, grad) for name, grad in named if grad is not None))
+
+    def decisions(self) -> list[tuple[bool, float]]:
+        """Of each step whether its update was made, and the factor of the loss after it."""
+        cpu, made = torch.device("cpu"), []
+        self.step.scale = LossScale(LossScaleSection(initial=FIRST_SCALE, growth_steps=2), cpu)
+        gate = ScaledGate(self.step.scale, FaultsSection(), [], cpu)
+        for step in range(STEPS):
+            rows, batch = self.world.rows(SEQUENCES), batch_of(self.case, step)
+            part = batch if rows is None else {name: tensor[rows.start : rows.stop] for name, tensor in batch.items()}
+            loss, targets = self.step.gradient(part)
+            if step == SPOILT_STEP and self.world.rank == self.world.ranks - 1:
+                local(list(self.network.parameters())[-1].grad).fill_(torch.inf)
+            passes = gate.passes(Update(loss_sum=loss, targets=targets, grad_norm=self.step.clip()))
+            if passes:
+                self.optimizers.step(1.0)
+            self.optimizers.zero_grad()
+            made.append((passes, float(self.step.scale.factor)))
+        return made
 
     def update(self) -> None:
         """One step of the optimizer."""
@@ -122,6 +153,20 @@ def differences(case: Case) -> Iterator[tuple[str, float]]:
             yield from _each(step, gradients, gradients_alone)
 
 
+def disagreements(case: Case) -> Iterator[tuple[str, float]]:
+    """Yields how often ranks leave out other updates than each other, or than one process where gradients overflow."""
+    ranked = Training(case, world_of(mesh_of(case.parallel, "cpu"), batch_sequences=SEQUENCES))
+    every = ranked.world.gathered(ranked.decisions())
+    if dist.get_rank() != 0:
+        return
+    alone = Training(case, ALONE).decisions()
+    forced = [*range(FORCED_STEPS), SPOILT_STEP]
+    assert not any(alone[step][0] for step in forced)
+    yield "ranks that decide otherwise", float(sum(each != every[0] for each in every))
+    yield "updates left out", float(sum(every[0][step][0] for step in forced))
+    yield "factors", float(sum(every[0][step][1] != alone[step][1] for step in forced[:-1]))
+
+
 def _each(step: int, ours: dict[str, Tensor], truth: dict[str, Tensor]) -> Iterator[tuple[str, float]]:
     what = "gradient of" if step < STEPS else f"after {STEPS} steps, weight"
     whole = float(torch.stack([tensor.norm() for tensor in truth.values()]).norm())
@@ -150,7 +195,7 @@ def main(rank: int, world: int, folder: str, cases: tuple[Case, ...]) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(seconds=120))
     results: dict[str, dict[str, float]] = {}
     for case in cases:
-        results[case.name] = worst(case)
+        results[case.name] = worst(case) | (dict(disagreements(case)) if case.dtype == "fp16" else {})
     if rank == 0:
         Path(folder, "results.json").write_text(json.dumps(results))
     dist.destroy_process_group()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch.multiprocessing as mp
 
-from parallel.cases import CASES, LATER, TOLERANCES, Case
+from parallel.cases import CASES, LATER, Case
 from parallel.ranks import main
 
 pytestmark = pytest.mark.timeout(1800)
@@ -41,4 +41,4 @@ def test_a_layout_trains_as_one_process(case: Case, results: dict[str, dict[str,
     for name, difference in differences.items():
         exact = case.optimizer == "sgd" or "after" not in name
         assert not math.isnan(difference), name
-        assert difference <= (TOLERANCES[case.dtype] if exact else LATER), name
+        assert difference <= (case.tolerance if exact else LATER), name

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch.multiprocessing as mp
 
-from parallel.cases import CASES, LATER, TOLERANCES, Case
+from parallel.cases import CASES, LATER, Case
 from parallel.ranks import main
 from trainwright.stages.train.layout import refusals
 
@@ -67,7 +67,7 @@ def test_a_layout_trains_as_one_process_in_every_setting(layout: Case, tmp_path:
 def bound(case: Case, name: str) -> float:
     """What a quantity may differ by."""
     exact = case.optimizer == "sgd" or "after" not in name
-    return TOLERANCES[case.dtype] if exact else LATER
+    return case.tolerance if exact else LATER
 
 
 def worst(found: Mapping[str, Mapping[str, float]], cases: tuple[Case, ...], dtype: str) -> float:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from trainwright.core.registry import load
 from trainwright.planner.counts.pieces import chunk_tokens, loss_rows
 from trainwright.spec.workload import LossChunk
 
@@ -23,6 +24,8 @@ Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
 
 IGNORE = -100
 """A target that counts for nothing."""
+
+HALF = "trainwright.model.precision.half:add_gradients"
 
 Gradients = tuple[Tensor, Tensor]
 """Of a chunk's hidden states, and of the whole head."""
@@ -74,15 +77,19 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | N
         return loss
     index = target.clamp_min(0).unsqueeze(1)
     grad = log_probabilities.exp_()
-    grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype)).to(part.dtype)
+    grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype))
+    grad = grad if part.dtype is torch.float16 else grad.to(part.dtype)
     add_gradients(grad, part, head, target, grads)
     return loss
 
 
 def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
-    """Leaves in ``grads`` what a chunk's gradient of logits means for its hidden states and for the head."""
+    """Leaves in ``grads`` what a chunk's gradient of logits, for fp16 in fp32, means for hidden states and head."""
     grad_part, grad_weight = grads
     counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
+    if part.dtype is torch.float16:
+        load(HALF, kind="precision")(grad, part * counts, head, counts, grads)
+        return
     # Targets that do not count are zeroed on the narrow side of each product.
     torch.mul(grad @ head, counts, out=grad_part)
     grad_weight += grad.T @ (part * counts)

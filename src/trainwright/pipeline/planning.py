@@ -132,6 +132,7 @@ def question_about(training: Step, *, on: str, root: Path, **options: Any) -> Qu
         "model": recipe.model_spec(vocabulary=facts.vocabulary),
         "model_name": recipe.name,
         "stack": OURS,
+        "kernels": how.kernels,
         "precision": None if section.precision == "auto" else section.precision,
         "unmeasured": {kind: name for kind, name in recipe.unmeasured.items() if kind not in options},
     }

@@ -72,6 +72,7 @@ class TrainSummary:
             while training went on; 0 where one was written at the end alone.
         best: of the checkpoints that are kept the best by a metric of validation: step, metric, value and folder; None
             where the best are not kept.
+        overflows: updates that were left out because a scaled gradient left fp16's range.
         passes: how many times the train split was read; None in summaries of older versions.
         parameters: of the network.
         precision: of matrix products.
@@ -112,6 +113,7 @@ class TrainSummary:
     ranks: tuple[RankUse, ...] = ()
     copy_bytes: int = 0
     best: Mapping[str, Any] | None = None
+    overflows: int = 0
 
     @property
     def seconds(self) -> float:

@@ -161,6 +161,8 @@ UpdateKernel = Literal["fused", "foreach", "loop"]
 """AdamW in one kernel, or an operation at a time: each over all tensors, or all of them over each tensor."""
 LossChunk = int | Literal["auto", "whole"]
 """Tokens whose logits exist at a time: so many, a micro batch's, or as many as fill a large cache."""
+ReduceDtype = Literal["fp32", "bf16"]
+"""What data-parallel ranks add up gradients in, and keep whole ones in between micro batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,6 +172,7 @@ class KernelChoice:
     attention: AttentionKernel = "auto"
     update: UpdateKernel = "fused"
     loss_chunk_tokens: LossChunk = "auto"
+    reduce: ReduceDtype = "fp32"
 
 
 DEFAULT_KERNELS = KernelChoice()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -60,15 +61,18 @@ def _shard(network: Network, over: DeviceMesh, *, gather_again: bool) -> None:
     In a pipeline they are not: other micro batches need them at once.
 
     A block's layers cast their weights to the dtype of products, so that they may be gathered in it: the same bits at
-    half the bytes. The rest keeps its dtype, for the head adds up its gradient in it.
+    half the bytes. The rest keeps its dtype, for the head adds up its gradient in it. Gradients are reduced in weights'
+    dtype, or all of them in bf16, in which whole ones are then added up over micro batches too; shards keep theirs.
     """
     whole = next(network.parameters()).dtype
+    reduced = torch.bfloat16 if network.kernels.reduce == "bf16" else None
     width = network.compute_dtype if network.compute_dtype != whole else None
-    policy = MixedPrecisionPolicy(param_dtype=width, reduce_dtype=None if width is None else whole)
+    policy = MixedPrecisionPolicy(param_dtype=width, reduce_dtype=reduced or (None if width is None else whole))
     for block in network.blocks:
         fully_shard(block, mesh=over, reshard_after_forward=gather_again, mp_policy=policy)
     # The rest is used at the pass's beginning and end, so that dropping it between would only gather it twice.
-    fully_shard(network, mesh=over, reshard_after_forward=False)
+    rest = MixedPrecisionPolicy(reduce_dtype=reduced)
+    fully_shard(network, mesh=over, reshard_after_forward=False, mp_policy=rest)
     for module in sharded_modules(network):
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)  # gloo cannot scale while it adds up

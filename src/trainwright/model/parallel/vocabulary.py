@@ -101,5 +101,6 @@ def _chunk_loss(
     if grads is not None:
         grad /= total.unsqueeze(1)
         grad.scatter_add_(1, index.unsqueeze(1), -mine.to(exact).unsqueeze(1))
-        add_gradients(grad.to(part.dtype), part, head, target, grads)
+        grad = grad if part.dtype is torch.float16 else grad.to(part.dtype)
+        add_gradients(grad, part, head, target, grads)
     return losses.sum()

@@ -22,6 +22,7 @@ from trainwright.hardware.machine.record import Machine
 from trainwright.planner.cost.run_cost import RunSettings
 from trainwright.planner.counts.process import COMPILE_BYTES, Process
 from trainwright.planner.rates.catalogue import Catalogue
+from trainwright.planner.rates.precisions import OtherPrecision
 from trainwright.planner.rates.probed import COMPILED_REST, Probed
 from trainwright.planner.rates.threads import OnThreads
 from trainwright.spec.device import ClusterSpec, DeviceSpec, NodeSpec
@@ -52,7 +53,7 @@ class Here:
 
     facts: MachineFacts
     cluster: ClusterSpec
-    source: Catalogue | Probed | OnThreads
+    source: Catalogue | Probed | OnThreads | OtherPrecision
     threads: int | None
     rates: tuple[Assumption, ...]
     probes: Probes | None = None

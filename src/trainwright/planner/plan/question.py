@@ -18,6 +18,8 @@ from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import (
+    DEFAULT_KERNELS,
+    KernelChoice,
     Method,
     MomentDtype,
     OptimizerName,
@@ -97,6 +99,8 @@ class Question:
     """Why other measured runs say nothing here."""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     """As ``Recipe.unmeasured``."""
+    kernels: KernelChoice = DEFAULT_KERNELS
+    """Of this project's trainer."""
     here: Here | None = None
     """This machine, where ``on`` names it."""
 

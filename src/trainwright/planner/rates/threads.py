@@ -6,11 +6,9 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
+from trainwright.planner.counts.kernels import Exposure, Kernels, Kind, RateSource
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.process import Process
-from trainwright.planner.rates.catalogue import Catalogue
-from trainwright.planner.rates.probed import Probed
 from trainwright.spec.plan import INTERVAL
 from trainwright.spec.run import RunSpec
 
@@ -23,7 +21,7 @@ class OnThreads:
     wait for each other: ``doubt`` is the factor of the time by which nobody knows what they lose.
     """
 
-    source: Catalogue | Probed | OnThreads
+    source: RateSource
     slower: float
     doubt: float
 

@@ -40,13 +40,17 @@ class Numbers(Protocol):
         """Returns the gradient's norm before clipping."""
 
 
+Kind = Literal["not_finite", "overflow", "spike"]
+"""``overflow``: a scaled gradient left the range of its dtype, which a smaller scale mends (``LossScale``)."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """An update that was refused, the how manieth since the gate was made, and why."""
 
     number: int
     update: Numbers
-    kind: Literal["not_finite", "spike"]
+    kind: Kind
     loss: float
     norm: float
 
@@ -77,23 +81,26 @@ class Gate:
         """
         self._section, self._optimizers = section, optimizers
         self._here = device.type == "cpu"
+        self._skips = "skip" in (section.not_finite, section.spike)
         self._masks = not self._here and all(_takes_mask(each) for each in optimizers)
         # On the device, so that a comparison needs nobody's answer; the newest last.
         rows = list(seen)[-section.window :]
         self._exact = torch.float32 if device.type == "mps" else torch.float64
         self._seen = torch.tensor(rows, dtype=self._exact, device=device).reshape(-1, 2)
         self._shut = torch.zeros((), dtype=torch.bool, device=device)
-        self._unread: list[tuple[Numbers, Tensor, Tensor, Tensor]] = []
+        self._unread: list[tuple[Numbers, Tensor, dict[Kind, Tensor]]] = []
         self._read = 0
 
     def passes(self, update: Numbers) -> bool:
         """Returns whether the optimizers are to step; where it is True they may still be told to change nothing."""
         loss = update.loss_sum.to(self._exact) / update.targets
         both = torch.stack([loss, update.grad_norm.to(self._exact)])
-        broken = ~both.isfinite().all()
-        spike = self._is_spike(both) if self._section.watches else torch.zeros_like(broken)
-        refused = broken | spike | self._shut
-        self._unread.append((update, both, broken, spike & ~self._shut))
+        overflow = self._overflows(both)
+        broken = ~(both.isfinite().all() | overflow)
+        spike = self._is_spike(both) & ~overflow if self._section.watches else torch.zeros_like(broken)
+        refused = broken | overflow | spike | self._shut
+        reasons: dict[Kind, Tensor] = {"not_finite": broken, "overflow": overflow, "spike": spike & ~self._shut}
+        self._unread.append((update, both, reasons))
         stays = broken if self._section.not_finite != "skip" else torch.zeros_like(broken)
         if self._section.spike in ("stop", "rollback"):
             stays = stays | spike
@@ -107,7 +114,11 @@ class Gate:
                 optimizer.found_inf = refused.float()  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
             return True
         # Reading it would make the host wait: done only where an update must not be made, and no kernel can leave it.
-        return "skip" not in (self._section.not_finite, self._section.spike) or not bool(refused)
+        return not self._skips or not bool(refused)
+
+    def _overflows(self, both: Tensor) -> Tensor:
+        """Returns whether a scaled gradient left the range of its dtype; nothing is scaled here."""
+        return torch.zeros((), dtype=torch.bool, device=both.device)
 
     def _is_spike(self, both: Tensor) -> Tensor:
         known = self._seen.shape[0]
@@ -138,10 +149,10 @@ class Gate:
         if not (self._here or reading):
             return []
         found = []
-        for number, (update, both, broken, spike) in enumerate(self._unread, start=self._read):
-            if bool(broken) or bool(spike):
+        for number, (update, both, reasons) in enumerate(self._unread, start=self._read):
+            kind = next((kind for kind, found_so in reasons.items() if bool(found_so)), None)
+            if kind is not None:
                 loss, norm = both.tolist()
-                kind: Literal["not_finite", "spike"] = "not_finite" if bool(broken) else "spike"
                 found.append(Fault(number=number, update=update, kind=kind, loss=loss, norm=norm))
         self._read += len(self._unread)
         self._unread.clear()

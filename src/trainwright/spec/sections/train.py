@@ -20,6 +20,7 @@ from trainwright.spec.workload import (
     MomentDtype,
     OptimizerName,
     Recompute,
+    ReduceDtype,
     UpdateKernel,
 )
 
@@ -120,6 +121,14 @@ _OPTIMIZER_KEYS = {"adamw": AdamWAloneSection, "muon": MuonSection}
 _SCHEDULE_KEYS = {"cosine": DecaySection, "linear": DecaySection, "wsd": WsdSection}
 
 
+class LossScaleSection(Section):
+    """A factor that halves with each overflow of a gradient and doubles after many updates without one."""
+
+    initial: float = Field(65536.0, gt=0, description="factor of the loss that a run begins with; rounded to 2^n")
+    growth_steps: Positive = Field(2000, description="updates in a row without an overflow after which it doubles")
+    least: float = Field(1.0, gt=0, description="smallest factor; an overflow there is a fault (train.faults)")
+
+
 class ValidationSection(Section):
     """Loss on held-out data while training."""
 
@@ -150,6 +159,9 @@ class TrainExec(Section):
     )
     loss_chunk_tokens: Positive | Literal["auto", "whole"] = Field(
         "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
+    )
+    reduce: ReduceDtype = Field(
+        "fp32", description="dtype in which ranks add up gradients, and keep whole ones between micro batches"
     )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
@@ -227,7 +239,8 @@ class TrainExec(Section):
     @property
     def kernels(self) -> KernelChoice:
         """Returns the implementations that are asked for."""
-        return KernelChoice(attention=self.attention, update=self.update, loss_chunk_tokens=self.loss_chunk_tokens)
+        names = ("attention", "update", "loss_chunk_tokens", "reduce")
+        return KernelChoice(**{name: getattr(self, name) for name in names})
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:
         """Returns whether training on a device of this kind uses deterministic algorithms alone."""
@@ -247,8 +260,11 @@ class TrainSection(Section):
         default_factory=DecaySection, description="learning rate over time"
     )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
+    )
+    loss_scale: LossScaleSection = Field(
+        default_factory=LossScaleSection, description="with fp16: what the loss is multiplied by before gradients"
     )
     clip_norm: float | None = Field(1.0, gt=0, description="largest global gradient norm; null: none")
     document_masking: bool = Field(False, description="no token attends across a document boundary")
@@ -274,6 +290,8 @@ class TrainSection(Section):
                 f"batch_tokens ({self.batch_tokens}) is not a multiple of sequence_tokens "
                 f"({self.sequence_tokens}); nearest that is: {near}"
             )
+        if self.precision != "fp16" and self.loss_scale != LossScaleSection():
+            raise ValueError(f"loss_scale is for precision=fp16, seen {self.precision}")
         if self.recompute_budget and self.recompute == "none":
             raise ValueError("recompute_budget leaves blocks out of recompute: set recompute=full or selective")
         if self.exec.fit_memory is not None and self.recompute_budget:

@@ -26,7 +26,7 @@ from trainwright.spec.recipe import Recipe
 from trainwright.spec.sections.optimize import TechniqueName
 from trainwright.stages.optimize.intervals import gain
 from trainwright.stages.optimize.process import measure
-from trainwright.stages.optimize.techniques import NAIVE, TECHNIQUES, Changes, Situation, Technique, with_changes
+from trainwright.stages.optimize.techniques import TECHNIQUES, Changes, Situation, Technique, naive, with_changes
 from trainwright.stages.optimize.verdict import loss_difference, verdict
 
 SAVED = "rungs"
@@ -87,7 +87,7 @@ class _Climb:
         """Returns every rung, those of an earlier run as they were decided then."""
         section = self.context.recipe.optimize
         names = tuple(TECHNIQUES) if section.techniques == "all" else section.techniques
-        now = self._start(dict(NAIVE))
+        now = self._start(dict(naive(self.context.recipe)))
         start, rungs = dict(now), []
         device = self._planned(now).plan.cluster.device.name
         (self.context.out / SAVED).mkdir(exist_ok=True)

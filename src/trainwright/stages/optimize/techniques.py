@@ -76,9 +76,16 @@ def _micro_batch(situation: Situation) -> Changes | str:
     return {key: best if best > now else larger}
 
 
+def naive(asked: Recipe) -> Changes:
+    """Returns the changes that everybody begins with; a precision that is no rung stays as it was asked for."""
+    stays = asked.train.precision not in ("auto", "fp32", "bf16")
+    return {key: value for key, value in NAIVE.items() if not (stays and key == "train.precision")}
+
+
 def _bf16(situation: Situation) -> Changes | str:
-    if situation.asked.train.precision == "fp32":
-        return "the recipe asks for fp32"
+    asked = situation.asked.train.precision
+    if asked not in ("auto", "bf16"):
+        return f"the recipe asks for {asked}"
     return {"train.precision": "bf16"}
 
 

@@ -39,6 +39,7 @@ from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import DatasetFacts, KernelChoice, ParallelPlan, Precision, Workload
 from trainwright.stages.plan.fit_memory import fitted, within
 from trainwright.stages.plan.host_memory import with_bus
+from trainwright.stages.plan.precision import at_precision
 from trainwright.stages.plan.ranks import here_for, kept, layout_of
 
 ONE_DEVICE = ParallelPlan()
@@ -64,7 +65,8 @@ def build_plan(recipe: Recipe, machine: Machine, facts: DatasetFacts, ledger: Le
     model = recipe.model_spec(vocabulary=facts.vocabulary)
     how = recipe.train.exec
     here = within(with_bus(here_for(how, machine), recipe.train), how.fit_memory)
-    workload = resolve(recipe, facts, precision=_precision(recipe, facts, here))
+    precision = _precision(recipe, facts, here)
+    workload, here = resolve(recipe, facts, precision=precision), at_precision(here, precision)
     problems = workload.problems(model)
     if problems:
         raise RecipeError("; ".join(problems), where="train")

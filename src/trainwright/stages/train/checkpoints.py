@@ -63,6 +63,12 @@ class TrainingProgress:
     """Batches that rollbacks left out, by their numbers in the whole order of the data."""
     seen: tuple[tuple[float, float], ...] = ()
     """Loss and gradient norm of the updates that a spike is compared with."""
+    loss_scale: float | None = None
+    """What losses are multiplied by from here on; None where they are not."""
+    steady_updates: int = 0
+    """Updates without an overflow since that changed."""
+    overflows: int = 0
+    """Updates that were left out because a scaled gradient left the range of its dtype."""
 
     def spent(self, times: PhaseTimes) -> TrainingProgress:
         """Returns the same place with more time spent on getting there."""

@@ -264,5 +264,6 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
         **{f"validation_{name}": value for name, value in metrics.items()},
+        **({"overflows": summary.overflows} if summary.overflows else {}),
         **({} if summary.best is None else {"best_checkpoint": summary.best["checkpoint"]}),
     }

@@ -21,6 +21,7 @@ from trainwright.stages.train.optimizer import Optimizers, clip
 
 if TYPE_CHECKING:
     from trainwright.runtime.faults.gate import Gate
+    from trainwright.runtime.faults.loss_scale import LossScale
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +66,7 @@ class TrainingStep:
         self.micro_batch = micro_batch
         self.clip_norm = clip_norm
         self.gate: Gate | None = None
+        self.scale: LossScale | None = None
         # A compiled module stands for the network: calls are compiled, everything else is passed on to it.
         self.network = (
             cast("Network", torch.compile(network, backend=compiler(self.device.type))) if compiled else network
@@ -92,13 +94,19 @@ class TrainingStep:
             part, _ = self.loss(micro)
             with self.clock.phase("backward"):
                 self.before_backward(last=len(parts) + 1 == len(micro_batches))
-                (part / denominator).backward()
+                self.scaled(part / denominator).backward()
             parts.append(part.detach())
+        if self.scale is not None:
+            self.scale.divide(self.parameters)
         return self.summed(reduce(torch.add, parts)), denominator
 
     def denominator(self, batch: Batch) -> Tensor:
         """Returns the weight of the whole batch: what every loss of it is divided by."""
         return self.task.weight(batch).clamp_min(1)
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """Returns what is differentiated for a part of the mean loss: that, or where losses are scaled, a multiple."""
+        return loss if self.scale is None else self.scale.of(loss)
 
     def before_backward(self, *, last: bool) -> None:
         """Prepares the backward pass of a micro batch; ``last`` is that of the update."""

@@ -41,6 +41,7 @@ LIMIT = "trainwright.runtime.timing.time_limit:time_limit"
 KEYED = "trainwright.model.dropout:KeyedBatches"
 ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
+SCALED = "trainwright.runtime.faults.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
 
@@ -112,8 +113,14 @@ class Trainer:
             self._restored = self.progress  # it makes steps again that an earlier session made
         if self.progress.passed_over:
             self.batches = load(PASSING_OVER, kind="data")(self._every_batch, self.progress.passed_over)
-        section, device = self.recipe.train.faults, self.settings.device
-        self.step.gate = load(GATE, kind="fault")(section, self.optimizers, device, self.progress.seen)
+        train, device, at = self.recipe.train, self.settings.device, self.progress
+        if self.settings.precision == "fp16":
+            sections, members = (train.loss_scale, train.faults), self.optimizers.members
+            kept = at.loss_scale, at.steady_updates
+            both = load(SCALED, kind="precision")(sections, members, device, kept=kept, seen=at.seen)
+            self.step.scale, self.step.gate = both
+        else:
+            self.step.gate = load(GATE, kind="fault")(train.faults, self.optimizers, device, at.seen)
 
     def run(self, events: Events, *, began_s: float, launched_s: float) -> TrainSummary:
         """Train to the end; returns the summary.
@@ -190,8 +197,7 @@ class Trainer:
                 return None
             if decided.report:
                 times = self.clock.stop()
-                rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
-                metrics.report(done, rates, times)
+                metrics.report(done, self._rates(share), times)
                 self.progress = replace(self.progress.spent(times), recent=metrics.recent)
                 metrics.metric("train/goodput", self._goodput().share, step=done)
                 self.world.compare(done, times, metrics)
@@ -216,6 +222,13 @@ class Trainer:
                         checkpoint=pending.wait().name,
                     )
         return validation
+
+    def _rates(self, share: float) -> dict[str, float]:
+        """Returns what an update was made with, by metric."""
+        rates = {name: share * peak for name, peak in self.optimizers.peak_rates.items()}
+        if self.step.scale is not None:
+            rates["train/loss_scale"] = float(self.step.scale.factor)
+        return rates
 
     def _time_limit(self, launched_s: float) -> Any:
         """Returns what says after each step whether the time is over; None where nothing ends it."""
@@ -247,6 +260,8 @@ class Trainer:
         progress = self.progress
         if self.recipe.train.faults.watches and self.step.gate is not None:
             progress = replace(progress, seen=self.step.gate.seen)
+        if self.step.scale is not None:
+            progress = replace(progress, **self.step.scale.kept())
         return State(network=self.network, optimizers=self.optimizers, progress=progress)
 
     def _validate(self, metrics: TrainingMetrics, done: int) -> dict[str, Any] | None:
@@ -320,6 +335,7 @@ class Trainer:
             process_bytes=self._process_bytes,
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
+            overflows=self.progress.overflows,
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

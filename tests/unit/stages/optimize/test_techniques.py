@@ -10,7 +10,7 @@ import pytest
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_MIN_TOKENS
 from trainwright.spec.sections.optimize import TechniqueName
 from trainwright.spec.workload import DatasetFacts
-from trainwright.stages.optimize.techniques import NAIVE, TECHNIQUES, Situation, with_changes
+from trainwright.stages.optimize.techniques import NAIVE, TECHNIQUES, Situation, naive, with_changes
 from trainwright.stages.plan.build import build_plan
 from trainwright.testing.machine import fake_machine
 
@@ -53,6 +53,15 @@ def test_every_technique_changes_the_naive_configuration_into_a_recipe(situation
             continue
         assert isinstance(changes, dict), name
         assert with_changes(here.recipe, changes) != here.recipe
+
+
+def test_a_precision_that_is_no_rung_stays(make_recipe, situation) -> None:
+    asked = make_recipe(precision="fp16", loss_scale={"initial": 1024})
+    assert with_changes(asked, naive(asked)).train.precision == "fp16"
+    assert naive(make_recipe(precision="bf16")) == NAIVE
+    here = situation(precision="fp32")
+    assert TECHNIQUES["bf16"].changes(here) == "the recipe asks for fp32"
+    assert TECHNIQUES["bf16"].changes(replace(here, asked=asked)) == "the recipe asks for fp16"
 
 
 def test_the_naive_keys_are_the_recipes_and_the_rest_is_the_authors(make_recipe) -> None:

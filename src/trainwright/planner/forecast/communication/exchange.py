@@ -190,6 +190,7 @@ def _weights(run: RunSpec, layouts: Layouts, fabric: Fabric, groups: Placement) 
         experts_group = placement(domain=fabric.domain, tp=split, cp=layouts.cp, ep=layouts.ep, dp_shard=shard).experts
     size = workload.element_bytes
     reduced = workload.element_bytes == 2 and run.stack.memory.reduced_gradients
+    reduced |= run.stack.memory.kernels == "own" and run.kernels.reduce == "bf16"
     gradient = 2.0 if reduced or has_half_gradients(workload) else 4.0
     dense, experts = rank_parameters(model, layouts)
     owners = layouts.dp_shard * layouts.cp

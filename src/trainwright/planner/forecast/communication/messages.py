@@ -6,16 +6,18 @@ one more, the root: embedding, last norm and head.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from trainwright.planner.counts.parallel.dry_run import Sent
 from trainwright.planner.counts.parallel.tensor import RankParameters, rank_parameters
 from trainwright.planner.counts.pieces import loss_rows
 from trainwright.spec.run import RunSpec
-from trainwright.spec.workload import ParallelPlan
+from trainwright.spec.workload import ParallelPlan, ReduceDtype
 
 KEPT_BYTES = 4
 """Of a weight and of a gradient: both are fp32, and the root is gathered so too."""
+REDUCED_BYTES: Mapping[ReduceDtype, int] = {"fp32": KEPT_BYTES, "bf16": 2}
+"""Of a gradient while data-parallel ranks add it up."""
 BEFORE, AFTER, NORM = 8, 4, 8
 """Bytes of what all ranks add up once a step: weight of the batch, summed loss, square of the gradient's norm."""
 
@@ -30,7 +32,7 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
     """
     sizes = {name: getattr(parallel, name) for name in ("pp", "dp_replicate", "dp_shard", "cp", "tp")}
     model = run.transformer
-    own = rank_parameters(model, parallel.tp)
+    own, reduced = rank_parameters(model, parallel.tp), REDUCED_BYTES[run.kernels.reduce]
     every, root, blocks, pieces = own.total, own.root, own.blocks, model.blocks + 1
     sent: list[Sent] = []
     copied = parallel.zero_stage == 0 and parallel.dp_shard == 1
@@ -45,12 +47,12 @@ def messages(run: RunSpec, parallel: ParallelPlan, *, passes: int) -> tuple[Sent
         count = rounds * (pieces + twice * model.blocks)
         sent.append(Sent(kind="all-gather", axis=shard, count=count, size_bytes=rounds * (whole + twice * again)))
         reductions = passes if parallel.zero_stage >= 2 else 1
-        size_bytes = reductions * KEPT_BYTES * every
+        size_bytes = reductions * reduced * every
         sent.append(Sent(kind="reduce-scatter", axis=shard, count=reductions * pieces, size_bytes=size_bytes))
     sent += _context(run, parallel, passes)
     sent += (
         Sent(kind="all-reduce", axis=axis, count=count, size_bytes=size_bytes)
-        for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=KEPT_BYTES * every / owners)
+        for axis, count, size_bytes in _once(sizes, copies, pieces=pieces, shard_bytes=reduced * every / owners)
     )
     if parallel.tp > 1:
         sent += _between_matrices(run, parallel, passes=passes)

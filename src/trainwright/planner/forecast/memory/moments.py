@@ -32,7 +32,7 @@ from trainwright.planner.forecast.memory.activations import (
     wide_tokens,
     widened,
 )
-from trainwright.planner.forecast.memory.states import Kept, MemoryCase
+from trainwright.planner.forecast.memory.states import Kept, MemoryCase, reduces_in_half
 
 STASH = 5
 """Saved tensors on their way to host memory that are still on the device (pytorch/torchtune@bd2a0fc7c:
@@ -207,7 +207,8 @@ def gathered_bytes(case: MemoryCase) -> tuple[Numbers, Numbers]:
     own = case.memory.kernels == "own" and not frozen
     gathers = (case.sharded > 0) | case.layouts.offloads_weights
     root, layer = stages.tables * (4.0 if own else case.element_bytes), stages.layer * case.frozen_bytes
-    whole = stages.total * (case.frozen_bytes + (0.0 if frozen else 4.0))
+    gradient = 0.0 if frozen else 2.0 if reduces_in_half(case) else 4.0
+    whole = stages.total * (case.frozen_bytes + gradient)
     piped = case.layouts.pp > 1
     at_loss = np.where(piped, whole, root if own else root + layer)
     backward = np.where(piped, whole, root + layer * (2.0 if own or frozen else 3.0))

@@ -250,10 +250,28 @@ def _kept_anywhere(case: MemoryCase) -> Kept:
     states = shared(case, from_stage=1)
     return Kept(
         weights=each.weight * shared(case, from_stage=3),
-        gradients=each.gradient * shared(case, from_stage=2) * alive,
+        gradients=gradient_bytes(case, each.gradient) * alive,
         optimizer=each.optimizer * states,
         update=each.update * states * alive + stack_bytes(case) + denominator_bytes(case, states),
     )
+
+
+def gradient_bytes(case: MemoryCase, each: float) -> Numbers:
+    """Returns the bytes [2, L] of gradients of ``each`` bytes, that ranks share from ZeRO stage 2 on.
+
+    Where this trainer reduces them in bf16, whole ones are added up in that; what a rank updates with is fp32 again.
+    """
+    whole = shared(case, from_stage=2)
+    if not reduces_in_half(case):
+        return each * whole
+    layouts = case.layouts
+    several = layouts.dp_replicate * layouts.dp_shard * layouts.cp > 1
+    return np.where(several, np.maximum(each / 2 * whole, each * shared(case, from_stage=1)), each * whole)
+
+
+def reduces_in_half(case: MemoryCase) -> bool:
+    """Returns whether data-parallel ranks of this trainer add up gradients in bf16."""
+    return case.memory.kernels == "own" and case.kernels.reduce == "bf16"
 
 
 def gradients_alive(case: MemoryCase) -> Numbers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,12 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
         TrainingError: the recipe says so, too many updates were refused, or the device computes wrongly.
     """
     step, section = first + fault.number, trainer.recipe.train.faults
-    action = action_of(section, fault)
     metrics.leave_out(fault.update)
-    explained = _explained(trainer, fault, step)
+    if fault.kind == "overflow":
+        _count_overflow(trainer, events, step + 1)
+        return False
+    action = action_of(section, fault)
+    explained = _explained(trainer, fault, step) + _of_scale(trainer, fault)
     error = _error(trainer, fault, step + 1, explained)
     if action == "stop" or trainer.progress.faults >= section.most:
         if action == "stop":
@@ -59,6 +63,20 @@ def answer(trainer: Trainer, fault: Fault, metrics: TrainingMetrics, events: Eve
     events.emit("resume", "train", at, step=at)
     events.message(f"{error.what}: back to step {at}, and on without {len(passed)} batches; {explained}")
     return True
+
+
+def _of_scale(trainer: Trainer, fault: Fault) -> str:
+    """Returns that no smaller scale of the loss is left, where a gradient left the range of fp16 at the least one."""
+    if trainer.step.scale is None or fault.kind != "not_finite" or not math.isfinite(fault.loss):
+        return ""
+    return f"; the loss scale is at its least ({float(trainer.step.scale.factor):g})"
+
+
+def _count_overflow(trainer: Trainer, events: Events, step: int) -> None:
+    """Takes down an update that a smaller scale of the loss mends."""
+    trainer.progress = replace(trainer.progress, overflows=trainer.progress.overflows + 1)
+    events.metric("train/overflows", trainer.progress.overflows, step=step, unit="updates")
+    events.message(f"a gradient left the range of fp16 at step {step}: the update is left out, the loss scale halves")
 
 
 def _explained(trainer: Trainer, fault: Fault, step: int) -> str:

@@ -71,6 +71,16 @@ def test_a_stop_names_the_module_and_the_sequence(make, inputs_for, poison, tmp_
     assert newest.name == "step-00000005", "no update was made from it"
 
 
+def test_a_forward_pass_that_is_not_finite_is_no_overflow_of_a_scaled_gradient(
+    make, inputs_for, poison, tmp_path
+) -> None:
+    poison(NAN)
+    recipe = make(faults={}, precision="fp16")
+    with pytest.raises(TrainingError, match=r"became nan by step 6.*first blocks\.1") as raised:
+        train(recipe, inputs_for(recipe, precision="fp16"), tmp_path / "out")
+    assert "loss scale" not in str(raised.value)
+
+
 def test_what_is_left_out_is_as_if_the_optimizer_had_not_been_called(
     make, inputs_for, poison, tmp_path, monkeypatch
 ) -> None:

@@ -113,6 +113,32 @@ def test_messages_are_those_of_the_plan(layout: dict[str, int], recompute: str) 
     assert messages(rank) == planned
 
 
+@pytest.mark.parametrize(
+    ("layout", "reduced"),
+    [
+        ({"dp_shard": 4, "zero_stage": 1}, ("reduce-scatter", "dp_shard", LAYERS + 1, 2 * ALL)),
+        ({"dp_shard": 4}, ("reduce-scatter", "dp_shard", 2 * (LAYERS + 1), 2 * 2 * ALL)),
+        ({"dp_replicate": 4}, ("all-reduce", "dp_replicate", LAYERS + 1 + 3, 2 * ALL + 20)),
+    ],
+)
+def test_gradients_that_are_reduced_in_sixteen_bits_are_half_the_bytes(layout, reduced) -> None:
+    keys = {"micro_batch": 1, "layout": layout, "device": "cpu", "compile": False, "reduce": "bf16"}
+    (rank,) = counted(layout, sequences=32, exec=keys).ranks
+    assert by_kind(rank) == sorted((each.kind, each.axis, each.count, each.size_bytes) for each in rank.sent)
+    assert reduced in by_kind(rank)
+
+
+def test_whole_gradients_are_kept_in_what_they_are_reduced_in() -> None:
+    found, planned_bytes = {}, {}
+    for reduce in ("fp32", "bf16"):
+        keys = {"micro_batch": 1, "layout": {"dp_shard": 8, "zero_stage": 1}, "device": "cpu", "compile": False}
+        (rank,) = counted(keys["layout"], sequences=32, exec=keys | {"reduce": reduce}).ranks
+        found[reduce], planned_bytes[reduce] = rank.memory, rank.planned_memory
+    assert found["bf16"]["gradients"] <= found["fp32"]["gradients"] / 2 * 1.05
+    assert planned_bytes["bf16"]["gradients"] == planned_bytes["fp32"]["gradients"] / 2 == 2 * ALL
+    assert planned_bytes["bf16"] | {"gradients": 0} == planned_bytes["fp32"] | {"gradients": 0}
+
+
 @pytest.mark.parametrize("sequence_parallel", [True, False])
 def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool) -> None:
     layout = {"tp": 4, "dp_shard": 2, "sequence_parallel": sequence_parallel}

@@ -71,6 +71,8 @@ class PipelinedStep(RankedStep):
         with self.clock.phase("communicate"):
             schedule.step(numbers, micro=numbers, target=numbers, return_outputs=False)
         stages[0].reduce()
+        if self.scale is not None:
+            self.scale.divide(self.parameters)
         with self.clock.phase("communicate"):
             add_copies(self.parameters)
             self._add_copies()
@@ -148,7 +150,7 @@ class PipelinedStep(RankedStep):
         with self.clock.phase("forward"):
             part, _ = self._task_loss(output, micro)
             self._parts.append(part.detach())
-            return part / self._denominator
+            return self.scaled(part / self._denominator)
 
     def _task_loss(self, output: Tensor, micro: MicroBatch) -> Loss:
         hidden = self.task.hidden(Relay(self.network, lambda *_, **__: output), micro.full)

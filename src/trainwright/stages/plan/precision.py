@@ -1,0 +1,81 @@
+"""A precision that this machine was not measured in: what stands for it, or why the device does not have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import find_device
+from trainwright.planner.plan.machine import Here
+from trainwright.planner.rates.precisions import OtherPrecision
+from trainwright.spec.device import ClusterSpec, DeviceSpec
+from trainwright.spec.plan import Assumption
+from trainwright.spec.workload import Precision
+
+MEASURED: Mapping[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp8": ("bf16",)}
+"""Precisions whose measured rates may stand for another one, best first; their activations have one size, but fp32's
+are larger than fp16's, so that they err on the slow side."""
+SLOW = 100.0
+"""How many times as long as fp32 a processor without instructions for fp16 may take: a product of two matrices of 512
+rows took 75 times as long on one with AVX-512 alone (torch 2.13)."""
+
+
+def at_precision(here: Here, precision: Precision) -> Here:
+    """Returns the machine with rates for a precision.
+
+    Raises:
+        RecipeError: the device has no such arithmetic, as far as is known.
+    """
+    device = here.cluster.device
+    if precision in ("fp32", "bf16") or (here.probes is not None and precision in here.probes.dtypes()):
+        return here
+    if device.kind == "cpu":
+        return _on_processor(here, precision)
+    if here.probes is None:  # the datasheet is what its rates are of
+        if not device.flops_per_s.get(precision):
+            raise _refusal(device, device, precision)
+        return here
+    known = find_device(device.name)
+    if known is None or not known.flops_per_s.get(precision):
+        raise _refusal(device, known, precision)
+    measured = here.probes.dtypes()
+    stands = next((each for each in MEASURED[precision] if each in measured), MEASURED[precision][-1])
+    faster = known.flops_per_s[precision] / (known.flops_per_s.get(stands) or known.flops_per_s[precision])
+    text = f"as measured in {stands}, times the datasheet's {precision} over its {stands}"
+    rated = replace(device, flops_per_s={**device.flops_per_s, precision: known.flops_per_s[precision]})
+    source = OtherPrecision(source=here.source, measured=stands, faster=faster)
+    return _with(replace(here, cluster=_of(here, rated)), precision, source, text)
+
+
+def _on_processor(here: Here, precision: Precision) -> Here:
+    device = here.cluster.device
+    if precision != "fp16":
+        raise _refusal(device, device, precision)
+    stands: Precision = "fp32" if here.probes is None or "fp32" in here.probes.dtypes() else "bf16"
+    source = OtherPrecision(source=here.source, measured=stands, doubt=SLOW)
+    return _with(here, precision, source, f"as {stands}; nobody measured how much slower it is here")
+
+
+def _with(here: Here, precision: Precision, source: OtherPrecision, text: str) -> Here:
+    factor, unit = round(source.faster, 3), f"x {source.measured}"
+    note = Assumption(f"{precision} products", factor, unit, "default", text, key="precision_rate")
+    return replace(here, source=source, rates=(*here.rates, note))
+
+
+def _of(here: Here, device: DeviceSpec) -> ClusterSpec:
+    return replace(here.cluster, node=replace(here.cluster.node, device=device))
+
+
+def _refusal(device: DeviceSpec, known: DeviceSpec | None, precision: Precision) -> RecipeError:
+    rates = () if known is None else tuple(dtype for dtype, rate in known.flops_per_s.items() if rate)
+    where = f"{device.name} ({device.kind})" + (", which the catalogue does not know" if known is None else "")
+    fits = [each for each in ("bf16", "fp16", "fp32") if each in rates]
+    return RecipeError(
+        "this device has no {precision}",
+        where="train.precision",
+        seen=where,
+        expected=f"one of {', '.join(rates)}" if rates else "a device of the catalogue",
+        fix=f"set train.precision={fits[0] if fits else 'fp32'}",
+        precision=precision,
+    )

@@ -1,0 +1,75 @@
+"""Which measured precision stands for another one, and which device has none: by hand from the catalogue's rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.planned_recipe import plan_of, planned_recipe
+from trainwright.core.errors import RecipeError
+from trainwright.hardware.catalogue.devices import device
+from trainwright.hardware.machine.nvidia import Gpu
+from trainwright.planner.plan.machine import this_machine
+from trainwright.stages.plan.precision import at_precision
+from trainwright.testing.machine import fake_machine
+
+
+@pytest.fixture
+def planned(tmp_path):
+    return lambda *overrides, machine=None: plan_of(planned_recipe(tmp_path, *overrides), machine)
+
+
+def probed(name: str):
+    """The fake machine's record, as of an accelerator of this name."""
+    machine = fake_machine()
+    assert machine.probes is not None
+    probes = replace(machine.probes, device_kind="cuda", device_name=name, memory_bytes=80 << 30)
+    return replace(machine, probes=probes)
+
+
+def test_fp16_on_a_processor_counts_as_fp32_with_a_range_that_says_how_little_is_known(planned) -> None:
+    half, whole = planned("train.precision=fp16"), planned("train.precision=fp32", "train.exec.micro_batch=8")
+    assert half.workload.precision == "fp16"
+    assert half.estimate.phases.forward == pytest.approx(whole.estimate.phases.forward)
+    assert half.estimate.seconds.high > 30 * half.estimate.seconds.mid
+    (note,) = (each for each in half.estimate.assumptions if each.key == "precision_rate")
+    assert "nobody measured" in note.source
+
+
+def test_memory_is_that_of_sixteen_bits_and_of_weights_in_fp32(planned) -> None:
+    half, brain = (planned(f"train.precision={each}", "train.exec.micro_batch=8") for each in ("fp16", "bf16"))
+    assert half.estimate.memory == brain.estimate.memory
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "a100-sxm-80gb"])
+def test_an_accelerator_is_as_fast_as_measured_times_the_datasheets_proportion(name) -> None:
+    spec = device(name)
+    here = at_precision(this_machine(probed(name)), "fp16")
+    assert here.source.measured == "bf16"
+    assert here.source.faster == spec.flops_per_s["fp16"] / spec.flops_per_s["bf16"]
+    assert here.cluster.device.flops_per_s["fp16"] == spec.flops_per_s["fp16"]
+
+
+def test_what_was_measured_or_needs_no_other_rate_stays(planned) -> None:
+    here = this_machine(fake_machine())
+    assert at_precision(here, "bf16") is here
+    assert at_precision(here, "fp32") is here
+
+
+def test_an_accelerator_that_nobody_listed_has_no_fp16_that_is_known() -> None:
+    with pytest.raises(RecipeError) as raised:
+        at_precision(this_machine(probed("Nobody's")), "fp16")
+    said = str(raised.value)
+    assert "this device has no fp16" in said
+    assert "which the catalogue does not know" in said
+    assert raised.value.exit_code == 2
+
+
+def test_an_accelerator_that_was_not_measured_has_what_its_datasheet_has() -> None:
+    facts = fake_machine().facts
+    told = {"compute_capability": "9.0", "driver": "570.1", "cuda": "12.8"}
+    gpu = Gpu(name="NVIDIA H100 80GB HBM3", memory_bytes=80 << 30, memory_free_bytes=79 << 30, **told)
+    machine = replace(fake_machine(), facts=replace(facts, gpus=(gpu,)), probes=None)
+    here = this_machine(machine)
+    assert at_precision(here, "fp16") is here
