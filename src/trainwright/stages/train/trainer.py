@@ -43,6 +43,7 @@ ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
+AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
 
 class Trainer:
@@ -84,6 +85,9 @@ class Trainer:
         self.recipe, self.out, self.from_step = recipe, out, from_step
         make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
         self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
+        average = recipe.train.ema
+        if average is not None:
+            self.optimizers = load(AVERAGED, kind="average")(network, self.optimizers, average, settings.average_from)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
@@ -256,7 +260,8 @@ class Trainer:
             options = EvaluationOptions(
                 batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
-            result = self.world.evaluate(self.task, self.network, split, options)
+            with self.optimizers.result():
+                result = self.world.evaluate(self.task, self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
@@ -319,6 +324,7 @@ class Trainer:
             process_bytes=self._process_bytes,
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
+            weights=settings.result_weights,
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,
