@@ -137,6 +137,9 @@ class TrainExec(Section):
         None, description="memory of a process that the plan fits the run into by micro batch and recompute; null: all"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
+    recompile_limit: int = Field(
+        8, ge=1, le=256, description="how often torch.compile compiles one function, for other shapes and blocks"
+    )
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
     )

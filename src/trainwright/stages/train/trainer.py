@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ ON_HOST = "trainwright.stages.train.memory.host_optimizer:host_optimizers"
 GATE = "trainwright.runtime.faults.gate:gate_of"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
+BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
 AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
 
@@ -152,7 +154,7 @@ class Trainer:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
         self.world.follow(lambda: (self.progress.step, *self.clock.running))
-        with self.world.counted(self.network, self.clock, compiled=settings.compiled):
+        with self.world.counted(self.network, self.clock, compiled=settings.compiled), self._budget(events):
             logits_bytes, activation_bytes = self._dry_run()
             with StopRequest() as stop, collected_by_hand() as collect:
                 validation = self._loop(metrics, stop, events, collect)
@@ -162,6 +164,15 @@ class Trainer:
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
+
+    def _budget(self, events: Events) -> AbstractContextManager[None]:
+        """Returns a context that limits how often code is compiled."""
+        if not self.settings.compiled:
+            return nullcontext()
+        limited: AbstractContextManager[None] = load(BUDGET, kind="compiler")(
+            self.recipe.train.exec.recompile_limit, events, self.progress.step
+        )
+        return limited
 
     def _loop(
         self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None]
