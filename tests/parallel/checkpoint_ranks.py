@@ -19,12 +19,14 @@ from trainwright.artifact.events import Events
 from trainwright.core.errors import TrainwrightError
 from trainwright.model.build import build_network
 from trainwright.runtime.mesh import mesh_of
+from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.train import AdamWSection, MuonSection
 from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train.checkpoints import Checkpoints, State, TrainingProgress, whole_on_cpu
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.saving import writing
+from trainwright.stages.train.weights.average import averaged
 from trainwright.stages.train.world import ALONE, World
 
 RANKS = 4
@@ -42,7 +44,7 @@ FAMILIES = {"llama": AdamWSection(lr=1e-2), "gpt2": MuonSection(lr=1e-2)}
 
 
 class Training:
-    """A network with an optimizer's state in it, of numbers that the seed decides."""
+    """A network with an optimizer's state and an average of weights in it, of numbers that the seed decides."""
 
     def __init__(self, family: str, layout: Mapping[str, object], folder: Path, *, seed: int) -> None:
         self.world: World = ALONE
@@ -51,7 +53,8 @@ class Training:
         self.network = build_network(spec(family, layers=4, vocabulary=323), dtype=torch.float32)
         self.network.initialise(seed)
         self.world.share(self.network, compiled=False)
-        self.optimizers = Optimizers(self.network, FAMILIES[family])
+        optimizers = Optimizers(self.network, FAMILIES[family])
+        self.optimizers = averaged(self.network, optimizers, EmaSection(decay=0.5), 0)
         for parameter in self.network.parameters():
             parameter.grad = torch.full_like(parameter, 0.1) + parameter.detach()
         self.optimizers.step(1.0)

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, noop_context_fn
+from torch.utils.checkpoint import checkpoint
 
 from trainwright.core.registry import load
 from trainwright.model.attention import Attention, Context, Mask, Rotary, RotaryTable, document_mask
@@ -119,7 +119,7 @@ class Decoder(Network):
             raise ValueError("; ".join(problems))
         self.spec = spec
         self.compute_dtype = dtype
-        self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else lambda _: noop_context_fn
+        self._contexts = load(CONTEXTS, kind="recompute") if recompute == "selective" else None
         self.dropouts: Dropouts | None = load(DROPOUTS, kind="dropout")(spec.dropout) if spec.dropout else None
         self.context_of: Callable[..., Context] | None = None
         self.embedding = nn.Parameter(torch.empty(spec.vocabulary, spec.width))
@@ -193,7 +193,9 @@ class Decoder(Network):
         for block in self.blocks if part is None else [self.blocks.get_submodule(str(number)) for number in part]:
             if block.recomputed and self.training:
                 again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
-                x = again(block, x, rotary, mask, cache, draw, context=context, context_fn=self._contexts(block))
+                # torch.compile takes no contexts that do nothing: where all is made again none are given.
+                kept = {} if self._contexts is None else {"context_fn": self._contexts(block)}
+                x = again(block, x, rotary, mask, cache, draw, context=context, **kept)
             else:
                 x = block(x, rotary, mask, cache, draw, context=context)
         return self.norm(x) if part is None or part.stop == self.spec.layers else x

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from trainwright.spec.measures import MemoryUse, PhaseTimes
 
+ResultWeights = Literal["trained", "averaged"]
 RECENT_UPDATES = 20
 """Updates that ``TrainSummary.train_loss`` is a mean over: enough to even out batches, few enough to be of the end."""
 
@@ -91,6 +92,8 @@ class TrainSummary:
         execution: how it was done.
         goodput: None in summaries of older versions.
         ranks: each of several; empty for one process.
+        weights: whose the validation is, and which the result has: those that were trained, or their average. Losses of
+            training are always of the trained ones.
     """
 
     steps: int
@@ -114,6 +117,7 @@ class TrainSummary:
     copy_bytes: int = 0
     best: Mapping[str, Any] | None = None
     overflows: int = 0
+    weights: ResultWeights = "trained"
 
     @property
     def seconds(self) -> float:

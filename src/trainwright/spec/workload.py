@@ -97,6 +97,8 @@ class Workload:
     """The optimizer's moments are in unified memory, and leave a device that is full (bitsandbytes' PagedAdamW)."""
     activation_offload: bool = False
     """What layers save for the backward pass waits for it in host memory."""
+    average_every: int = 0
+    """Updates between two moves of an average of the weights, which is kept in fp32; 0: there is none."""
     example_tokens: int | None = None
     """In the mean of an example, each padded to the longest of its micro batch; None: sequences are full."""
     example_spread: float = 0.0

@@ -117,6 +117,7 @@ def make_plan(
             document_masking=train.document_masking,
             moments=train.optimizer.reduced_moments,
             activation_offload=train.activation_offload,
+            average_every=0 if train.ema is None else train.ema.every_steps,
             fused_attention=not recipe.model.dropout.attention,
         ),
         cluster=ClusterSpec(node=NodeSpec(device=cpu, devices=1)),

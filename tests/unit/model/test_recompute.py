@@ -64,25 +64,49 @@ def test_no_product_and_no_fused_attention_is_computed_twice(tiny, family, token
 
 
 COMPILED = """
+from dataclasses import replace
+
 import torch
 from trainwright.model.build import build_network
+from trainwright.runtime.memory import SavedBytes
+from trainwright.spec.model import Dropout
 from trainwright.spec.sections.model import ModelSection
 
 tokens = torch.randint(0, 61, (2, 16), generator=torch.Generator().manual_seed(1))
-gradients = []
-for recompute, compiled in (("none", False), ("selective", True)):
-    network = build_network(ModelSection(layers=2, width=32, heads=4).spec(vocabulary=61), recompute=recompute)
+
+
+def gradients(family, drop, recompute, compiled, budget=None):
+    torch._dynamo.reset()
+    spec = ModelSection(layers=3, width=32, heads=4, family=family).spec(vocabulary=61)
+    spec = replace(spec, dropout=Dropout(residual=0.1, attention=0.1)) if drop else spec
+    network = build_network(spec, recompute=recompute, recomputed=budget)
     network.initialise(5)
-    run = torch.compile(network, backend="aot_eager") if compiled else network
-    network.logits(run(tokens)).square().mean().backward()
-    gradients.append([parameter.grad for parameter in network.parameters()])
-for eager, compiled in zip(*gradients, strict=True):
-    torch.testing.assert_close(compiled, eager, atol=1e-6, rtol=1e-4)
+    run = torch.compile(network, backend="aot_eager") if compiled == "whole" else network
+    if compiled == "blocks":
+        for block in network.blocks:
+            block.compile(backend="aot_eager")
+    samples = {"samples": torch.tensor([3, 4])} if drop else {}
+    saved = SavedBytes(network.parameters())
+    with saved.counting():
+        hidden = run(tokens, **samples)
+    network.logits(hidden).square().mean().backward()
+    return [parameter.grad for parameter in network.parameters()], saved.total_bytes
+
+
+for family, drop in (("llama", False), ("gpt2", True)):
+    eager, _ = gradients(family, drop, "none", None)
+    for compiled in ("whole", "blocks"):
+        sizes = {}
+        for recompute, budget in (("none", None), ("selective", None), ("full", 2), ("full", None)):
+            found, sizes[recompute, budget] = gradients(family, drop, recompute, compiled, budget)
+            for one, other in zip(eager, found, strict=True):
+                torch.testing.assert_close(other, one, atol=1e-6, rtol=1e-4)
+        assert compiled == "blocks" or sizes["full", None] < sizes["full", 2] < sizes["none", None], sizes
 print("equal")
 """
 
 
-def test_traced_blocks_have_the_same_gradients():
+def test_compiled_blocks_have_the_same_gradients():
     """In a process without run-time shape checks, which torch.compile cannot see through."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "equal", done.stderr[-2000:]

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainwright.artifact.checkpoint.index import AVERAGE, IndexedTensor
 from trainwright.artifact.checkpoint.reader import CheckpointReader
 from trainwright.artifact.checkpoint.tensor_file import Bytes, TensorBytes, write_tensors
 from trainwright.artifact.model_folder import SHAPE_FILE, TOKENIZER, WEIGHTS
@@ -13,15 +14,24 @@ from trainwright.artifact.store import sync_directory, writing
 from trainwright.core.errors import RecipeError
 
 
-def convert(checkpoint: Path, folder: Path) -> int:
+def convert(checkpoint: Path, folder: Path, *, averaged: bool = False) -> int:
     """Writes ``model.json``, ``model.safetensors`` and ``tokenizer.json`` into a new folder; returns their bytes.
+
+    Args:
+        checkpoint: of any layout.
+        folder: that is written.
+        averaged: take the moving average of the weights in their place.
 
     Raises:
         DataError: the checkpoint is damaged; names the tensor and the file.
-        RecipeError: the folder exists.
+        RecipeError: the folder exists, or the run kept no average.
         MachineError: it cannot be written.
     """
     reader = CheckpointReader(checkpoint)
+    stored = {name: f"{name}.{AVERAGE}" if averaged else name for name in reader.index.model}
+    tensors = {**reader.index.model, **reader.index.optimizer}
+    if not tensors.keys() >= set(stored.values()):
+        raise RecipeError("the run kept no average of its weights", where="--averaged", seen=checkpoint)
     for problem in reader.damages():
         raise problem
     if folder.exists():
@@ -35,8 +45,8 @@ def convert(checkpoint: Path, folder: Path) -> int:
         write_tensors(
             partial / WEIGHTS,
             {
-                name: TensorBytes(dtype=tensor.dtype, shape=tensor.shape, data=_once(reader, name))
-                for name, tensor in reader.index.model.items()
+                name: TensorBytes(dtype=tensor.dtype, shape=tensor.shape, data=_once(reader, key, tensor))
+                for name, key, tensor in ((name, key, tensors[key]) for name, key in stored.items())
             },
         )
         partial.rename(folder)
@@ -44,5 +54,5 @@ def convert(checkpoint: Path, folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def _once(reader: CheckpointReader, name: str) -> Iterator[Bytes]:
-    yield reader.whole(name, reader.index.model[name])
+def _once(reader: CheckpointReader, name: str, tensor: IndexedTensor) -> Iterator[Bytes]:
+    yield reader.whole(name, tensor)

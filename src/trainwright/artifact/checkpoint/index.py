@@ -16,6 +16,8 @@ INDEX = "checkpoint.json"
 FORMAT = 2
 MODEL, OPTIMIZER, STATE = "model", "optimizer", "state.json"
 PREFIX = "step-"
+AVERAGE = "average"
+"""State of a parameter: the moving average of its weights, where the run keeps one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,7 @@ def configure(parser: CommandParser) -> None:
     convert = parser.add_subcommand("convert", "write the model alone, as one bundle that every command takes")
     convert.add_argument("checkpoint", metavar="CHECKPOINT", help="a folder step-...")
     convert.add_argument("folder", metavar="FOLDER", help="where the bundle goes; it must not exist")
+    convert.add_argument("--averaged", action="store_true", help="the moving average of the weights (train.ema)")
     diff = parser.add_subcommand("diff", "say which tensors of two checkpoints differ, and by how much")
     diff.add_argument("first", metavar="CHECKPOINT")
     diff.add_argument("second", metavar="CHECKPOINT")
@@ -65,7 +66,7 @@ def _convert(args: argparse.Namespace, output: Output) -> int:
     from trainwright.core.units import format_bytes
 
     folder = _path(args.folder)
-    size_bytes = convert(_path(args.checkpoint), folder)
+    size_bytes = convert(_path(args.checkpoint), folder, averaged=args.averaged)
     payload = {"checkpoint": args.checkpoint, "folder": folder, "size_bytes": size_bytes}
     output.result(payload, lambda: output.line(f"{folder}: {format_bytes(size_bytes)}; use it as model.init_from"))
     return 0

@@ -21,6 +21,8 @@ BLOCK_PARTS: tuple[Part, ...] = ("attention", "feed_forward", "experts", "shared
 """Parts that repeat with the layers."""
 CONVOLUTIONS = "trainwright.planner.counts.convolutions"
 """What counts convolutional networks: by name, because our trainer, which counts its own, has none."""
+AVERAGE_BYTES = 4.0
+"""Of one weight's average, whatever the dtype of the weight."""
 MOMENT_BYTES = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0 + 4 / 256}
 """int8: one fp32 scale for 256 elements (Dettmers et al., 2022, arXiv 2110.02861)."""
 

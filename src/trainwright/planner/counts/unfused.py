@@ -1,11 +1,11 @@
-"""What AdamW moves where it is not one kernel, counted operation by operation."""
+"""What an update moves beyond one kernel of AdamW: operations that run one by one, and an average of the weights."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trainwright.planner.counts.layouts import Layouts, Numbers
-from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
+from trainwright.planner.counts.parameters import AVERAGE_BYTES, block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import owned_parameters
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import KernelChoice, Workload
@@ -27,3 +27,10 @@ def unfused_bytes(model: ModelSpec, workload: Workload, layouts: Layouts, kernel
     if workload.optimizer == "muon":
         share -= block_matrix_parameters(model) / total_parameters(model)
     return np.asarray((UNFUSED_BYTES - FUSED_BYTES) * share * owned_parameters(model, layouts))
+
+
+def averaging_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns the bytes [L] that the weights' average moves in a mean update: both are read, it is written."""
+    if not workload.average_every:
+        return np.zeros(len(layouts))
+    return np.asarray(3.0 * AVERAGE_BYTES / workload.average_every * owned_parameters(model, layouts))

@@ -36,7 +36,7 @@ from trainwright.planner.counts.ranks import (
     rank_parameters,
     slowest_layers,
 )
-from trainwright.planner.counts.unfused import unfused_bytes
+from trainwright.planner.counts.unfused import averaging_bytes, unfused_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
@@ -359,7 +359,8 @@ def update_bytes(
         return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
     if workload.optimizer == "muon":
         each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
-    return np.asarray(each * owned_parameters(model, layouts) + unfused_bytes(model, workload, layouts, chosen))
+    beside = unfused_bytes(model, workload, layouts, chosen) + averaging_bytes(model, workload, layouts)
+    return np.asarray(each * owned_parameters(model, layouts) + beside)
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

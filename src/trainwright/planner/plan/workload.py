@@ -38,6 +38,7 @@ def resolve(recipe: Recipe, facts: DatasetFacts, *, precision: Precision) -> Wor
         document_masking=section.document_masking,
         moments=section.optimizer.reduced_moments,
         activation_offload=section.activation_offload,
+        average_every=0 if section.ema is None else section.ema.every_steps,
         fused_attention=not recipe.model.dropout.attention,
         validation_tokens=validation_tokens(recipe, facts),
         validations=-(-steps // section.validation.every_steps) if recipe.data.split.validation > 0 else 0,

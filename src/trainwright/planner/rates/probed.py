@@ -26,7 +26,7 @@ from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
 from trainwright.planner.counts.saved_activations import MicroBatch, block_bytes
-from trainwright.planner.counts.unfused import OPERATIONS, unfused_bytes
+from trainwright.planner.counts.unfused import OPERATIONS, averaging_bytes, unfused_bytes
 from trainwright.planner.counts.work import block_elements, dealt, product_shape
 from trainwright.planner.rates.catalogue import Catalogue
 from trainwright.spec.device import DTYPE_BYTES
@@ -254,7 +254,8 @@ class Probed:
 
     def _update(self, shapes: LayoutShapes) -> float:
         """Returns the seconds of an update with clipping: a pass for the norm (a read), one to scale (read, write)."""
-        return self._fused_update(shapes) + self._operations_s(shapes)
+        average = self.stream_s(float(averaging_bytes(shapes.model, shapes.workload, shapes.layouts)[0]))
+        return self._fused_update(shapes) + self._operations_s(shapes) + average
 
     def _operations_s(self, shapes: LayoutShapes) -> float:
         """Returns the seconds that AdamW takes beyond its fused kernel, where its operations run one by one."""

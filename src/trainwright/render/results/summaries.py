@@ -81,6 +81,7 @@ PHRASES: Mapping[str, tuple[tuple[str, Phrase], ...]] = {
         ("passes", _form("{} passes over the data", "{:.3g}".format)),
         ("train_loss", _form("loss {}", "{:.3f}".format)),
         ("bits_per_byte", _form("validation {} bits per byte", "{:.3f}".format)),
+        ("weights", _form("of {} weights", str)),
         ("tokens_per_s", lambda rate: f"{rate:,.0f} tokens/s"),
     ),
     "evaluate": (

@@ -11,9 +11,11 @@ from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
 from trainwright.spec.device import DeviceKind
+from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
 from trainwright.spec.sections.faults import FaultsSection
 from trainwright.spec.sections.layout import LayoutSection
+from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import (
     AttentionKernel,
     KernelChoice,
@@ -151,6 +153,9 @@ class TrainExec(Section):
         None, description="memory of a process that the plan fits the run into by micro batch and recompute; null: all"
     )
     compile: bool | Literal["auto"] = Field("auto", description="torch.compile; auto: where doctor found a compiler")
+    recompile_limit: int = Field(
+        8, ge=1, le=256, description="how often torch.compile compiles one function, for other shapes and blocks"
+    )
     attention: AttentionKernel = Field(
         "auto", description="math: whole scores; sdpa: torch's fused kernel; auto: math for short sequences on a CPU"
     )
@@ -277,10 +282,16 @@ class TrainSection(Section):
     activation_offload: bool = Field(
         False, description="what layers save for the backward pass waits for it in host memory; not on a CPU"
     )
+    ema: EmaSection | None = Field(None, description="an exponential moving average of the weights; null: none")
     faults: FaultsSection = Field(
         default_factory=FaultsSection, description="what becomes of an update whose numbers cannot be right"
     )
     exec: TrainExec = Field(default_factory=TrainExec, description="how, not what")
+
+    @property
+    def result_weights(self) -> ResultWeights:
+        """Returns which weights validation measures and the result has."""
+        return "trained" if self.ema is None or not self.ema.use else "averaged"
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -71,7 +72,8 @@ def _adamw(network: Network, section: AdamWSection, names: Sequence[str]) -> Opt
     return reduced
 
 
-def _moved(parameter: Tensor, value: Tensor) -> Tensor:
+def moved(parameter: Tensor, value: Tensor) -> Tensor:
+    """Returns a state where its parameter is."""
     return value.to(parameter.device)
 
 
@@ -136,11 +138,15 @@ class Optimizers:
                 for key, value in state.items():
                     yield f"{self._names[parameter]}.{key}", value
 
+    def result(self) -> AbstractContextManager[None]:
+        """Returns a context within which the network has the weights that are measured and kept; all enter together."""
+        return nullcontext()
+
     def on_device(self) -> Iterator[Tensor]:
         """Yields the state tensors that take memory of the network's device."""
         return (tensor for _, tensor in self.tensors())
 
-    def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor] = _moved) -> None:
+    def load(self, tensors: dict[str, Tensor], part: Callable[[Tensor, Tensor], Tensor] = moved) -> None:
         """Take over state tensors by name; an optimizer without any, such as plain SGD, keeps none.
 
         Args:

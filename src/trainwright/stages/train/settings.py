@@ -8,6 +8,7 @@ import torch
 
 from trainwright.runtime.execution import Execution
 from trainwright.spec.model import ModelSpec
+from trainwright.spec.summary import ResultWeights
 from trainwright.spec.workload import Recompute, recomputed_blocks
 
 
@@ -27,6 +28,9 @@ class Settings(Execution):
     compiled: bool
     recompute: Recompute = "none"
     recompute_budget: float = 0.0
+    average_from: int = 0
+    """Updates before the average of the weights begins."""
+    result_weights: ResultWeights = "trained"
     offload: bool = False
     """The optimizer's state is in host memory, and the host updates."""
     peak_flops_per_s: float | None
@@ -55,6 +59,8 @@ class Settings(Execution):
                 f"the warm-up ({self.asked_warmup_steps:,} updates) is longer than the run ({self.steps:,}): it is cut "
                 "to the run, and the schedule behind it is never reached"
             )
+        if self.result_weights == "averaged":
+            notes.append("validation and the result are of averaged weights, losses of training of the trained ones")
         return notes
 
     @property

@@ -33,6 +33,7 @@ from trainwright.runtime.execution import execution_of, torch_settings
 from trainwright.spec.plan import Plan
 from trainwright.spec.recipe import Recipe
 from trainwright.spec.summary import TrainSummary
+from trainwright.spec.workload import DatasetFacts
 from trainwright.stages.train.checkpoints import Checkpoints, load_weights, whole_on_cpu, write_bundle
 from trainwright.stages.train.layout import check_executable, plan_differences
 from trainwright.stages.train.saving.keeping import Policy
@@ -92,9 +93,11 @@ def train(context: Context, plan: Plan, world: World) -> TrainSummary:
             recorded.metric(START, time.monotonic() - began_s, step=trainer.progress.step, unit="s")
             with _naming_what_grew(trainer, plan):
                 summary = trainer.run(recorded, began_s=began_s - before_s, launched_s=context.began_s)
-    weights = whole_on_cpu(trainer.network.named_parameters(), world)
+    with trainer.optimizers.result():
+        weights = whole_on_cpu(trainer.network.named_parameters(), world)
+        if world.leads:
+            write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
     if world.leads:
-        write_bundle(out, trainer.network.spec, weights, dataset.tokenizer_path)
         record = json.dumps(to_json(summary), indent=1, allow_nan=False)
         write_atomically(out / "summary.json", record.encode() + b"\n")
     return summary
@@ -167,6 +170,8 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         model=model,
         steps=workload.steps,
         asked_warmup_steps=steps_in(recipe, recipe.train.schedule.warmup, facts),
+        average_from=_average_from(recipe, facts, workload.steps),
+        result_weights=recipe.train.result_weights,
         epoch_tokens=recipe.epoch_tokens(tokens=split.tokens, documents=split.documents),
         sequence_tokens=workload.sequence_tokens,
         batch_sequences=workload.batch_sequences,
@@ -182,6 +187,21 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         device=here.device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )
+
+
+def _average_from(recipe: Recipe, facts: DatasetFacts, steps: int) -> int:
+    """Returns the updates before the average of the weights begins; 0 where there is none."""
+    if recipe.train.ema is None:
+        return 0
+    start = steps_in(recipe, recipe.train.ema.start, facts)
+    if start >= steps:
+        raise RecipeError(
+            "the run ends before the average of its weights begins",
+            where="train.ema.start",
+            seen=f"{start:,} steps",
+            expected=f"fewer than the run's {steps:,}",
+        )
+    return start
 
 
 def _base(context: Context) -> Path | None:
@@ -265,5 +285,6 @@ def _headline(summary: TrainSummary) -> dict[str, Any]:
         "mfu": summary.mfu,
         **{f"validation_{name}": value for name, value in metrics.items()},
         **({"overflows": summary.overflows} if summary.overflows else {}),
+        **({} if summary.weights == "trained" else {"weights": summary.weights}),
         **({} if summary.best is None else {"best_checkpoint": summary.best["checkpoint"]}),
     }

@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ GATE = "trainwright.runtime.faults.gate:gate_of"
 SCALED = "trainwright.runtime.faults.loss_scale:scaled"
 PASSING_OVER = "trainwright.stages.train.faults.passing_over:PassingOver"
 ANSWER = "trainwright.stages.train.faults.policy:answer"
+BUDGET = "trainwright.runtime.timing.recompilation:recompilation_limited"
+AVERAGED = "trainwright.stages.train.weights.average:averaged"
 
 
 class Trainer:
@@ -85,6 +88,9 @@ class Trainer:
         self.recipe, self.out, self.from_step = recipe, out, from_step
         make = load(ON_HOST, kind="memory") if settings.offload else Optimizers
         self.optimizers: Optimizers = make(network, recipe.train.optimizer, recipe.train.exec.update)
+        average = recipe.train.ema
+        if average is not None:
+            self.optimizers = load(AVERAGED, kind="average")(network, self.optimizers, average, settings.average_from)
         self.batches = task.batches(dataset.splits["train"], batch_sequences=settings.batch_sequences, seed=recipe.seed)
         if network.spec.dropout:
             self.batches = load(KEYED, kind="dropout")(self.batches, recipe.seed)
@@ -157,7 +163,7 @@ class Trainer:
             events.message(f"resuming from step {self.resumed_from} of {settings.steps}")
         self.clock.start()
         self.world.follow(lambda: (self.progress.step, *self.clock.running))
-        with self.world.counted(self.network, self.clock, compiled=settings.compiled):
+        with self.world.counted(self.network, self.clock, compiled=settings.compiled), self._budget(events):
             logits_bytes, activation_bytes = self._dry_run()
             with StopRequest() as stop, collected_by_hand() as collect:
                 validation = self._loop(metrics, stop, events, collect, limit)
@@ -167,6 +173,15 @@ class Trainer:
         for name, size_bytes in memory.as_dict().items():
             events.emit("memory", name, size_bytes, unit="bytes", step=self.progress.step)
         return self._summary(validation, memory, flops_per_token)
+
+    def _budget(self, events: Events) -> AbstractContextManager[None]:
+        """Returns a context that limits how often code is compiled."""
+        if not self.settings.compiled:
+            return nullcontext()
+        limited: AbstractContextManager[None] = load(BUDGET, kind="compiler")(
+            self.recipe.train.exec.recompile_limit, events, self.progress.step
+        )
+        return limited
 
     def _loop(
         self, metrics: TrainingMetrics, stop: StopRequest, events: Events, collect: Callable[[int], None], limit: Any
@@ -272,7 +287,8 @@ class Trainer:
             options = EvaluationOptions(
                 batch_sequences=self.settings.micro_batch, tokens=self.recipe.train.validation.tokens
             )
-            result = self.world.evaluate(self.task, self.network, split, options)
+            with self.optimizers.result():
+                result = self.world.evaluate(self.task, self.network, split, options)
         for name, metric in result.metrics.items():
             metrics.metric(f"validation/{name}", metric.value, step=done, unit=metric.unit)
         with blaming(self.recipe.task.name, where="task.name"):
@@ -336,6 +352,7 @@ class Trainer:
             copy_bytes=self._copy_bytes,
             best=self.checkpoints.best(),
             overflows=self.progress.overflows,
+            weights=settings.result_weights,
             tokens_per_s=speed,
             flops_per_token=flops_per_token,
             peak_flops_per_s=settings.peak_flops_per_s,

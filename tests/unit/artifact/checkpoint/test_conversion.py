@@ -22,6 +22,18 @@ def test_weights_are_put_together(make, tensors, tmp_path) -> None:
     assert size_bytes == sum(each.stat().st_size for each in (tmp_path / "new" / "bundle").iterdir())
 
 
+def test_averages_take_the_weights_place(make, tensors, tmp_path) -> None:
+    weights = {name: tensor for name, tensor in tensors.items() if name != "matrix.momentum"}
+    averages = {f"{name}.average": tensor + 1 for name, tensor in weights.items()}
+    cuts = {"matrix.average": [((0, 0), (2, 4)), ((2, 0), (4, 4))]}
+    convert(make(tmp_path / "c", {**tensors, **averages}, cuts), tmp_path / "bundle", averaged=True)
+    found = load_file(tmp_path / "bundle" / "model.safetensors")
+    assert found.keys() == weights.keys()
+    assert all(np.array_equal(found[name], weights[name] + 1) for name in found)
+    with pytest.raises(RecipeError, match="--averaged: the run kept no average"):
+        convert(make(tmp_path / "other", tensors), tmp_path / "bundle-of-other", averaged=True)
+
+
 def test_a_damaged_one_is_refused(make, tensors, tmp_path) -> None:
     path = make(tmp_path / "c", tensors)
     file = path / "model-0.safetensors"

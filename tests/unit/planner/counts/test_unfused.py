@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 from fixtures.planned_models import LLAMA
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.counts.unfused import FUSED_BYTES, OPERATIONS, UNFUSED_BYTES, unfused_bytes
+from trainwright.planner.counts.unfused import FUSED_BYTES, OPERATIONS, UNFUSED_BYTES, averaging_bytes, unfused_bytes
 from trainwright.spec.workload import KernelChoice, ParallelPlan, Workload
 
 SIZE = 1000
@@ -48,3 +48,12 @@ def test_only_what_adamw_updates_is_moved_more_often(optimizer, left):
     (more,) = unfused_bytes(LLAMA, work, alone, KernelChoice(update="loop"))
     assert more == pytest.approx((UNFUSED_BYTES - FUSED_BYTES) * (total_parameters(LLAMA) - left))
     assert not unfused_bytes(LLAMA, work, alone, KernelChoice()).any()
+
+
+def test_an_average_moves_what_torch_reads_and_writes():
+    average, weight = torch.ones(SIZE), torch.zeros(SIZE)
+    with Traffic() as traffic:
+        average.lerp_(weight, 0.1)
+    work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="fp32", optimizer="adamw", average_every=4)
+    (each,) = averaging_bytes(LLAMA, work, Layouts.of([ParallelPlan()], ["none"], work)) / total_parameters(LLAMA)
+    assert each == pytest.approx(traffic.moved / SIZE / 4)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
 from trainwright.planner.counts.saved_activations import MicroBatch, saved_bytes
 from trainwright.spec.summary import RECENT_UPDATES
+from trainwright.spec.workload import ParallelPlan
 from trainwright.stages.train import run
 
 
@@ -98,3 +101,43 @@ def test_goodput_counts_the_sessions_before(make_recipe, inputs_for, train, tmp_
     told = [event for event in read_events(out / "events.jsonl") if event.name == "train/goodput"]
     assert [event.step for event in told] == [4, 8] and all(0 < event.value < 1 for event in told)
     assert summary["ranks"] == [], "one process is the run"
+
+
+COMPILED = """
+import sys
+from pathlib import Path
+
+from trainwright.artifact.events import Events
+from trainwright.artifact.stage import Context
+from trainwright.artifact.store import open_artifact
+from trainwright.spec.recipe import Recipe
+from trainwright.stages.train import run, step
+
+step.compiler = lambda _: "aot_eager"
+text, dataset, plan, out = sys.argv[1:]
+inputs = {"dataset": open_artifact(Path(dataset)), "plan": open_artifact(Path(plan))}
+with Events(None, run="tiny") as events:
+    recipe = Recipe.model_validate_json(text)
+    run(Context(recipe=recipe, inputs=inputs, out=Path(out), root=Path(out), events=events))
+"""
+
+
+def test_a_compiled_training_with_recomputation_counts_its_graphs(make_recipe, inputs_for, train, tmp_path) -> None:
+    """In a process without run-time shape checks, which torch.compile cannot see through."""
+    losses = {}
+    for name, compiled in (("eager", False), ("compiled", True)):
+        recipe, out = make_recipe(family="gpt2", recompute="full", exec_compile=compiled), tmp_path / name
+        inputs = inputs_for(recipe, parallel=ParallelPlan(threads=1, deterministic=True, compile=compiled))
+        out.mkdir()
+        if compiled:
+            words = recipe.model_dump_json(), *(str(inputs[role].path) for role in ("dataset", "plan")), str(out)
+            done = subprocess.run([sys.executable, "-c", COMPILED, *words], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr[-2000:]
+        else:
+            train(recipe, inputs, out)
+        summary = json.loads((out / "summary.json").read_text())
+        losses[name] = summary["train_loss"]
+        assert (summary["phases"]["compile"] > 0) == compiled
+        graphs = [event.value for event in read_events(out / "events.jsonl") if event.name == "train/compiled_graphs"]
+        assert [count >= 1 for count in graphs] == [True] * compiled
+    assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-5)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trainwright.planner.counts.adapters import adapted, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers
 from trainwright.planner.counts.parameters import (
+    AVERAGE_BYTES,
     MOMENT_BYTES,
     block_matrices,
     matrices,
@@ -159,9 +160,14 @@ def state_bytes(case: MemoryCase) -> StateBytes:
     return StateBytes(
         weight=weight,
         gradient=gradient,
-        optimizer=master + moment * moments_per_parameter(case.model, workload),
+        optimizer=master + moment * moments_per_parameter(case.model, workload) + average_bytes(workload),
         update=full * memory.update_copies,
     )
+
+
+def average_bytes(workload: Workload) -> float:
+    """Returns the bytes of one weight's moving average, which counts as the optimizer's state."""
+    return AVERAGE_BYTES if workload.average_every else 0.0
 
 
 def shared(case: MemoryCase, *, from_stage: int) -> Numbers:
@@ -190,18 +196,19 @@ class Kept:
 def kept(case: MemoryCase) -> Kept:
     """Returns weights, gradients and optimizer's state of one rank.
 
-    With offload the optimizer's state lives in host memory or on NVMe, with ``all`` and ``all-nvme`` weights and
-    gradients too, but for what is gathered; with ``frozen`` only the adapters' weights and states stay. Paged moments
-    are none of what stays: they take what room is left.
+    With offload the optimizer's state lives in host memory or on NVMe, and an average of the weights stays; with
+    ``all`` and ``all-nvme`` weights and gradients too, but for what is gathered; with ``frozen`` only the adapters'
+    weights and states stay. Paged moments are none of what stays: they take what room is left.
     """
     whole, layouts = _kept_anywhere(case), case.layouts
     frozen = layouts.has("offload", "frozen")
     stays = np.where(layouts.has("offload", "none") | frozen, 1.0, 0.0)
     never = np.where(layouts.offloads_all, 0.0, 1.0)
+    average = average_bytes(case.workload) * shared(case, from_stage=1)
     return Kept(
         weights=np.where(frozen, adapter_bytes(case), whole.weights * never),
         gradients=whole.gradients * never,
-        optimizer=whole.optimizer * stays - paged_bytes(case),
+        optimizer=whole.optimizer * stays + average * (1.0 - stays) - paged_bytes(case),
         update=whole.update * stays,
     )
 

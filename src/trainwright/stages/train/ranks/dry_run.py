@@ -48,6 +48,7 @@ from trainwright.stages.train.layout import check_executable
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.step import RankedStep
 from trainwright.stages.train.ranks.world import RankedWorld
+from trainwright.stages.train.weights.average import averaged
 
 MOST_PASSES = 2
 """Micro batches that are counted: the first one finds no gradients, the second and all after it do."""
@@ -206,6 +207,8 @@ def _step(
         whole = {name: tuple(parameter.shape) for name, parameter in network.named_parameters()}
         world.share(network, compiled=False)
         optimizers = Optimizers(network, recipe.train.optimizer, recipe.train.exec.update)
+        if recipe.train.ema is not None:
+            optimizers = averaged(network, optimizers, recipe.train.ema, 0)
         clock = PhaseClock(CPU)
         clock.start()
         _make_states(network, optimizers)

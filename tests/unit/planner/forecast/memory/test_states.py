@@ -203,3 +203,13 @@ def test_frozen_weights_leave_alone():
     adapters = 4 * 32 * 8 * (4096 + 4096 + 4096 + 1024)
     assert gone.weights[0, 0] == adapters and here.weights[0, 0] > 16e9
     assert (gone.optimizer == here.optimizer).all() and (gone.gradients == here.gradients).all()
+
+
+def test_an_average_is_four_bytes_that_offload_leaves_on_the_device():
+    fp32 = replace(WORK, precision="bf16", states="fp32")
+    plans = [ParallelPlan(), ParallelPlan(offload="optimizer"), ParallelPlan(dp_shard=4)]
+    with_it, without = (kept_bytes(LLAMA, replace(fp32, average_every=every), *plans) for every in (1, 0))
+    each = (with_it.optimizer - without.optimizer)[0] / total_parameters(LLAMA)
+    assert each == pytest.approx([4, 4, 1])
+    assert without.optimizer[0, 1] == 0
+    assert (with_it.weights == without.weights).all()

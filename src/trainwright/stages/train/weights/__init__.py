@@ -1,0 +1,1 @@
+"""Weights beside those that are trained."""
