@@ -21,7 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from trainwright.artifact.events import Events
 from trainwright.artifact.stage import Context
-from trainwright.artifact.store import open_artifact
+from trainwright.artifact.store import open_artifact, writing
 from trainwright.core.errors import Interrupted, TrainwrightError
 from trainwright.runtime.device import choose
 from trainwright.runtime.faults.beat import beating
@@ -90,7 +90,7 @@ def train_as_rank(
         follow: is told how to see where training stands.
 
     Raises:
-        TrainwrightError: as ``train``.
+        TrainwrightError: as ``train``; MachineError, where the system refuses to write.
     """
     inputs = {role: open_artifact(path) for role, path in task.inputs.items()}
     context = Context(
@@ -103,7 +103,7 @@ def train_as_rank(
         began_s=task.began_s,
     )
     device = _device(task.plan.cluster.device.kind, local_rank)
-    with joined(task.plan.parallel, device, found) as mesh:
+    with writing(task.out), joined(task.plan.parallel, device, found) as mesh:
         world = world_of(mesh, batch_sequences=task.plan.workload.batch_sequences)
         if follow is not None:
             world.follow = follow

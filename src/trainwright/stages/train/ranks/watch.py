@@ -227,7 +227,8 @@ def _place(state: State | None) -> str:
     if state is None or not state.phase:
         return ", before its first step"
     last = f", last collective {state.collective} (number {state.collectives})" if state.collective else ""
-    return f", in {state.phase} of step {state.step + 1}{last}"
+    phase = "" if state.phase == "other" else f"{state.phase} of "
+    return f", in {phase}step {state.step + 1}{last}"
 
 
 def _ask_for_stacks(pid: int) -> None:

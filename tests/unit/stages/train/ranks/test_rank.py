@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import time
 
@@ -11,6 +12,7 @@ import torch.distributed as dist
 
 from fixtures.planned_recipe import plan_of
 from trainwright.artifact.events import Events
+from trainwright.core.errors import MachineError
 from trainwright.stages.train.ranks.rank import RankTask, _device, train_as_rank
 
 
@@ -46,6 +48,18 @@ def test_a_restarted_rank_counts_its_time_from_when_the_command_began(make_recip
     found = dist.FileStore(str(tmp_path / "store"), 1), 0, 1
     train_as_rank(task, Events(None, run="x"), local_rank=0, found=found)
     assert seen == [task.began_s]
+
+
+def test_a_full_disk_is_the_machines_fault_whatever_was_written(make_recipe, tmp_path) -> None:
+    recipe = make_recipe()
+
+    def work(context, plan, world) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as closing a log does, without a name
+
+    task = RankTask(recipe=recipe, plan=plan_of(recipe), inputs={}, digests={}, out=tmp_path, root=tmp_path, work=work)
+    found = dist.FileStore(str(tmp_path / "store"), 1), 0, 1
+    with pytest.raises(MachineError, match=f"{tmp_path}: the disk is full"):
+        train_as_rank(task, Events(None, run="x"), local_rank=0, found=found)
 
 
 def test_ranks_on_processors_share_them() -> None:
