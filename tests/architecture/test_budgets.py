@@ -14,7 +14,7 @@ MAX_FUNCTION_LINES = 60
 MAX_TRAIN_LINES = 11_900
 """Of one process: with every task and family, and the packages that an import runs on its way."""
 # Besides: matrices, sequences and pipelines over ranks, the watch over them, restarts, meetings of hosts, the dry run,
-# averages of weights.
+# averages of weights, hosts that watch and restart their ranks together.
 MAX_LINES_OF_ALL_LAYOUTS = 19_300
 MAX_FOLDER_FILES = 15
 

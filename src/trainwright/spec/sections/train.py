@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from trainwright.core.config.by_name import ByName
 from trainwright.core.extension import Extension
 from trainwright.core.plug_in import Called
+from trainwright.core.registry import load
 from trainwright.spec.device import DeviceKind
 from trainwright.spec.sections.average import EmaSection
 from trainwright.spec.sections.base import Bytes, Count, DurationText, Positive, Seconds, Section, Workers
@@ -33,6 +34,7 @@ SCHEDULES: Mapping[str, str] = {
 }
 SCHEDULE = Extension("schedule", SCHEDULES, Called(arguments=("done", "section")))
 
+MEANT = "trainwright.spec.sections.meant:check"
 SLURM_END = "SLURM_JOB_END_TIME"
 """Slurm's variable that limits a training as ``time_limit`` does: the end of its job, in seconds since 1970."""
 
@@ -42,13 +44,6 @@ _Schedule = Annotated[
 ]
 Average = Annotated[float, Field(ge=0, lt=1)]
 DeviceChoice = Literal["auto", "cpu", "cuda", "rocm", "npu", "tpu", "mps", "xpu"]
-NO_DEVICES = {
-    "gpu": "a GPU is called cuda (NVIDIA), rocm (AMD), xpu (Intel) or mps (Apple)",
-    "hpu": "plans know hpu (Gaudi), and no training runs on it",
-}
-"""Names that others give to devices, or that plans know, and what is to be said of them."""
-LEAST_BYTES = 1 << 20
-"""Of memory for a process: less was meant in another unit."""
 DEVICES: tuple[str, ...] = get_args(DeviceChoice)[1:]
 """The kinds of device that training runs on; ``catalog/accelerators`` has a file for each."""
 
@@ -203,35 +198,10 @@ class TrainExec(Section):
         False, description="compute a faulty step a second time: other bits mean that the device computes wrongly"
     )
 
-    @field_validator("device", mode="before")
+    @field_validator("device", "fit_memory", "best_by", "checkpoint_to", mode="before")
     @classmethod
-    def _names_a_device(cls, value: object) -> object:
-        if isinstance(value, str) and value in NO_DEVICES:
-            raise ValueError(f"{NO_DEVICES[value]}; training knows {', '.join(get_args(DeviceChoice))}")
-        return value
-
-    @field_validator("fit_memory")
-    @classmethod
-    def _has_a_unit(cls, value: int | None) -> int | None:
-        if value is not None and value < LEAST_BYTES:
-            unit = "GiB" if value < 4096 else "MiB"
-            raise ValueError(f"{value:,} bytes hold no training: write the unit, {value}{unit}")
-        return value
-
-    @field_validator("best_by")
-    @classmethod
-    def _says_which_is_better(cls, value: str) -> str:
-        direction, _, metric = value.partition(" ")
-        if direction not in ("min", "max") or not metric or " " in metric:
-            examples = "min loss, min bits_per_byte or min perplexity; of classify max accuracy or max macro_f1 too"
-            raise ValueError(f"not min or max and a metric of validation: {examples}")
-        return value
-
-    @field_validator("checkpoint_to")
-    @classmethod
-    def _is_a_place(cls, value: str | None) -> str | None:
-        if value is not None and not value.strip():
-            raise ValueError("names no place: give a folder or a URL, or null for none")
+    def _is_meant(cls, value: object, info: ValidationInfo) -> object:
+        load(MEANT, kind="check")(info.field_name, value)
         return value
 
     @model_validator(mode="after")

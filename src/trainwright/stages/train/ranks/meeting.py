@@ -256,23 +256,24 @@ def _served(place: Place, limit_s: float) -> Store:
             fix = "is the port free, and is the host this one? name another port on every node"
             raise MachineError("cannot meet here", where=place.endpoint, seen=in_one_line(error), fix=fix) from error
         raise MachineError(
-            _why_nobody(place, error),
+            "{why} within {limit_s:g} s",
             where=place.endpoint,
             fix="start the command of {noun} 0 there, or raise train.exec.rendezvous_timeout",
+            why=_why_nobody(place, error),
             limit_s=limit_s,
             noun=place.noun,
         ) from error
 
 
 def _why_nobody(place: Place, error: Exception) -> str:
-    """Returns why nobody was met, in words that name ``limit_s`` and ``noun``."""
+    """Returns why nobody was met."""
     if not isinstance(error, ConnectionError):
-        return "something answers here, and it was not the command of {noun} 0 within {limit_s:g} s"
+        return f"something answered here, but no command of {place.noun} 0"
     try:
         socket.getaddrinfo(place.host, place.port)
     except OSError:
-        return "no host of this name was found within {limit_s:g} s"
-    return "nobody was here within {limit_s:g} s"
+        return "no host of this name was found"
+    return "nobody was here"
 
 
 @contextmanager

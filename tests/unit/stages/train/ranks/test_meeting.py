@@ -145,9 +145,7 @@ def test_what_answers_and_is_no_meeting_place_is_named_in_one_line(place: Place,
                     guest.close()
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(
-            MachineError, match="something answers here, and it was not the command of node 0 within 1 s"
-        ):
+        with pytest.raises(MachineError, match="something answered here, but no command of node 0 within 1 s"):
             Meeting(replace(place, rank=1), 1.0)
     assert "TCPStore" not in capfd.readouterr().err
 
