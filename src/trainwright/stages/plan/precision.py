@@ -9,13 +9,15 @@ from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.planner.plan.machine import Here
 from trainwright.planner.rates.precisions import OtherPrecision
-from trainwright.spec.device import ClusterSpec, DeviceSpec
+from trainwright.spec.device import ClusterSpec, DeviceKind, DeviceSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import Precision
 
 MEASURED: Mapping[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp8": ("bf16",)}
 """Precisions whose measured rates may stand for another one, best first; their activations have one size, but fp32's
 are larger than fp16's, so that they err on the slow side."""
+SWITCHED: Mapping[Precision, tuple[DeviceKind, ...]] = {"tf32": ("cuda", "rocm")}
+"""Kinds of devices that torch has a precision for, where not all that have one (torch.set_float32_matmul_precision)."""
 SLOW = 100.0
 """How many times as long as fp32 a processor without instructions for fp16 may take: a product of two matrices of 512
 rows took 75 times as long on one with AVX-512 alone (torch 2.13)."""
@@ -32,6 +34,8 @@ def at_precision(here: Here, precision: Precision) -> Here:
         return here
     if device.kind == "cpu":
         return _on_processor(here, precision)
+    if device.kind not in SWITCHED.get(precision, (device.kind,)):
+        raise _refusal(device, device, precision)
     if here.probes is None:  # the datasheet is what its rates are of
         if not device.flops_per_s.get(precision):
             raise _refusal(device, device, precision)

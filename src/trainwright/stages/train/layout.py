@@ -64,9 +64,11 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
     """Refuses a plan whose layout the trainer cannot execute for this recipe.
 
     Raises:
-        RecipeError: names each field that cannot be, with what to set.
+        RecipeError: names each field that cannot be, with what to set; or the precision that the device lacks.
     """
-    model, work = plan.model, plan.workload
+    model, work, device = plan.model, plan.workload, plan.cluster.device
+    if work.precision == "tf32" and not device.flops_per_s.get(work.precision):
+        raise RecipeError("the plan's device has no {precision}", where="plan", seen=device.name, precision="tf32")
     refused = refusals(
         plan.parallel,
         recompute=work.recompute,

@@ -179,6 +179,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
+        tf32=here.tf32,
         device=here.device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )

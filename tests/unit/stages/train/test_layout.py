@@ -37,6 +37,14 @@ def test_what_is_not_executed_is_refused_by_name(name) -> None:
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
 
 
+def test_a_plan_in_a_precision_that_its_device_lacks_is_refused(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.precision=fp32")
+    plan = plan_of(recipe)
+    check_executable(plan, recipe)
+    with pytest.raises(RecipeError, match=r"the plan's device has no tf32 \(seen Ideal CPU"):
+        check_executable(replace(plan, workload=replace(plan.workload, precision="tf32")), recipe)
+
+
 PIPELINES = [
     (ParallelPlan(pp=2, virtual_stages=2), "virtual_stages=2: schedule=1f1b .*set schedule=interleaved"),
     (ParallelPlan(pp=2, dp_shard=2, zero_stage=2), "zero_stage=2: .*set zero_stage=1"),
