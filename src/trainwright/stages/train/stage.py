@@ -41,6 +41,7 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
+FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 MEMORY = "trainwright.stages.train.faults.memory"
 
@@ -124,6 +125,8 @@ def trainer_of(
     recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
+    if settings.precision == "fp8":
+        load(FLOAT8, kind="precision")(network)
     world.share(network, compiled=settings.compiled)
     if recipe.train.activation_offload:
         load(OFFLOAD, kind="memory")(network)
