@@ -13,7 +13,8 @@ from trainwright.hardware.machine.processor import cpu_features
 from trainwright.spec.device import DeviceKind
 
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Torch's types by our names."""
+DTYPES |= {"tf32": torch.float32, "fp8": torch.bfloat16}
+"""Torch's types of activations by our names."""
 Mark = float | torch.Event
 """A moment: of the host in seconds, or when a device comes to it."""
 ACCELERATORS = "trainwright.runtime.accelerators"

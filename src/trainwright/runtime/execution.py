@@ -24,6 +24,8 @@ class Execution:
     device: torch.device
     threads: int | None
     deterministic: bool
+    tf32: bool = False
+    """Products of fp32 tensors are computed in tf32, where that is an accelerator's."""
 
 
 def execution_of(plan: Plan, how: TrainExec) -> Execution:
@@ -41,6 +43,7 @@ def execution_of(plan: Plan, how: TrainExec) -> Execution:
         device=choose(kind).torch_device,
         threads=plan.parallel.threads,
         deterministic=how.is_deterministic(kind) if deterministic is None else deterministic,
+        tf32=plan.workload.precision == "tf32",
     )
 
 
@@ -63,10 +66,15 @@ def torch_settings(execution: Execution) -> Iterator[None]:
     if execution.deterministic and execution.device.type != "cpu":
         load(f"{ACCELERATORS}:prepare_deterministic", kind="device")(execution.device)
     # Filling new memory with NaN is for finding bugs; it would cost a pass over every tensor.
+    narrows = execution.tf32 and execution.device.type != "cpu"
+    if narrows:
+        torch.set_float32_matmul_precision("high")
     fill, switches.fill_uninitialized_memory = switches.fill_uninitialized_memory, False
     try:
         yield
     finally:
+        if narrows:
+            torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic)
         switches.fill_uninitialized_memory = fill

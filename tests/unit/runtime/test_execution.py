@@ -53,6 +53,21 @@ def test_a_plan_for_another_kind_of_device_is_refused(tmp_path) -> None:
         execution_of(planned(tmp_path, "hpu", None), TrainExec())
 
 
+def test_tf32_is_for_accelerators_alone_and_gone_afterwards() -> None:
+    assert torch.get_float32_matmul_precision() == "highest"
+    for device, precision in (("cpu", "highest"), ("cuda", "high")):
+        execution = Execution(device=torch.device(device), threads=None, deterministic=False, tf32=True)
+        with torch_settings(execution):
+            assert torch.get_float32_matmul_precision() == precision
+        assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_plan_says_whether_products_are_in_tf32(tmp_path) -> None:
+    plan = planned(tmp_path, "cpu", None)
+    tf32 = replace(plan, workload=replace(plan.workload, precision="tf32"))
+    assert [execution_of(each, TrainExec()).tf32 for each in (plan, tf32)] == [False, True]
+
+
 def test_switches_hold_inside_and_come_back_after_an_error() -> None:
     torch.set_num_threads(1)
     before = torch.are_deterministic_algorithms_enabled()

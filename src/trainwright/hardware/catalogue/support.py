@@ -128,6 +128,8 @@ def _problems(run: RunSpec, layout: Mapping[str, object], *, devices: bool) -> I
     if runs.axes and method not in runs.axes:
         yield _Problem("stack, method", "this method", method, f"one of {', '.join(runs.axes)}")
         return
+    if run.stack.name == OURS and run.workload.precision not in runs.precisions:
+        yield _Problem("stack, precision", "this precision", run.workload.precision, ", ".join(runs.precisions))
     # Of software that is not named nobody knows what it cannot do: such layouts are not chosen, and not refused.
     for axis in AXES if run.stack.name not in UNLIMITED else ():
         size = layout.get(axis, 1)

@@ -235,7 +235,7 @@ class TrainSection(Section):
         default_factory=DecaySection, description="learning rate over time"
     )
     validation: ValidationSection = Field(default_factory=ValidationSection, description="held-out loss")
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16", "fp8"] = Field(
         "auto", description="arithmetic of the matrices; auto: bf16 where the machine multiplies it faster than fp32"
     )
     loss_scale: LossScaleSection = Field(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import find_device
 from trainwright.planner.plan.machine import Here
 from trainwright.planner.rates.precisions import OtherPrecision
-from trainwright.spec.device import ClusterSpec, DeviceSpec
+from trainwright.spec.device import ClusterSpec, DeviceKind, DeviceSpec
 from trainwright.spec.plan import Assumption
 from trainwright.spec.workload import Precision
 
 MEASURED: Mapping[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "tf32": ("fp32",), "fp8": ("bf16",)}
 """Precisions whose measured rates may stand for another one, best first; their activations have one size, but fp32's
 are larger than fp16's, so that they err on the slow side."""
+SWITCHED: Mapping[Precision, tuple[DeviceKind, ...]] = {"tf32": ("cuda", "rocm"), "fp8": ("cuda", "rocm")}
+"""Kinds of devices that software has a precision for, where not all that have one: torch.set_float32_matmul_precision,
+and torchao's kernels."""
+FLOAT8_PACKAGE = "torchao"
 SLOW = 100.0
 """How many times as long as fp32 a processor without instructions for fp16 may take: a product of two matrices of 512
 rows took 75 times as long on one with AVX-512 alone (torch 2.13)."""
@@ -26,12 +31,23 @@ def at_precision(here: Here, precision: Precision) -> Here:
 
     Raises:
         RecipeError: the device has no such arithmetic, as far as is known.
+        MachineError: it has, and a package that computes in it is not installed.
     """
     device = here.cluster.device
     if precision in ("fp32", "bf16") or (here.probes is not None and precision in here.probes.dtypes()):
         return here
     if device.kind == "cpu":
         return _on_processor(here, precision)
+    if device.kind not in SWITCHED.get(precision, (device.kind,)):
+        raise _refusal(device, device, precision)
+    if precision == "fp8" and device_has(device, precision) and find_spec(FLOAT8_PACKAGE) is None:
+        raise MachineError(
+            "fp8 is computed by {package}, which is not installed",
+            where="train.precision",
+            seen=precision,
+            fix="pip install 'trainwright[float8]', or set train.precision=bf16",
+            package=FLOAT8_PACKAGE,
+        )
     if here.probes is None:  # the datasheet is what its rates are of
         if not device.flops_per_s.get(precision):
             raise _refusal(device, device, precision)
@@ -46,6 +62,12 @@ def at_precision(here: Here, precision: Precision) -> Here:
     rated = replace(device, flops_per_s={**device.flops_per_s, precision: known.flops_per_s[precision]})
     source = OtherPrecision(source=here.source, measured=stands, faster=faster)
     return _with(replace(here, cluster=_of(here, rated)), precision, source, text)
+
+
+def device_has(device: DeviceSpec, precision: Precision) -> bool:
+    """Returns whether a device, or the one of its name in the catalogue, has a rate for a precision."""
+    known = find_device(device.name)
+    return any(each is not None and bool(each.flops_per_s.get(precision)) for each in (device, known))
 
 
 def _on_processor(here: Here, precision: Precision) -> Here:

@@ -28,6 +28,7 @@ REASONS = {
 ALSO: Mapping[str, tuple[object, ...]] = {"offload": ("optimizer",)}
 """Values that are executed too."""
 OF_PIPELINES = "trainwright.stages.train.ranks.pipeline.refusals:refusals"
+OF_FLOAT8 = "trainwright.model.precision.refusals:refusals"
 
 
 def refusals(
@@ -64,9 +65,12 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
     """Refuses a plan whose layout the trainer cannot execute for this recipe.
 
     Raises:
-        RecipeError: names each field that cannot be, with what to set.
+        RecipeError: names each field that cannot be, with what to set; or the precision that the device lacks.
     """
-    model, work = plan.model, plan.workload
+    model, work, device = plan.model, plan.workload, plan.cluster.device
+    if work.precision in ("tf32", "fp8") and not device.flops_per_s.get(work.precision):
+        seen, lacks = device.name, work.precision
+        raise RecipeError("the plan's device has no {precision}", where="plan", seen=seen, precision=lacks)
     refused = refusals(
         plan.parallel,
         recompute=work.recompute,
@@ -75,6 +79,8 @@ def check_executable(plan: Plan, recipe: Recipe) -> None:
         divides=recipe.task.kind.divides,
         moments=work.moments,
     )
+    if work.precision == "fp8":
+        refused += load(OF_FLOAT8, kind="precision")(plan.parallel, work.recompute)
     if refused:
         raise RecipeError("the trainer cannot execute this plan", where="plan", seen="; ".join(refused))
 

@@ -42,6 +42,7 @@ from trainwright.stages.train.trainer import Trainer
 from trainwright.stages.train.world import ALONE, COMMANDS, World
 
 OFFLOAD = "trainwright.model.memory.offload:offload_activations"
+FLOAT8 = "trainwright.model.precision.float8:convert"
 ELSEWHERE = "trainwright.runtime.elsewhere:Elsewhere"
 MEMORY = "trainwright.stages.train.faults.memory"
 
@@ -127,6 +128,8 @@ def trainer_of(
     recipe, tokenizer, out = context.recipe, dataset.tokenizer_path, context.out
     network, new_head = make_network(recipe, settings, tokenizer, base=_base(context))
     network = network.to(settings.device)
+    if settings.precision == "fp8":
+        load(FLOAT8, kind="precision")(network)
     world.share(network, compiled=settings.compiled)
     if recipe.train.activation_offload:
         load(OFFLOAD, kind="memory")(network)
@@ -184,6 +187,7 @@ def settings_of(recipe: Recipe, plan: Plan, dataset: TokenDataset) -> Settings:
         offload=plan.parallel.offload == "optimizer",
         threads=here.threads,
         deterministic=here.deterministic,
+        tf32=here.tf32,
         device=here.device,
         peak_flops_per_s=plan.cluster.device.flops_per_s.get(precision),
     )

@@ -10,6 +10,8 @@ from trainwright.hardware.catalogue.stacks import offered, read_stack, stack_nam
 from trainwright.hardware.catalogue.support import AXES, check, lacking_axes, method_of
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.plan.layout import choose
+from trainwright.planner.plan.question import Question
+from trainwright.planner.plan.scenario import scenario_of
 from trainwright.planner.search.ranking import Goals
 from trainwright.planner.search.recommend import recommend
 from trainwright.spec.model import PLANNED_FAMILIES
@@ -131,3 +133,10 @@ def test_software_that_is_not_named_is_planned_with_what_most_has():
 def test_software_of_one_source_is_found_and_not_offered():
     assert set(stack_names()) - set(offered()) == {"fms-fsdp", "megatron-core-ci", "mlperf", "plain-loop"}
     assert read_stack("megatron-core-ci").fit["time"]["rows"] > 100
+
+
+def test_a_precision_that_this_trainer_lacks_is_refused_of_it_alone() -> None:
+    asked = Question(model=model("llama3-8b"), on="8xb200-sxm", precision="nvfp4")
+    scenario_of(asked)
+    with pytest.raises(RecipeError, match=r"trainwright does not run this precision .seen nvfp4, expected bf16, fp32"):
+        scenario_of(replace(asked, stack="trainwright"))

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from fixtures.planned_recipe import plan_of, planned_recipe
-from trainwright.core.errors import RecipeError
+from trainwright.core.errors import MachineError, RecipeError
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.machine.nvidia import Gpu
 from trainwright.planner.plan.machine import this_machine
+from trainwright.stages.plan import precision
 from trainwright.stages.plan.precision import at_precision
 from trainwright.testing.machine import fake_machine
 
@@ -73,3 +74,37 @@ def test_an_accelerator_that_was_not_measured_has_what_its_datasheet_has() -> No
     machine = replace(fake_machine(), facts=replace(facts, gpus=(gpu,)), probes=None)
     here = this_machine(machine)
     assert at_precision(here, "fp16") is here
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp8"])
+def test_a_processor_has_neither(planned, precision) -> None:
+    with pytest.raises(RecipeError) as raised:
+        planned(f"train.precision={precision}")
+    said = str(raised.value)
+    assert f"this device has no {precision}" in said
+    assert "Ideal CPU (cpu)" in said
+    assert "set train.precision=bf16" in said
+
+
+def test_tf32_is_as_fast_as_the_datasheet_has_it_over_fp32() -> None:
+    spec = device("a100-sxm-80gb")
+    here = at_precision(this_machine(probed("a100-sxm-80gb")), "tf32")
+    assert (here.source.measured, here.source.faster) == ("fp32", spec.flops_per_s["tf32"] / spec.flops_per_s["fp32"])
+
+
+@pytest.mark.parametrize("name", ["v100-sxm-32gb", "mi250x"])
+def test_a_device_without_the_rate_is_refused(name) -> None:
+    with pytest.raises(RecipeError, match=r"this device has no tf32.*expected one of"):
+        at_precision(this_machine(probed(name)), "tf32")
+
+
+def test_fp8_needs_a_device_that_has_it_and_a_package_that_computes_in_it(monkeypatch) -> None:
+    monkeypatch.setattr(precision, "find_spec", lambda name: None)
+    with pytest.raises(RecipeError, match="this device has no fp8"):
+        at_precision(this_machine(probed("a100-sxm-80gb")), "fp8")
+    with pytest.raises(MachineError, match=r"torchao, which is not installed.*trainwright\[float8\]") as raised:
+        at_precision(this_machine(probed("h100-sxm")), "fp8")
+    assert raised.value.exit_code == 3
+    monkeypatch.setattr(precision, "find_spec", lambda name: object())
+    here, spec = at_precision(this_machine(probed("h100-sxm")), "fp8"), device("h100-sxm")
+    assert (here.source.measured, here.source.faster) == ("bf16", spec.flops_per_s["fp8"] / spec.flops_per_s["bf16"])

@@ -37,6 +37,35 @@ def test_what_is_not_executed_is_refused_by_name(name) -> None:
     assert line.endswith(f"set {name}={getattr(ParallelPlan(), name)}")
 
 
+def test_a_plan_in_a_precision_that_its_device_lacks_is_refused(tmp_path) -> None:
+    recipe = planned_recipe(tmp_path, "train.precision=fp32")
+    plan = plan_of(recipe)
+    check_executable(plan, recipe)
+    with pytest.raises(RecipeError, match=r"the plan's device has no tf32 \(seen Ideal CPU"):
+        check_executable(replace(plan, workload=replace(plan.workload, precision="tf32")), recipe)
+
+
+@pytest.mark.parametrize(
+    ("layout", "recompute", "line"),
+    [
+        ({"tp": 2}, "none", "tp=2: .*; set tp=1"),
+        ({"pp": 2, "schedule": "zero_bubble"}, "none", "schedule=zero_bubble: float8 .*; set schedule=1f1b"),
+        ({}, "selective", "recompute=selective: .*; set recompute=none or full"),
+    ],
+)
+def test_what_float8_does_not_run_with_is_refused_by_name(tmp_path, layout, recompute, line) -> None:
+    recipe = planned_recipe(tmp_path, "train.precision=bf16")
+    plan = plan_of(recipe)
+    node = plan.cluster.node
+    fast = replace(node, device=replace(node.device, flops_per_s={**node.device.flops_per_s, "fp8": 1e12}))
+    plan = replace(plan, cluster=replace(plan.cluster, node=fast))
+    work = replace(plan.workload, precision="fp8")
+    check_executable(replace(plan, workload=work), recipe)
+    refused = replace(plan, workload=replace(work, recompute=recompute), parallel=ParallelPlan(**layout))
+    with pytest.raises(RecipeError, match=line):
+        check_executable(refused, recipe)
+
+
 PIPELINES = [
     (ParallelPlan(pp=2, virtual_stages=2), "virtual_stages=2: schedule=1f1b .*set schedule=interleaved"),
     (ParallelPlan(pp=2, dp_shard=2, zero_stage=2), "zero_stage=2: .*set zero_stage=1"),

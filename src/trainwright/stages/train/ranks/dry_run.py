@@ -132,6 +132,7 @@ def dry_run(recipe: Recipe, plan: Plan) -> DryRun:
         ("blocks are counted as they run before they are compiled",) if plan.parallel.compile else ()
     )
     notes += ("every data-parallel rank is counted with the same sequences",) if plan.parallel.shares else ()
+    notes += ("products in float8 are counted as bf16's",) if work.precision == "fp8" else ()
     ranks = tuple(_of_rank(recipe, run, parallel, stage * each, passes=passes) for stage in range(parallel.pp))
     return DryRun(
         parallel=parallel,
