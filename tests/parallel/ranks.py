@@ -23,6 +23,7 @@ from trainwright.runtime.mesh import mesh_of
 from trainwright.runtime.timing.clock import PhaseClock
 from trainwright.spec.model import Dropout
 from trainwright.spec.sections.train import AdamWSection, MuonSection, OptimizerSection
+from trainwright.spec.workload import KernelChoice
 from trainwright.stages.train.optimizer import Optimizers
 from trainwright.stages.train.ranks.world import world_of
 from trainwright.stages.train.step import TrainingStep
@@ -63,7 +64,8 @@ class Training:
         self.world, self.case = world, case
         dtype = DTYPES[case.dtype]
         shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
-        self.network = build_network(shape, dtype=dtype, recompute=case.recompute).to(dtype)
+        kernels = KernelChoice(pad_vocabulary=1 if world is ALONE else case.pad_vocabulary)
+        self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(dtype)
         self.network.initialise(3)
         world.share(self.network, compiled=False)
         task = NextToken(sequence_tokens=SEQUENCE_TOKENS, end_of_text=END_OF_TEXT if case.documents else None)

@@ -172,6 +172,8 @@ class KernelChoice:
     attention: AttentionKernel = "auto"
     update: UpdateKernel = "fused"
     loss_chunk_tokens: LossChunk = "auto"
+    pad_vocabulary: int = 1
+    """Of the head's rows in products: those beyond the vocabulary are zero, and stored nowhere."""
 
 
 DEFAULT_KERNELS = KernelChoice()

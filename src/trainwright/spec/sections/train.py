@@ -149,6 +149,12 @@ class TrainExec(Section):
     loss_chunk_tokens: Positive | Literal["auto", "whole"] = Field(
         "auto", description="tokens whose logits are made at a time; whole: of a micro batch; auto: what fills a cache"
     )
+    pad_vocabulary: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="multiple that the head's rows are filled up to in its products; 1: none",
+    )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
@@ -196,7 +202,12 @@ class TrainExec(Section):
     @property
     def kernels(self) -> KernelChoice:
         """Returns the implementations that are asked for."""
-        return KernelChoice(attention=self.attention, update=self.update, loss_chunk_tokens=self.loss_chunk_tokens)
+        return KernelChoice(
+            attention=self.attention,
+            update=self.update,
+            loss_chunk_tokens=self.loss_chunk_tokens,
+            pad_vocabulary=self.pad_vocabulary,
+        )
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:
         """Returns whether training on a device of this kind uses deterministic algorithms alone."""
