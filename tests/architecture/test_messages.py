@@ -19,7 +19,6 @@ PUT_TOGETHER = {
     "spec/families/family.py": "two texts, chosen by whether the family can be planned",
     "stages/data/": "what is wrong with a file, written where it is read",
     "stages/doctor/process.py": "how the process ended",
-    "stages/train/ranks/meeting.py": "why nobody was met is one of several",
     "stages/plan/build.py": "the problems of a workload, joined",
 }
 

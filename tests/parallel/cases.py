@@ -38,6 +38,8 @@ class Case:
     recompute: Recompute = "none"
     optimizer: str = "sgd"
     reduce: ReduceDtype = "fp32"
+    pad_vocabulary: int = 1
+    """In the layout; one process pads nothing."""
 
     @property
     def parallel(self) -> ParallelPlan:
@@ -55,6 +57,7 @@ class Case:
         layout = ",".join(f"{axis}={size}" for axis, size in self.layout.items())
         words = [layout, self.family, self.dtype, f"micro={self.micro_batch}", self.optimizer]
         words += [f"{name}={value}" for name, value in self.model.items()]
+        words += [f"pad={self.pad_vocabulary}"] * (self.pad_vocabulary > 1)
         words += [f"recompute={self.recompute}"] * (self.recompute != "none")
         words += [f"reduce={self.reduce}"] * (self.reduce != "fp32")
         return " ".join([*words, *(name for name in ("documents", "ragged", "dropout") if getattr(self, name))])
@@ -205,5 +208,12 @@ HALF_SUMS = (
 )
 """Gradients that are added up over ranks in bf16, and kept in it between micro batches below ZeRO-2."""
 
+PADDED = (
+    case({"tp": 2}, {"ragged": True, "documents": True, "pad_vocabulary": 16}, vocabulary=321),
+    case({"tp": 2, "dp_shard": 2}, {"dtype": "fp32", "family": "gpt2", "pad_vocabulary": 64}, vocabulary=321),
+    case({"pp": 2, "dp_shard": 2}, {"pad_vocabulary": 64, "micro_batch": 1}, vocabulary=321, layers=4, tied=True),
+)
+"""Products of the head with rows of zeros beside an odd vocabulary."""
+
 CASES = spread(DATA_LAYOUTS) + spread(PIPELINES, layers=4) + spread(TENSORS, (0, 3), layers=4) + DROPPED
-CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS
+CASES += CONTEXTS + COMPOSED + UNEQUAL + HALVES + HALF_SUMS + PADDED

@@ -73,7 +73,7 @@ class Training:
         dtype = DTYPES[case.dtype]
         shape = spec(case.family, **case.model, dropout=DROPOUT if case.dropout else Dropout())
         kept = torch.promote_types(dtype, torch.float32)
-        kernels = KernelChoice(reduce=case.reduce)
+        kernels = KernelChoice(reduce=case.reduce, pad_vocabulary=1 if world is ALONE else case.pad_vocabulary)
         self.network = build_network(shape, dtype=dtype, recompute=case.recompute, kernels=kernels).to(kept)
         self.network.initialise(3)
         world.share(self.network, compiled=False)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from trainwright.core.registry import load
-from trainwright.planner.counts.pieces import chunk_tokens, loss_rows
+from trainwright.planner.counts.pieces import chunk_tokens, loss_rows, padded_rows
 from trainwright.spec.workload import LossChunk
 
 Loss = tuple[Float[Tensor, ""], Int[Tensor, ""]]
@@ -29,8 +29,9 @@ HALF = "trainwright.model.precision.half:add_gradients"
 
 Gradients = tuple[Tensor, Tensor]
 """Of a chunk's hidden states, and of the whole head."""
-ChunkLoss = Callable[[Tensor, Tensor, Tensor, Gradients | None], Tensor]
-"""Takes hidden states, the head, targets and where gradients go; returns the summed loss of a chunk."""
+ChunkLoss = Callable[[Tensor, Tensor, Tensor, Gradients | None, int], Tensor]
+"""Takes hidden states, the head, targets, where gradients go, and how many rows of the head are entries: those after
+them are zeros without a logit; returns the summed loss of a chunk."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -42,9 +43,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(  # noqa: PLR0917  # autograd hands arguments over by place
-        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, with_grad: bool, size: int, chunk_loss: ChunkLoss
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        with_grad: bool,
+        size: int,
+        chunk_loss: ChunkLoss,
+        multiple: int,
     ) -> Float[Tensor, ""]:
-        head = weight.to(hidden.dtype)
+        head, entries = filled_up(weight, 0, multiple, hidden.dtype), weight.shape[0]
         # Sums are fp32, and fp64 where the caller checks gradients in fp64.
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
@@ -53,32 +61,42 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, hidden.shape[0], size):
             rows = slice(start, start + size)
             grads = None if grad_hidden is None or grad_weight is None else (grad_hidden[rows], grad_weight)
-            total += chunk_loss(hidden[rows], head, targets[rows], grads)
+            total += chunk_loss(hidden[rows], head, targets[rows], grads, entries)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:
         # In place, for the head's gradient is as large as the head; autograd refuses a second backward pass over it.
         grad_hidden, grad_weight = ctx.saved_tensors
         (scale,) = grads
-        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), None, None, None, None
+        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), None, None, None, None, None
 
 
-def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None) -> Tensor:
+def filled_up(matrix: Tensor, dim: int, multiple: int, dtype: torch.dtype) -> Tensor:
+    """Returns a matrix in this dtype with zeros after its end in one dim, whose size is then a multiple."""
+    shape = list(matrix.shape)
+    shape[dim] = padded_rows(matrix.shape[dim], multiple)
+    if shape[dim] == matrix.shape[dim]:
+        return matrix.to(dtype)
+    wide = matrix.new_zeros(shape, dtype=dtype)
+    wide.narrow(dim, 0, matrix.shape[dim]).copy_(matrix)
+    return wide
+
+
+def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None, entries: int) -> Tensor:
     """Summed loss of one chunk; its gradients go into ``grads``: written to the first, added to the second.
 
     A function of its own, so that a chunk's logits are gone before the next chunk's are made.
     """
     exact = torch.promote_types(part.dtype, torch.float32)
-    log_probabilities = F.log_softmax(F.linear(part, head).to(exact), dim=-1)
+    log_probabilities = F.log_softmax(F.linear(part, head)[:, :entries].to(exact), dim=-1)
     loss = F.nll_loss(log_probabilities, target, ignore_index=IGNORE, reduction="sum")
     if grads is None:
         return loss
     index = target.clamp_min(0).unsqueeze(1)
     grad = log_probabilities.exp_()
     grad = grad.scatter_add_(1, index, -torch.ones_like(index, dtype=grad.dtype))
-    grad = grad if part.dtype is torch.float16 else grad.to(part.dtype)
     add_gradients(grad, part, head, target, grads)
     return loss
 
@@ -86,13 +104,15 @@ def _chunk_loss(part: Tensor, head: Tensor, target: Tensor, grads: Gradients | N
 def add_gradients(grad: Tensor, part: Tensor, head: Tensor, target: Tensor, grads: Gradients) -> None:
     """Leaves in ``grads`` what a chunk's gradient of logits, for fp16 in fp32, means for hidden states and head."""
     grad_part, grad_weight = grads
+    half = part.dtype is torch.float16
+    grad = filled_up(grad, 1, head.shape[0], grad.dtype if half else part.dtype)
     counts = (target != IGNORE).unsqueeze(1).to(part.dtype)
-    if part.dtype is torch.float16:
+    if half:
         load(HALF, kind="precision")(grad, part * counts, head, counts, grads)
         return
     # Targets that do not count are zeroed on the narrow side of each product.
     torch.mul(grad @ head, counts, out=grad_part)
-    grad_weight += grad.T @ (part * counts)
+    grad_weight += (grad.T @ (part * counts))[: grad_weight.shape[0]]
 
 
 def linear_cross_entropy(
@@ -103,6 +123,7 @@ def linear_cross_entropy(
     chunk: LossChunk = "auto",
     entries: int | None = None,
     chunk_loss: ChunkLoss = _chunk_loss,
+    multiple: int = 1,
 ) -> Loss:
     """Summed cross-entropy in nats and the number of targets that count.
 
@@ -113,10 +134,11 @@ def linear_cross_entropy(
         chunk: tokens whose logits are made at a time.
         entries: of the vocabulary, for which ``auto`` chooses the chunk; None: the rows of ``weight``.
         chunk_loss: computes a chunk, where the head's rows lie on several ranks.
+        multiple: the head has so many rows in products, or twice, three times as many; what is beyond is zeros.
     """
     with_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     size = loss_rows(chunk, tokens=hidden.shape[0], vocabulary=entries or weight.shape[0])
-    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, size, chunk_loss)
+    total = _LinearCrossEntropy.apply(hidden, weight, targets, with_grad, size, chunk_loss, multiple)
     return total, (targets != IGNORE).sum()
 
 

@@ -111,7 +111,8 @@ class Network(nn.Module, ABC):
 
     def head_loss(self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]) -> Loss:
         """Returns the summed cross-entropy of the head's outputs in nats, and how many targets count."""
-        return linear_cross_entropy(hidden, self.head_weight, targets, chunk=self.kernels.loss_chunk_tokens)
+        chunk, multiple = self.kernels.loss_chunk_tokens, self.kernels.pad_vocabulary
+        return linear_cross_entropy(hidden, self.head_weight, targets, chunk=chunk, multiple=multiple)
 
     def token_losses(
         self, hidden: Float[Tensor, "rows width"], targets: Int[Tensor, " rows"]

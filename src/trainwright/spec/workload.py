@@ -175,10 +175,11 @@ class KernelChoice:
     update: UpdateKernel = "fused"
     loss_chunk_tokens: LossChunk = "auto"
     reduce: ReduceDtype = "fp32"
+    pad_vocabulary: int = 1
+    """Of the head's rows in products; those beyond the vocabulary are zeros, stored nowhere."""
 
 
 DEFAULT_KERNELS = KernelChoice()
-
 STAGE_WASTE = 0.08
 """Of the layers: what the slowest pipeline stages may have more than their share before another count is better."""
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainwright.model.losses import IGNORE, linear_cross_entropy
 from trainwright.planner.counts.pieces import LOGITS_CHUNK_BYTES, LOGITS_CHUNK_MIN_TOKENS, chunk_tokens
@@ -30,6 +31,42 @@ def test_value_and_gradients_are_torchs(chunk):
     for mine, theirs in zip(ours, (hidden.grad, weight.grad), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     assert int(count) == int((targets != IGNORE).sum())
+
+
+@pytest.mark.parametrize("multiple", [64, 7])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_rows_of_zeros_change_nothing_but_rounding(multiple, dtype):
+    hidden, weight, targets = inputs()
+    narrow = hidden.detach().to(dtype).requires_grad_()
+    found = []
+    for each in (1, multiple):
+        total, count = linear_cross_entropy(narrow, weight, targets, chunk=64, multiple=each)
+        total.backward()
+        found.append((total.detach(), narrow.grad, weight.grad))
+        assert int(count) == int((targets != IGNORE).sum())
+        with torch.no_grad():
+            value, _ = linear_cross_entropy(narrow, weight, targets, chunk=64, multiple=each)
+        torch.testing.assert_close(value, total.detach())
+        narrow.grad = weight.grad = None
+    for plain, padded in zip(*found, strict=True):
+        assert plain.shape == padded.shape
+        torch.testing.assert_close(padded, plain)
+
+
+def test_the_products_have_rows_of_the_multiple_and_nothing_else_has():
+    hidden, weight, targets = inputs()
+    seen = set()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.overloadpacket.__name__ in ("mm", "addmm"):
+                seen.add(max(size for arg in args if isinstance(arg, torch.Tensor) for size in arg.shape if size < 100))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        linear_cross_entropy(hidden, weight, targets, multiple=64)[0].backward()
+    assert seen == {64}, "150 targets, 16 columns, 50 entries"
+    assert weight.grad.shape == (50, 16)
 
 
 def test_without_gradients_the_value_is_the_same():

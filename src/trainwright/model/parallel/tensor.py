@@ -81,6 +81,7 @@ class TensorDecoder(Decoder):
             group=self.ranks.group,
             chunk=self.kernels.loss_chunk_tokens,
             entries=max(map(len, self.entries)),
+            multiple=self.kernels.pad_vocabulary,
         )
 
     def token_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -44,6 +44,7 @@ def head_loss(
     group: str,
     chunk: LossChunk,
     entries: int,
+    multiple: int = 1,
 ) -> SumAndWeight:
     """Summed cross-entropy over the whole vocabulary, the same on all ranks, and the number of targets that count.
 
@@ -57,9 +58,12 @@ def head_loss(
         group: name of the ranks' group.
         chunk: tokens whose logits are made at a time.
         entries: rows of the rank that has most.
+        multiple: as for ``linear_cross_entropy``.
     """
     one = partial(_chunk_loss, first=first, group=group)
-    return linear_cross_entropy(hidden, weight, targets, chunk=chunk, entries=entries, chunk_loss=one)
+    return linear_cross_entropy(
+        hidden, weight, targets, chunk=chunk, entries=entries, chunk_loss=one, multiple=multiple
+    )
 
 
 def token_losses(
@@ -93,14 +97,13 @@ def _losses(logits: Tensor, target: Tensor, first: int, group: str) -> tuple[Ten
 
 
 def _chunk_loss(
-    part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None, *, first: int, group: str
+    part: Tensor, head: Tensor, target: Tensor, grads: Gradients | None, entries: int, *, first: int, group: str
 ) -> Tensor:
     """As the loss of one process: summed loss of a chunk, its gradients into ``grads``."""
     exact = torch.promote_types(part.dtype, torch.float32)
-    losses, grad, total, (index, mine) = _losses(F.linear(part, head).to(exact), target, first, group)
+    losses, grad, total, (index, mine) = _losses(F.linear(part, head)[:, :entries].to(exact), target, first, group)
     if grads is not None:
         grad /= total.unsqueeze(1)
         grad.scatter_add_(1, index.unsqueeze(1), -mine.to(exact).unsqueeze(1))
-        grad = grad if part.dtype is torch.float16 else grad.to(part.dtype)
         add_gradients(grad, part, head, target, grads)
     return losses.sum()

@@ -19,7 +19,7 @@ def add_gradients(grad: Tensor, part: Tensor, head: Tensor, counts: Tensor, grad
     Args:
         grad: of a chunk's logits, in fp32; its values change.
         part: the chunk's hidden states, 0 where a target does not count.
-        head: in fp16.
+        head: in fp16, with rows of zeros where it is filled up.
         counts: 1 where a target counts, else 0, a row each.
         grads: of hidden states, and of the head.
     """
@@ -27,4 +27,4 @@ def add_gradients(grad: Tensor, part: Tensor, head: Tensor, counts: Tensor, grad
     grad = grad.mul_(LIFT).to(part.dtype)
     torch.mul(grad @ head, counts / LIFT, out=grad_part)
     less = LIFT * 2.0 ** max(0, part.shape[0].bit_length() - 9)
-    grad_weight.add_(grad.T @ (part / less), alpha=less / LIFT)
+    grad_weight.add_((grad.T @ (part / less))[: grad_weight.shape[0]], alpha=less / LIFT)

@@ -7,11 +7,12 @@ Experts' matrices are listed once with ``copies``: a token passes ``rows`` of th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
 from trainwright.core.registry import load
+from trainwright.planner.counts.pieces import padded_rows
 from trainwright.spec.convnet import AnyModel, ConvNetSpec, transformer
 from trainwright.spec.model import Experts, LatentAttention, ModelSpec
 from trainwright.spec.workload import Workload
@@ -65,6 +66,13 @@ class Matrix:
 def matrices(model: ModelSpec) -> tuple[Matrix, ...]:
     """Returns every matrix of the model, in the order in which a token meets them."""
     return (*_stem(model), *_attention(model), *_feed_forward(model), *_heads(model))
+
+
+def wide_matrices(model: ModelSpec, multiple: int) -> Iterator[Matrix]:
+    """Yields every matrix as it enters products: the rows of the vocabulary are filled up to a multiple."""
+    for matrix in matrices(model):
+        padded = matrix.name == "vocabulary" and multiple > 1
+        yield replace(matrix, outputs=padded_rows(matrix.outputs, multiple)) if padded else matrix
 
 
 def _stem(model: ModelSpec) -> Iterator[Matrix]:

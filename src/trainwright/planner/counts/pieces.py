@@ -29,6 +29,11 @@ def loss_rows(choice: LossChunk, *, tokens: int, vocabulary: int) -> int:
     return max(1, min(tokens, chunk_tokens(vocabulary) if choice == "auto" else choice))
 
 
+def padded_rows(rows: int, multiple: int) -> int:
+    """Returns the rows of a matrix in a product, filled up to a multiple."""
+    return -(-rows // multiple) * multiple
+
+
 def chunk_tokens(vocabulary: int) -> int:
     """Returns the tokens whose fp32 logits fill a chunk, a multiple of 64."""
     return max(LOGITS_CHUNK_MIN_TOKENS, LOGITS_CHUNK_BYTES // (4 * vocabulary) // 64 * 64)

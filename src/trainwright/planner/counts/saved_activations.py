@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.planner.counts.parameters import block_matrix_parameters
-from trainwright.planner.counts.pieces import loss_rows, makes_scores
+from trainwright.planner.counts.pieces import loss_rows, makes_scores, padded_rows
 from trainwright.spec.device import DTYPE_BYTES
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import DEFAULT_KERNELS, ContextWay, KernelChoice, Recompute
@@ -190,14 +190,15 @@ def _attention_bytes(model: ModelSpec, batch: MicroBatch) -> int:
 def loss_bytes(model: ModelSpec, batch: MicroBatch) -> int:
     """Returns the most that the loss holds at once, for one chunk of logits after the other.
 
-    Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast. Beside them either
-    logits and log-probabilities in fp32, or one of these with its gradient in reduced precision, the head's gradient
-    of this chunk and two narrow products.
+    Always its gradients of the hidden states and (fp32) of the head, and the head where it was cast or filled up.
+    Beside them either logits and log-probabilities in fp32, or one of these with its gradient, cast or filled up, the
+    head's gradient of this chunk and two narrow products.
     """
     size, vocabulary = batch.element_bytes, -(-model.vocabulary // batch.tp)
     rows = loss_rows(batch.kernels.loss_chunk_tokens, tokens=batch.tokens, vocabulary=vocabulary)
-    head = vocabulary * model.width
-    reduced = 0 if size == 4 else size
-    softmax = rows * vocabulary * 8
-    products = rows * vocabulary * (4 + reduced) + head * size + 2 * rows * model.width * size
-    return batch.tokens * model.width * size + head * (4 + reduced) + max(softmax, products)
+    wide = padded_rows(vocabulary, batch.kernels.pad_vocabulary)
+    head = wide * model.width
+    reduced = size if size < 4 or wide > vocabulary else 0
+    softmax = 4 * rows * (vocabulary + (wide if size == 4 else vocabulary))
+    products = rows * (4 * vocabulary + wide * reduced) + head * size + 2 * rows * model.width * size
+    return batch.tokens * model.width * size + 4 * vocabulary * model.width + head * reduced + max(softmax, products)

@@ -26,6 +26,7 @@ from trainwright.planner.counts.parameters import (
     matrices,
     moments_per_parameter,
     total_parameters,
+    wide_matrices,
 )
 from trainwright.planner.counts.ranks import (
     expert_tp,
@@ -172,7 +173,7 @@ def forward_work(
     head_peak = device.flops_per_s.get("fp32") or half_peak if odd_heads else half_peak
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     layers = slowest_layers(model, layouts)
-    shares = _products(model, workload, layouts, device)
+    shares = _products(model, workload, layouts, device, chosen.pad_vocabulary)
     flops = count_flops(model, sequences=1, sequence_tokens=workload.sequence_tokens)
     attention = flops.attention - (flops.hidden if workload.fused_attention else 0)
     pairs = layouts.micro_batch / layouts.tp / layouts.cp * layers / model.blocks
@@ -210,7 +211,9 @@ def forward_work(
     )
 
 
-def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec) -> dict[str, Numbers]:
+def _products(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, multiple: int
+) -> dict[str, Numbers]:
     """Returns operations, also over tile share, and operand bytes of all products of a micro batch."""
     tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
     share = slowest_layers(model, layouts) / model.blocks
@@ -218,7 +221,7 @@ def _products(model: ModelSpec, workload: Workload, layouts: Layouts, device: De
     sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else workload.element_bytes
     load = fullest(model, workload, layouts)
-    for matrix in matrices(model):
+    for matrix in wide_matrices(model, multiple):
         rows, outputs, inputs, count = product_shape(matrix, model, layouts, tokens, load)
         flops = 2.0 * rows * outputs * inputs * count
         if matrix.part not in BLOCK_PARTS:

@@ -21,7 +21,7 @@ from trainwright.hardware.machine.probes import AttentionProbe, BlockProbe, Matm
 from trainwright.planner.counts.flops import muon_flops
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts
-from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, matrices, total_parameters
+from trainwright.planner.counts.parameters import BLOCK_PARTS, block_matrix_parameters, total_parameters, wide_matrices
 from trainwright.planner.counts.pieces import loss_rows, makes_scores
 from trainwright.planner.counts.process import Process, process_from
 from trainwright.planner.counts.ranks import fullest, lighter_ends, owned_parameters, rank_parameters, slowest_layers
@@ -84,7 +84,7 @@ class LayoutShapes:
         """
         load, tokens = fullest(self.model, self.workload, self.layouts), np.asarray([self.tokens])
         share = 1.0 if beside else self.layers / self.model.blocks
-        for matrix in matrices(self.model):
+        for matrix in wide_matrices(self.model, self.kernels.pad_vocabulary):
             if (matrix.part in BLOCK_PARTS) != beside:
                 shape = product_shape(matrix, self.model, self.layouts, tokens, load)
                 rows, outputs, inputs, count = (float(each[0]) for each in shape)

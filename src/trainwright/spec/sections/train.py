@@ -163,6 +163,12 @@ class TrainExec(Section):
     reduce: ReduceDtype = Field(
         "fp32", description="dtype in which ranks add up gradients, and keep whole ones between micro batches"
     )
+    pad_vocabulary: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="multiple that the head's rows are filled up to in its products; 1: none",
+    )
     threads: Workers | Literal["auto"] = Field("auto", description="CPU threads; auto: the physical cores")
     device: DeviceChoice = Field("auto", description="where to train; auto: the accelerator that torch sees, if any")
     checkpoint_every: Seconds = Field(60.0, description="time between checkpoints; 0 writes the last one only")
@@ -214,7 +220,7 @@ class TrainExec(Section):
     @property
     def kernels(self) -> KernelChoice:
         """Returns the implementations that are asked for."""
-        names = ("attention", "update", "loss_chunk_tokens", "reduce")
+        names = ("attention", "update", "loss_chunk_tokens", "reduce", "pad_vocabulary")
         return KernelChoice(**{name: getattr(self, name) for name in names})
 
     def is_deterministic(self, device_kind: DeviceKind) -> bool:

@@ -32,12 +32,12 @@ def test_what_ranks_look_up_sums_to_the_embedding() -> None:
     assert torch.equal(parts[0] + parts[1], F.embedding(tokens, table))
 
 
-@pytest.mark.parametrize("chunk", ["whole", 4])
-def test_the_whole_vocabulary_gives_torchs_loss_and_gradients(group: str, chunk) -> None:
+@pytest.mark.parametrize(("chunk", "multiple"), [("whole", 1), (4, 1), (4, 8)])
+def test_the_whole_vocabulary_gives_torchs_loss_and_gradients(group: str, chunk, multiple) -> None:
     hidden, weight = torch.randn(10, 6, requires_grad=True), torch.randn(17, 6, requires_grad=True)
     targets = torch.randint(17, (10,))
     targets[2] = targets[9] = IGNORE
-    total, count = head_loss(hidden, weight, targets, first=0, group=group, chunk=chunk, entries=17)
+    total, count = head_loss(hidden, weight, targets, first=0, group=group, chunk=chunk, entries=17, multiple=multiple)
     truth = F.cross_entropy(hidden @ weight.T, targets, ignore_index=IGNORE, reduction="sum")
     assert int(count) == 8
     torch.testing.assert_close(total, truth)

@@ -11,8 +11,10 @@ from trainwright.model.decoder import Decoder
 from trainwright.planner.counts.parameters import (
     block_matrices,
     block_matrix_parameters,
+    matrices,
     parameter_counts,
     total_parameters,
+    wide_matrices,
 )
 
 
@@ -82,3 +84,10 @@ def test_gpt2_is_that_of_transformers():
 def test_gpt2_small_has_its_published_size():
     spec = replace(GPT2, layers=12, width=768, heads=12, kv_heads=12, ffn_width=3072, vocabulary=50257)
     assert total_parameters(spec) == 124_439_808
+
+
+def test_only_the_vocabularys_rows_are_filled_up_in_products():
+    odd = replace(LLAMA, vocabulary=50257)
+    pairs = list(zip(matrices(odd), wide_matrices(odd, 64), strict=True))
+    assert [(plain.name, wide.outputs) for plain, wide in pairs if plain != wide] == [("vocabulary", 50304)]
+    assert list(wide_matrices(odd, 1)) == list(matrices(odd))

@@ -105,6 +105,18 @@ def test_the_loss_holds_the_chunk_that_is_asked_for(chunk):
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_loss_holds_the_rows_that_fill_the_head_up(dtype):
+    spec, chunk, multiple = replace(LLAMA, vocabulary=4097), 1024, 2048
+    narrow = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    hidden = torch.randn(2048, spec.width, dtype=narrow, requires_grad=True)
+    weight = torch.randn(4097, spec.width, requires_grad=True)
+    with LiveBytes() as live:
+        linear_cross_entropy(hidden, weight, torch.zeros(2048, dtype=torch.long), chunk=chunk, multiple=multiple)
+    asked = batch_of(16, 128, dtype, kernels=KernelChoice(loss_chunk_tokens=chunk, pad_vocabulary=multiple))
+    assert loss_bytes(spec, asked) == pytest.approx(live.peak_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("tokens", [64, WHOLE_SCORES_TOKENS + 64])
 @pytest.mark.parametrize("rates", [NO_DROPOUT, Dropout(residual=0.1, embedding=0.1), Dropout(attention=0.1)])

@@ -29,6 +29,11 @@ MATMUL = {"matmul_fp32_flops_per_s": 3.337e11, "matmul_bf16_flops_per_s": 3.015e
         ),
         ("plan", {"fits": False}, "does not fit in memory"),
         (
+            "train",
+            {"train_loss": 2.5, "bits_per_byte": 1.25, "weights": "averaged", "tokens_per_s": 900.0},
+            "loss 2.500, validation 1.250 bits per byte, of averaged weights, 900 tokens/s",
+        ),
+        (
             "data",
             {"documents": 1740, "bytes": 2**25, "tokens": {"train": 900, "test": 100}, "vocabulary": 4096},
             "1,740 documents, 32 MiB, 1,000 tokens, vocabulary 4,096",

@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from trainwright.artifact.events import Events, read_events
 from trainwright.artifact.stage import Context
@@ -141,3 +143,31 @@ def test_a_compiled_training_with_recomputation_counts_its_graphs(make_recipe, i
         graphs = [event.value for event in read_events(out / "events.jsonl") if event.name == "train/compiled_graphs"]
         assert [count >= 1 for count in graphs] == [True] * compiled
     assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-5)
+
+
+def test_a_padded_vocabulary_is_stored_nowhere_and_trains_the_same(make_recipe, inputs_for, train, tmp_path) -> None:
+    """299 entries are 320 rows in products; a run goes on with any padding."""
+
+    def kill(event) -> None:
+        if event.kind == "progress" and event.name == "train" and event.value == 5:
+            raise SystemExit(137)
+
+    found = {}
+    for multiple in (1, 64):
+        recipe = make_recipe(exec_pad_vocabulary=multiple, exec_checkpoint_every=1e-9)
+        train(recipe, inputs_for(recipe), tmp_path / str(multiple))
+        summary = json.loads((tmp_path / str(multiple) / "summary.json").read_text())
+        found[multiple] = summary["train_loss"], load_file(tmp_path / str(multiple) / "model.safetensors")
+    (loss, weights), (padded_loss, padded) = found[1], found[64]
+    assert padded_loss == pytest.approx(loss, rel=1e-6)
+    assert weights["embedding"].shape == (299, 32)
+    for name, weight in weights.items():
+        torch.testing.assert_close(padded[name], weight, atol=1e-4, rtol=1e-3)
+    recipe = make_recipe(exec_pad_vocabulary=64, exec_checkpoint_every=1e-9)
+    with pytest.raises(SystemExit):
+        train(recipe, inputs_for(recipe), tmp_path / "other", (kill,))
+    recipe = make_recipe(exec_pad_vocabulary=1)
+    train(recipe, inputs_for(recipe), tmp_path / "other")
+    summary = json.loads((tmp_path / "other" / "summary.json").read_text())
+    assert summary["execution"]["resumes"] == 1
+    assert summary["train_loss"] == pytest.approx(loss, rel=1e-6)

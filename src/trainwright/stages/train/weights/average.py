@@ -69,7 +69,7 @@ class AveragedOptimizers(Optimizers):
         self._weights = dict(network.named_parameters())
         exact = {name: torch.promote_types(weight.dtype, torch.float32) for name, weight in self._weights.items()}
         self._averages = {name: weight.detach().to(exact[name], copy=True) for name, weight in self._weights.items()}
-        self._updates = torch.zeros((), dtype=torch.int64)
+        self._updates = 0
         self._local: Callable[[Tensor], Tensor] = _all
         if any(hasattr(weight, "device_mesh") for weight in self._weights.values()):
             self._local = load(LOCAL, kind="layout")
@@ -78,7 +78,7 @@ class AveragedOptimizers(Optimizers):
         """Update every parameter, then move the average where it is its turn."""
         self._inner.step(share)
         self._updates += 1
-        since = int(self._updates) - self._start
+        since = self._updates - self._start
         if since == 0:
             self._move(1.0)
         elif since > 0 and since % self._section.every_steps == 0:
@@ -100,7 +100,7 @@ class AveragedOptimizers(Optimizers):
         yield from self._inner.tensors()
         for name, average in self._averages.items():
             yield f"{name}.{AVERAGE}", average if self._begun else self._weights[name].detach()
-            yield f"{name}.{UPDATES}", self._updates
+            yield f"{name}.{UPDATES}", torch.tensor(self._updates)
 
     def on_device(self) -> Iterator[Tensor]:
         """Yields the state tensors that take memory of the network's device."""
@@ -115,7 +115,7 @@ class AveragedOptimizers(Optimizers):
             for name, average in self._averages.items():
                 found = part(self._weights[name], tensors[f"{name}.{AVERAGE}"])
                 self._local(average).copy_(self._local(found))
-                self._updates.copy_(tensors[f"{name}.{UPDATES}"])
+                self._updates = int(tensors[f"{name}.{UPDATES}"])
 
     def result(self) -> AbstractContextManager[None]:
         """Returns a context within which the network has the averaged weights, if they are used."""
@@ -123,7 +123,7 @@ class AveragedOptimizers(Optimizers):
 
     @property
     def _begun(self) -> bool:
-        return int(self._updates) >= self._start
+        return self._updates >= self._start
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:

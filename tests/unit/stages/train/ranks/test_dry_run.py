@@ -169,6 +169,16 @@ def test_memory_is_that_of_torchs_tracker(recompute: str, micro_batch: int, layo
         assert rank.planned_memory[name] == pytest.approx(size_bytes, rel=0.05, abs=0.05 * total), name
 
 
+@pytest.mark.parametrize("layout", [{"dp_shard": 4}, {"tp": 2}, {"dp_replicate": 2}], ids=str)
+def test_an_average_takes_what_is_planned_and_sends_nothing(layout: dict[str, int]) -> None:
+    (plain,), (rank,) = (counted(layout, sequences=16, **more).ranks for more in ({}, {"ema": {"decay": 0.9}}))
+    share = rank.memory["weights"]
+    assert rank.memory["optimizer"] - plain.memory["optimizer"] == share + 8 * len(rank.shares)  # a count for each
+    planned = rank.planned_memory["optimizer"] - plain.planned_memory["optimizer"]
+    assert planned == pytest.approx(share, rel=0.01)
+    assert messages(rank) == messages(plain)
+
+
 def test_one_process_sends_nothing() -> None:
     (rank,) = counted({"dp_shard": 1}, sequences=2).ranks
     assert rank.sent == rank.planned_sent == ()
