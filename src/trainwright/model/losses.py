@@ -67,10 +67,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:
-        # In place, for the head's gradient is as large as the head; autograd refuses a second backward pass over it.
         grad_hidden, grad_weight = ctx.saved_tensors
-        (scale,) = grads
-        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), None, None, None, None, None
+        scale, none = grads[0], (None, None, None, None, None)
+        if _keeps_graph():  # a pipeline's split backward pass comes here twice
+            return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, *none
+        # In place, for the head's gradient is as large as the head.
+        return grad_hidden.mul_(scale.to(grad_hidden.dtype)), grad_weight.mul_(scale), *none
+
+
+def _keeps_graph() -> bool:
+    """Returns whether the backward pass under way may be followed by another one over the same graph."""
+    keeps: bool = torch._C._autograd._get_current_graph_task_keep_graph()  # noqa: SLF001  # AOTAutograd asks so too
+    return keeps
 
 
 def filled_up(matrix: Tensor, dim: int, multiple: int, dtype: torch.dtype) -> Tensor:

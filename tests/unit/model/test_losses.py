@@ -86,6 +86,15 @@ def test_nothing_to_predict_is_zero_without_nan():
     assert not weight.grad.any()
 
 
+def test_a_graph_that_is_kept_gives_the_same_gradients_again():
+    hidden, weight, targets = inputs()
+    total, _ = linear_cross_entropy(hidden, weight, targets)
+    scaled = total * 0.5
+    passes = [torch.autograd.grad(scaled, (hidden, weight), retain_graph=kept) for kept in (True, True, False)]
+    for later in passes[1:]:
+        assert all(torch.equal(first, again) for first, again in zip(passes[0], later, strict=True))
+
+
 def test_bfloat16_states_give_float32_gradients_of_the_weight():
     hidden, weight, targets = inputs()
     low = hidden.detach().to(torch.bfloat16).requires_grad_()
