@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 class Efficiency:
     """The numbers of ``catalog/efficiency.toml``; each is a share of a rate, or a multiple of counted work.
 
-    ``products`` and ``attention`` are by device generation: matrix products' share of the dense peak, and fused
-    attention's share of that. ``precisions`` multiplies products.
+    ``products`` and ``attention`` are by device generation: matrix products' share of the dense peak (``cores`` of
+    NVIDIA's GPUs where no tensor cores have the format), and fused attention's share of that. ``precisions`` multiplies
+    products.
     ``traffic`` is memory traffic between products against fully fused operations, by how a stack runs them.
     """
 
@@ -27,8 +28,8 @@ class Efficiency:
     """Generations of devices with published runs."""
     bandwidth: float = 0.85
     """Share of the memory's datasheet rate that streams reach."""
-    tiles: float = 0.5
-    """Exponent of the share of tensor cores that whole waves of tiles keep busy: libraries choose other tiles."""
+    tiles: float = 1.0
+    """Exponent of the share of processors that whole waves of tiles keep busy: libraries choose other tiles."""
     unaligned: float = 0.8
     """Speed of a product whose sizes are no multiple of 128 bytes."""
     operands: float = 1.0
@@ -36,10 +37,10 @@ class Efficiency:
     above where kernels read them again for each tile."""
     ramp: float = 400.0
     """Tokens of sequence at which fused attention reaches half of its rate."""
-    scores: float = 5.0
-    """Times that attention which writes its scores moves them, in the forward pass."""
-    encoder: float = 3.0
-    """Elements that dropout adds for one element of the width, in each block of an encoder."""
+    scores: float = 1.0
+    """Times that what attention moves which writes its scores takes longer than counted."""
+    encoder: float = 1.0
+    """The same of an encoder's dropout."""
     loss: float = 8.0
     """Times that the loss moves fp32 logits, forward and backward."""
     fused_loss: float = 0.4
@@ -48,8 +49,8 @@ class Efficiency:
     """Bytes a parameter that casting weights costs in each pass, where they are kept in fp32 and not sharded."""
     launch_s: float = 8e-6
     """Seconds between two kernels that the host can keep up with."""
-    expert_kernels: float = 100.0
-    """Kernels that routing adds to a block with experts."""
+    expert_kernels: float = 30.0
+    """Kernels that routing adds to a block with experts, beside what each expert of the rank takes."""
     expert_traffic: float = 1.5
     """Memory traffic between products in models with experts, against the counted."""
     selective: float = 0.5

@@ -205,6 +205,10 @@ class Stack:
     """Whether scores stay out of memory, where a source does not say."""
     flash: Flash = "flash-2"
     """Whose fused attention it calls."""
+    update_bytes: float = 28.0
+    """What AdamW moves for a parameter in fp32: 28 in one fused kernel, 80 operation by operation."""
+    full_update_bytes: float | None = None
+    """The same where products are in full precision too, if it is another optimizer then."""
     zero_stage: Literal[0, 1, 2, 3] = 0
     """What its data-parallel ranks share, where a source does not say (``ParallelPlan.zero_stage``)."""
     overlaps_gradients: bool = True

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from trainwright.core.errors import RecipeError
 from trainwright.core.spelling import unknown
 from trainwright.planner.counts.flops import count_flops, tokens_of_a_sequence
-from trainwright.planner.counts.parameters import BLOCK_PARTS, Matrix, matrices, total_parameters
+from trainwright.planner.counts.layouts import Layouts, Numbers
+from trainwright.planner.counts.parameters import (
+    BLOCK_PARTS,
+    Matrix,
+    block_matrix_parameters,
+    matrices,
+    total_parameters,
+)
+from trainwright.planner.counts.ranks import slowest_layers
 from trainwright.spec.convnet import AnyModel, transformer
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.workload import Adapter, Workload
+
+FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
+"""Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
+WITHOUT_FACTORS = frozenset(
+    ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
+)
+"""Methods of PEFT that train prompts, norms, or scales of activations, and nothing beside a matrix."""
+WHOLE_CHANGE: Mapping[str, float] = {
+    **dict.fromkeys(("frod", "hira", "loha", "lokr", "osf", "randlora"), 56.0),
+    **dict.fromkeys(("fourierft", "waveft"), 148.0),
+}
+"""Methods of PEFT that make a matrix as large as the adapted one in each pass, and what both passes move for each of
+its elements in fp32: two parts made, multiplied, scaled, cast and used, and their gradients back; a spectrum made
+complex and transformed over both axes, its real part taken, and all of it back (huggingface/peft@5d602fd,
+src/peft/tuners: loha, fourierft)."""
 
 
 def adaptable(model: ModelSpec) -> tuple[str, ...]:
@@ -68,3 +95,57 @@ def adapter_training_flops(model: ModelSpec, adapter: Adapter, *, sequences: int
         rows = matrix.total_rows(sequences=sequences, sequence_tokens=tokens)
         factors += 2 * matrix.layers * adapter.rank * (matrix.outputs + matrix.inputs) * rows
     return frozen + 3 * factors
+
+
+def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Numbers) -> Numbers | float:
+    """Returns the operations of the factors of adapters beside a matrix, 2r (inputs + outputs) for each row.
+
+    Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.
+    """
+    adapter = workload.adapter
+    if adapter is None or adapter.method in WITHOUT_FACTORS or matrix.name not in adapter.targets:
+        return 0.0
+    if adapter.method in WHOLE_CHANGE:
+        return 1.5 * 2.0 * rows * matrix.inputs * matrix.outputs * count
+    return 1.5 * 2.0 * rows * adapter.rank * (matrix.inputs + matrix.outputs) * count
+
+
+def adapter_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns inputs and outputs of an average block's adapted matrices on one rank; 0 where only others are trained.
+
+    Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
+    """
+    adapter = workload.adapter
+    if adapter is None or adapter.method in WITHOUT_FACTORS:
+        return np.zeros(len(layouts))
+    targets = (matrix for matrix in matrices(model) if matrix.name in adapter.targets)
+    return np.asarray(sum(each.layers * (each.inputs + each.outputs) for each in targets) / model.blocks / layouts.tp)
+
+
+def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
+
+    bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
+    rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
+    """
+    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
+    if stored is None:
+        return np.zeros(len(layouts))
+    share = slowest_layers(model, layouts) / model.blocks / layouts.tp
+    return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
+
+
+def change_bytes(model: ModelSpec, workload: Workload) -> float:
+    """Returns what a pass moves to make whole changes of adapted matrices (``WHOLE_CHANGE``), half of a step's."""
+    adapter = workload.adapter
+    if adapter is None or adapter.method not in WHOLE_CHANGE:
+        return 0.0
+    elements = sum(each.layers * each.elements for each in matrices(model) if each.name in adapter.targets)
+    return WHOLE_CHANGE[adapter.method] / 2 * elements
+
+
+def prompt_tokens(adapter: Adapter | None, width: int) -> int:
+    """Returns the learnt tokens before each sequence: all that prompt tuning trains (Lester et al., 2021)."""
+    if adapter is None or adapter.method != "prompt_tuning" or adapter.parameters is None:
+        return 0
+    return adapter.parameters // width

@@ -15,36 +15,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainwright.core.errors import RecipeError
-from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.adapters import (
+    adapter_elements,
+    change_bytes,
+    dequantised_bytes,
+    factor_flops,
+)
 from trainwright.planner.counts.flops import count_flops, muon_flops
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import (
     BLOCK_PARTS,
-    MOMENT_BYTES,
     Matrix,
-    block_matrix_parameters,
     matrices,
-    moments_per_parameter,
-    total_parameters,
     wide_matrices,
 )
 from trainwright.planner.counts.ranks import (
     expert_tp,
     fullest,
     lighter_ends,
-    owned_parameters,
     owners,
     rank_parameters,
     slowest_layers,
 )
-from trainwright.planner.counts.unfused import averaging_bytes, unfused_bytes
+from trainwright.planner.counts.unfused import FUSED_BYTES, update_bytes
 from trainwright.spec.device import DeviceSpec
 from trainwright.spec.model import ModelSpec
 from trainwright.spec.stack import Stack
 from trainwright.spec.workload import DEFAULT_KERNELS, KernelChoice, Precision, Workload
 
-TILE_ROWS, TILE_COLUMNS = 128, 128
+SCORE_ELEMENTS = {True: 22.0 / 3, False: 15.5 / 3}
+"""Elements moved for each written score, a third of forward and backward pass: line by line, or in one fused kernel.
+
+Forward: the product writes it, a scale and a mask read and write it, softmax and dropout too (with a mask of a byte),
+the second product reads it. Backward: 11.5 more, of which softmax reads two; fused, one kernel has scale, mask and
+softmax."""
+DROPOUT_ELEMENTS = {True: 10.0 / 3, False: 2.0 / 3}
+"""The same for each element of the width, of an encoder's two dropouts in a block: with masks of a byte read and
+written in both passes line by line, the masks alone where norm and residual sum are of one kernel with it."""
+TILE = (128, 128)
 """Output tile of a matrix product on a tensor core GPU (NVIDIA, Matrix Multiplication Background User's Guide)."""
+CORE_TILE = (64, 64)
+"""One on a GPU's other cores, which need fewer operations for each byte to be busy."""
+TENSOR_CORES_SINCE = 7.0
+"""The compute capability of the first GPUs that have them."""
 ALIGNED_ELEMENTS = 64
 """128 bytes in 16 bits: what an A100 wants sizes to be multiples of (same guide, "Tensor Core Requirements")."""
 HEAD_ELEMENTS = 8
@@ -53,12 +66,6 @@ table 1; fused attention pads its heads)."""
 COLUMN_SPLIT = frozenset(("query", "key", "value", "query_up", "kv_up", "gate", "up", "vocabulary"))
 """Matrices that tensor parallelism splits by outputs, ``ROW_SPLIT`` by inputs (Shoeybi et al., 2019)."""
 ROW_SPLIT = frozenset(("output", "down"))
-FROZEN_BYTES: Mapping[str, float] = {"nf4": 0.52, "int4": 0.52, "int8": 1.0}
-"""Bytes of a quantised weight with its scales (QLoRA, arXiv 2305.14314, section 3)."""
-WITHOUT_FACTORS = frozenset(
-    ("adaptionprompt", "beft", "ia3", "ln_tuning", "prefixtuning", "prompt_tuning", "ptuning", "trainable_tokens")
-)
-"""Methods of PEFT that train prompts, norms, or scales of activations, and nothing beside a matrix."""
 FALLBACK: Mapping[str, tuple[str, ...]] = {
     "nvfp4": ("fp4", "fp8", "bf16"),
     "fp8": ("fp8", "bf16"),
@@ -99,11 +106,11 @@ class Work:
     no multiple of 128 bytes, ``head_s`` those of the output head; ``operands_s`` reading and writing their operands;
     ``attention_s`` fused attention's visible products at the 16-bit peak, ``short_s`` those over the sequence's tokens
     (0 where scores are written); ``scores_s`` memory traffic of attention that writes its scores; ``traffic_s``
-    everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` an encoder's dropout; ``casts_s``
-    moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels`` launched in the forward pass, in
-    ``expert_layers`` more of them. ``backward_products`` is how many products the backward pass makes for one of the
-    forward pass; ``update_s`` is the optimizer's memory traffic, ``orthogonal_s`` are Muon's matrix products at the
-    16-bit peak. ``layers`` is how many blocks the slowest rank has.
+    everything between products; ``loss_s`` moving fp32 logits once; ``encoder_s`` what an encoder's dropout moves;
+    ``casts_s`` moving a byte for each parameter that is kept in fp32 and not sharded; ``kernels`` launched in the
+    forward pass, in ``expert_layers`` more of them. ``backward_products`` is how many products the backward pass makes
+    for one of the forward pass; ``update_s`` is the optimizer's memory traffic, ``orthogonal_s`` are Muon's matrix
+    products at the 16-bit peak. ``layers`` is how many blocks the slowest rank has.
     """
 
     tokens: Numbers
@@ -126,7 +133,7 @@ class Work:
     adapted_s: Values = 0.0
     """Moving an element for each input and output of the matrices that adapters stand beside."""
     dequantised_s: Values = 0.0
-    """Reading quantised weights, and writing them in 16 bits for a pass's products."""
+    """Reading quantised weights, and writing them in 16 bits for a pass's products; making whole changes of weights."""
     compiled: Values = 0.0
     """1 where a compiler fuses what lies between products."""
     lighter: Values = 0.0
@@ -138,14 +145,22 @@ class Work:
     """Share of the tensor cores that the products' output tiles keep busy, weighted by time."""
 
 
-def tile_share(rows: Numbers, columns: Values, units: int) -> Numbers:
+def on_tensor_cores(device: DeviceSpec, precision: Precision) -> bool:
+    """Returns False where a GPU of NVIDIA's has no unit but its plain cores for a precision's products."""
+    if device.kind != "cuda":
+        return True
+    unit = next((name for name in FALLBACK[precision] if device.flops_per_s.get(name)), "")
+    return unit != "fp32" and float(device.compute_capability or 0) >= TENSOR_CORES_SINCE
+
+
+def tile_share(rows: Numbers, columns: Values, units: int, tile: tuple[int, int] = TILE) -> Numbers:
     """Returns the share of ``units`` processors that work, over all waves of tiles (NVIDIA's guide).
 
     Of experts each product counts alone: one kernel that shared waves among them would explain published runs less
     well (five folds' 90th percentile 29 instead of 28 %).
     """
-    tiles = np.ceil(rows / TILE_ROWS) * np.ceil(columns / TILE_COLUMNS)
-    whole = rows * columns / (TILE_ROWS * TILE_COLUMNS)
+    tiles = np.ceil(rows / tile[0]) * np.ceil(columns / tile[1])
+    whole = rows * columns / (tile[0] * tile[1])
     return np.asarray(whole / (np.ceil(tiles / units) * units))
 
 
@@ -157,8 +172,11 @@ def forward_work(
     *,
     eager: bool = False,
     chosen: KernelChoice = DEFAULT_KERNELS,
+    written_bytes: float = FUSED_BYTES,
 ) -> Work:
     """Returns all that one device computes and moves in its own memory; ``eager`` runs each line of code by itself.
+
+    ``written_bytes`` is what the software's AdamW moves for a parameter in fp32.
 
     Raises:
         RecipeError: the device's peak for the workload's precision is not known.
@@ -181,8 +199,7 @@ def forward_work(
     short = attention * pairs / workload.sequence_tokens * (workload.fused_attention and device.kind != "cpu")
     logits = tokens * (model.vocabulary if model.makes_logits else model.classes) / layouts.tp
     lighter, ends = lighter_ends(model, layouts)
-    size = workload.element_bytes
-    scores = 0.0 if workload.fused_attention else model.heads * workload.sequence_tokens**2 * model.blocks * size
+    made = dequantised_bytes(model, workload, layouts) + change_bytes(model, workload)
     return Work(
         tokens=tokens,
         layers=layers,
@@ -193,22 +210,43 @@ def forward_work(
         operands_s=shares["bytes"] / device.bytes_per_s,
         attention_s=attention * pairs / head_peak,
         short_s=short / head_peak,
-        scores_s=scores * pairs / device.bytes_per_s,
-        traffic_s=size * tokens * layers * block_elements(model, workload, layouts) / device.bytes_per_s,
-        encoder_s=size * tokens * layers * (model.width * (model.kind == "encoder")) / device.bytes_per_s,
+        **_between(model, workload, layouts, device, eager=eager),
         loss_s=4.0 * (1 + model.further_layers) * logits / device.bytes_per_s,
         lighter=lighter,
         lighter_ends=ends,
         casts_s=_cast_parameters(model, workload, layouts) / device.bytes_per_s,
-        kernels=layers * kernels(model, workload, eager=eager & (layouts.compile == 0)),
+        kernels=layers * _launched(model, workload, layouts, eager=eager),
         expert_layers=layers * model.moe_layers / model.blocks,
         backward_products=1.0 if workload.adapter else 2.0,
-        adapted_s=size * tokens * layers * adapter_elements(model, workload, layouts) / device.bytes_per_s,
-        dequantised_s=dequantised_bytes(model, workload, layouts) / device.bytes_per_s,
+        dequantised_s=made / device.bytes_per_s,
         compiled=layouts.compile,
-        update_s=update_bytes(model, workload, layouts, chosen) / device.bytes_per_s,
+        update_s=update_bytes(model, workload, layouts, chosen, written_bytes) / device.bytes_per_s,
         orthogonal_s=orthogonal_flops(model, workload, layouts) / half_peak,
     )
+
+
+def _between(
+    model: ModelSpec, workload: Workload, layouts: Layouts, device: DeviceSpec, *, eager: bool
+) -> dict[str, Numbers]:
+    """Returns the seconds of moving what lies between a micro batch's products, scores, dropout and adapters too."""
+    layers = slowest_layers(model, layouts)
+    each_s = workload.element_bytes * layers / device.bytes_per_s
+    tokens = layouts.micro_batch * workload.sequence_tokens / layouts.cp
+    scores = 0.0 if workload.fused_attention else SCORE_ELEMENTS[eager] * model.heads * workload.sequence_tokens
+    dropped = DROPOUT_ELEMENTS[eager] * model.width * (model.kind == "encoder")
+    elements = block_elements(model, workload, layouts) + bias_elements(model, layouts, eager=eager)
+    return {
+        "scores_s": each_s * tokens * scores / layouts.tp,
+        "traffic_s": each_s * tokens * elements,
+        "encoder_s": each_s * tokens * dropped,
+        "adapted_s": each_s * tokens * adapter_elements(model, workload, layouts),
+    }
+
+
+def _launched(model: ModelSpec, workload: Workload, layouts: Layouts, *, eager: bool) -> Numbers:
+    """Returns the kernels of an average block's forward pass, with those of each expert."""
+    block = kernels(model, workload, eager=eager & (layouts.compile == 0))
+    return block + expert_kernels(model, workload, layouts)
 
 
 def _products(
@@ -220,6 +258,7 @@ def _products(
     zero = np.zeros(len(layouts))
     sums = {"flops": zero, "busy": zero, "bytes": zero, "head": zero, "unaligned": zero}
     narrow = 1.0 if workload.precision in ("fp8", "nvfp4") else workload.element_bytes
+    tile = TILE if on_tensor_cores(device, workload.precision) else CORE_TILE
     load = fullest(model, workload, layouts)
     for matrix in wide_matrices(model, multiple):
         rows, outputs, inputs, count = product_shape(matrix, model, layouts, tokens, load)
@@ -230,7 +269,9 @@ def _products(
         flops = flops * share
         thin = factor_flops(matrix, workload, rows, count) * share
         sums["flops"], sums["busy"] = sums["flops"] + thin, sums["busy"] + thin
-        busy = tile_share(rows, outputs, device.sm_count or 1) if device.kind != "cpu" else np.ones(len(layouts))
+        busy = np.ones(len(layouts))
+        if device.kind != "cpu":
+            busy = tile_share(rows, outputs, device.sm_count or 1, tile)
         sums["flops"] = sums["flops"] + flops
         aligned = (outputs % ALIGNED_ELEMENTS == 0) & (inputs % ALIGNED_ELEMENTS == 0)
         sums["unaligned"] = sums["unaligned"] + np.where(aligned, 0.0, flops)
@@ -238,17 +279,6 @@ def _products(
         moved = narrow * (rows * inputs + inputs * outputs) + 2.0 * rows * outputs
         sums["bytes"] = sums["bytes"] + moved * count * share
     return sums
-
-
-def factor_flops(matrix: Matrix, workload: Workload, rows: Numbers, count: Numbers) -> Numbers | float:
-    """Returns the operations of the factors of adapters beside a matrix, 2r (inputs + outputs) for each row.
-
-    Half as many again, because the backward pass makes two products of each, and of frozen matrices one alone.
-    """
-    adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS or matrix.name not in adapter.targets:
-        return 0.0
-    return 1.5 * 2.0 * rows * adapter.rank * (matrix.inputs + matrix.outputs) * count
 
 
 def product_shape(
@@ -295,29 +325,30 @@ def block_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Nu
     return np.asarray(wide / width + inner / layouts.tp)
 
 
-def adapter_elements(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Returns inputs and outputs of an average block's adapted matrices on one rank; 0 where only others are trained.
+def bias_elements(model: ModelSpec, layouts: Layouts, *, eager: bool) -> Numbers:
+    """Returns what biases add to ``block_elements``: a third of what both passes move.
 
-    Methods that train no factors beside matrices (prompts, norms, scales of activations) name none.
+    The backward pass sums the gradient of each product's result. Code that runs line by line adds a bias to the result
+    after the product, a read and a write; else the product's kernel does.
     """
-    adapter = workload.adapter
-    if adapter is None or adapter.method in WITHOUT_FACTORS:
-        return np.zeros(len(layouts))
-    targets = (matrix for matrix in matrices(model) if matrix.name in adapter.targets)
-    return np.asarray(sum(each.layers * (each.inputs + each.outputs) for each in targets) / model.blocks / layouts.tp)
+    outputs = sum(each.outputs * each.rows * each.layers for each in matrices(model) if each.bias and _in_block(each))
+    return np.asarray((3 if eager else 1) / 3 * outputs / model.blocks / layouts.tp)
 
 
-def dequantised_bytes(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
-    """Returns what a pass moves to make 16-bit weights of frozen ones in fewer bits: read once, written once.
+def expert_kernels(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:
+    """Returns the kernels of an average block that grow with a rank's experts, in the forward pass.
 
-    bitsandbytes dequantises a whole matrix before each of its products where a micro batch has more than some tens of
-    rows (bitsandbytes 95f9af30, backends/cuda/ops.py:584), in forward and backward pass and in a recomputation.
+    Two products of each, as grouped products of libraries launch one by one (Transformer Engine's GroupedLinear,
+    general_grouped_gemm); in eight or fewer bits each has its inputs cast, and their scales laid out, beside.
     """
-    stored = FROZEN_BYTES.get(workload.adapter.frozen) if workload.adapter else None
-    if stored is None:
+    if model.experts is None:
         return np.zeros(len(layouts))
-    share = slowest_layers(model, layouts) / model.blocks / layouts.tp
-    return np.asarray((stored + workload.element_bytes) * block_matrix_parameters(model) * share)
+    each = 6.0 if workload.precision in ("fp8", "nvfp4") else 2.0
+    return np.asarray(each * model.experts.count / layouts.ep * model.moe_layers / model.blocks)
+
+
+def _in_block(matrix: Matrix) -> bool:
+    return matrix.part in BLOCK_PARTS
 
 
 def kernels(model: ModelSpec, workload: Workload, *, eager: bool | NDArray[np.bool_] = False) -> Numbers:
@@ -341,29 +372,6 @@ def _cast_parameters(model: ModelSpec, workload: Workload, layouts: Layouts) -> 
         return np.zeros(len(layouts))
     sharded = (layouts.zero_stage == 3) & (layouts.dp_shard * layouts.cp > 1)
     return np.where(sharded, 0.0, sum(rank_parameters(model, layouts)))
-
-
-def update_bytes(
-    model: ModelSpec, workload: Workload, layouts: Layouts, chosen: KernelChoice = DEFAULT_KERNELS
-) -> Numbers:
-    """Returns the memory traffic of one update: gradient, weight and moments read, weight and moments written.
-
-    AdamW with two moments in fp32: 28 bytes a parameter, and 2 more where a reduced copy is written; 14 where all is
-    kept reduced. Adafactor keeps no moment, but reads the gradient three times: for the means of its rows and columns,
-    for the update's size, by which it is clipped, and for the update (Shazeer and Stern, 2018, arXiv 1804.04235,
-    algorithm 4). Muon writes and reads what it makes orthogonal, in 16 bits.
-    """
-    full = 2.0 if workload.states == "pure" else 4.0
-    moment = full if workload.moments is None else MOMENT_BYTES[workload.moments]
-    gradients = 3 if workload.optimizer == "adafactor" else 1
-    each = (gradients + 2) * full + 2 * moment * moments_per_parameter(model, workload)
-    each += 2.0 * (workload.states == "mixed")
-    if workload.adapter is not None:
-        return np.full(len(layouts), each * adapter_parameters(model, workload.adapter))
-    if workload.optimizer == "muon":
-        each += 4.0 * block_matrix_parameters(model) / total_parameters(model)
-    beside = unfused_bytes(model, workload, layouts, chosen) + averaging_bytes(model, workload, layouts)
-    return np.asarray(each * owned_parameters(model, layouts) + beside)
 
 
 def orthogonal_flops(model: ModelSpec, workload: Workload, layouts: Layouts) -> Numbers:

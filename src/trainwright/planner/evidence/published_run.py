@@ -10,8 +10,10 @@ from trainwright.core.errors import TrainwrightError
 from trainwright.hardware.catalogue.devices import device
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.catalogue.stacks import DEFAULT, find_stack, read_stack, unknown_stack
+from trainwright.planner.counts.adapters import prompt_tokens
 from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
+from trainwright.planner.counts.unfused import UNFUSED_BYTES
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
 from trainwright.planner.evidence.rows import Measured, Record, measured
@@ -38,16 +40,19 @@ class Row:
     measured: Measured
     mean_tokens: int | None = None
     """Of the sequences, where lengths vary and ``placed`` has the longest; None where all are equal."""
+    prompt_tokens: int = 0
+    """Learnt ones before each sequence, which the network computes and no source counts."""
 
     @property
     def timed(self) -> PlacedRun:
-        """Returns what time is asked of: sequences of the mean length, while memory is that of the longest."""
+        """Returns what time is asked of: sequences of the mean length, with prompts; memory is that of the longest."""
         work = self.placed.run.workload
-        if self.mean_tokens is None or work.example_tokens is not None:  # padded lengths are counted
+        mean = self.mean_tokens if work.example_tokens is None else None  # padded lengths are counted
+        if mean is None and not self.prompt_tokens:
             return self.placed
-        batch = work.batch_sequences * self.mean_tokens
-        shorter = replace(work, sequence_tokens=self.mean_tokens, batch_tokens=batch)
-        return replace(self.placed, run=replace(self.placed.run, workload=shorter))
+        tokens = (mean or work.sequence_tokens) + self.prompt_tokens
+        other = replace(work, sequence_tokens=tokens, batch_tokens=work.batch_sequences * tokens)
+        return replace(self.placed, run=replace(self.placed.run, workload=other))
 
     @property
     def device(self) -> str:
@@ -125,8 +130,12 @@ def question(record: Record) -> Row:
     _refuse_idle(placed)
     flops, reports = counted_flops(placed.run, record), stack.memory.reports
     mean = mean_tokens(record, workload.sequence_tokens)
+    prompt = prompt_tokens(workload.adapter, model.width)
     batch_tokens = workload.batch_sequences * (mean or workload.sequence_tokens)
     seen = measured(record, devices=devices, batch_tokens=batch_tokens, reports=reports, token_flops=flops)
+    if prompt and seen.tokens_per_s:
+        length = mean or workload.sequence_tokens
+        seen = replace(seen, tokens_per_s=seen.tokens_per_s * (length + prompt) / length)
     return Row(
         id=record.text("id"),
         source=record.text("source_repo_or_paper"),
@@ -135,6 +144,7 @@ def question(record: Record) -> Row:
         placed=placed,
         measured=seen,
         mean_tokens=mean,
+        prompt_tokens=prompt,
     )
 
 
@@ -153,7 +163,10 @@ def with_update_of(stack: Stack, record: Record) -> Stack:
     each (transformers 5.23.0, trainer_optimizer.py; torch.optim.AdamW, ``foreach``).
     """
     copies, gradients = stack.memory.update_copies, stack.memory.flat_gradients
-    if record.text("optimizer").lower() != "adamw_torch" or copies or gradients:
+    name = record.text("optimizer").lower()
+    if name in ("adamw_torch", "adamw_hf"):
+        stack = replace(stack, update_bytes=UNFUSED_BYTES)
+    if name != "adamw_torch" or copies or gradients:
         return stack
     return replace(stack, memory=replace(stack.memory, update_copies=1.0))
 

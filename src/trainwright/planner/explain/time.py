@@ -134,8 +134,8 @@ def _attention(planned: Planned) -> Explanation:
         Term("r", first(rate.attention), "", "share of the peak reached, fitted"),
         Term("h", first(rate.ramp), "tokens", "sequence that reaches half of that, fitted"),
         Term("a", first(work.short_s), "s", "fused attention's part of A, for each token"),
-        Term("s", first(rate.scores), "", "times that written scores are moved"),
-        Term("S", first(work.scores_s), "s", "moving the scores once"),
+        Term("s", first(rate.scores), "", "against what is counted, fitted"),
+        Term("S", first(work.scores_s), "s", "moving written scores, a third of both passes"),
         Term("w", first(rate.bandwidth), "", "share of the memory's rate reached"),
         *left,
     )

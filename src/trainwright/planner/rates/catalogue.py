@@ -15,7 +15,7 @@ from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
 from trainwright.planner.counts.process import Process
 from trainwright.planner.counts.ranks import processors_left
-from trainwright.planner.counts.work import Work, forward_work
+from trainwright.planner.counts.work import Work, forward_work, on_tensor_cores
 from trainwright.spec.convnet import ConvNetSpec
 from trainwright.spec.efficiency import Efficiency
 from trainwright.spec.model import ModelSpec
@@ -80,7 +80,8 @@ def factors(run: RunSpec, general: Efficiency) -> dict[str, tuple[Factor, ...]]:
     """Returns the numbers whose product each field of ``Rates`` is: of ``Efficiency``, or the stack (``stack.x``)."""
     workload, cluster, time = run.workload, run.cluster, run.stack.time
     kind = generation(cluster.device)
-    device = (_entry("products", general.products, kind),)
+    unit = kind if on_tensor_cores(cluster.device, workload.precision) else "cores"
+    device = (_entry("products", general.products, unit),)
     # Fused attention's share of a rate stands by kernel too where there are several.
     kernel = f"{kind}-{run.stack.flash}" if kind in FLASH_GENERATIONS else kind
     flash = _entry("attention", general.attention, kernel)
@@ -198,8 +199,16 @@ class Catalogue:
         model, workload, device = run.model, run.workload, run.cluster.device
         if isinstance(model, ConvNetSpec):
             return convnet_work(model, workload, layouts, device)
+        stack = run.stack
+        written = stack.full_update_bytes if workload.element_bytes == 4 else None
         return forward_work(
-            model, workload, layouts, device, eager=run.stack.memory.kernels == "eager", chosen=run.kernels
+            model,
+            workload,
+            layouts,
+            device,
+            eager=stack.memory.kernels == "eager",
+            chosen=run.kernels,
+            written_bytes=stack.update_bytes if written is None else written,
         )
 
     def rates(self, run: RunSpec) -> Rates:

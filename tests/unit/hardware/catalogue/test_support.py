@@ -131,7 +131,13 @@ def test_software_that_is_not_named_is_planned_with_what_most_has():
 
 
 def test_software_of_one_source_is_found_and_not_offered():
-    assert set(stack_names()) - set(offered()) == {"fms-fsdp", "megatron-core-ci", "mlperf", "plain-loop"}
+    assert set(stack_names()) - set(offered()) == {
+        "fms-fsdp",
+        "hf-trainer-plugin",
+        "megatron-core-ci",
+        "mlperf",
+        "plain-loop",
+    }
     assert read_stack("megatron-core-ci").fit["time"]["rows"] > 100
 
 

@@ -138,7 +138,8 @@ def test_first_tokens_as_measured():
         abs(_estimate(name, on, prompt_tokens=prompt, new_tokens=1, tp=tp, weights=weights).first_token_s.mid / s - 1)
         for name, weights, tp, prompt, on, s in FIRST_TOKEN
     ]
-    assert median(errors) < 0.2 and max(errors) < 0.4
+    # Farthest: 128 rows over four devices, whose few tiles libraries split along what is summed.
+    assert median(errors) < 0.1 and max(errors) < 0.45
 
 
 def test_largest_batch_and_length_are_the_last_that_fit():

@@ -8,7 +8,14 @@ from torch.utils._pytree import tree_leaves
 from fixtures.planned_models import LLAMA
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
-from trainwright.planner.counts.unfused import FUSED_BYTES, OPERATIONS, UNFUSED_BYTES, averaging_bytes, unfused_bytes
+from trainwright.planner.counts.unfused import (
+    FUSED_BYTES,
+    OPERATIONS,
+    UNFUSED_BYTES,
+    averaging_bytes,
+    unfused_bytes,
+    update_bytes,
+)
 from trainwright.spec.workload import KernelChoice, ParallelPlan, Workload
 
 SIZE = 1000
@@ -57,3 +64,11 @@ def test_an_average_moves_what_torch_reads_and_writes():
     work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="fp32", optimizer="adamw", average_every=4)
     (each,) = averaging_bytes(LLAMA, work, Layouts.of([ParallelPlan()], ["none"], work)) / total_parameters(LLAMA)
     assert each == pytest.approx(traffic.moved / SIZE / 4)
+
+
+@pytest.mark.parametrize(("states", "share"), [("fp32", 1.0), ("mixed", 1.0), ("pure", 0.5)])
+def test_what_software_moves_is_counted_beside_the_fused_kernel(states, share):
+    work = Workload(sequence_tokens=64, batch_tokens=64, steps=1, precision="bf16", optimizer="adamw", states=states)
+    alone = Layouts.of([ParallelPlan()], ["none"], work)
+    plain, more = (update_bytes(LLAMA, work, alone, written_bytes=each)[0] for each in (FUSED_BYTES, UNFUSED_BYTES))
+    assert more - plain == pytest.approx((UNFUSED_BYTES - FUSED_BYTES) * share * total_parameters(LLAMA))

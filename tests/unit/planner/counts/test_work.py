@@ -17,14 +17,17 @@ from trainwright.planner.counts.flops import count_flops
 from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.parameters import matrices, total_parameters
 from trainwright.planner.counts.ranks import rank_parameters
+from trainwright.planner.counts.unfused import update_bytes
 from trainwright.planner.counts.work import (
+    bias_elements,
     block_elements,
+    expert_kernels,
     forward_work,
     kernels,
+    on_tensor_cores,
     peak_flops_per_s,
     product_shape,
     tile_share,
-    update_bytes,
 )
 from trainwright.spec.workload import Adapter, ParallelPlan, Workload
 
@@ -117,7 +120,13 @@ def test_attention_that_writes_its_scores_makes_and_moves_the_whole_square():
     fused, whole = work_of(LLAMA_8B, ParallelPlan()), work_of(LLAMA_8B, ParallelPlan(), work=plain)
     assert whole.attention_s[0] == pytest.approx(2 * fused.attention_s[0])
     scores = 2 * 512 * 512 * LLAMA_8B.heads * LLAMA_8B.layers
-    assert whole.scores_s[0] * H100.bytes_per_s == pytest.approx(scores)
+    for eager, forward, backward in (
+        # product, [scale, mask, softmax], dropout with a mask of a byte, product; and back, softmax by two inputs
+        (True, 1 + 2 + 2 + 2 + 2.5 + 1, 1 + 1 + 2.5 + 3 + 2 + 2),
+        (False, 1 + 2 + 2.5 + 1, 1 + 1 + 2.5 + 3 + 1.5),
+    ):
+        moved = forward_work(LLAMA_8B, plain, layouts(ParallelPlan(), work=plain), H100, eager=eager).scores_s[0]
+        assert moved * H100.bytes_per_s == pytest.approx((forward + backward) / 3 * scores)
     assert fused.scores_s[0] == 0
 
 
@@ -127,6 +136,54 @@ def test_an_encoder_sees_both_ways():
     by_hand = 4 * 512**2 * bert.width * bert.layers
     assert counted_work.attention_s[0] * H100.flops_per_s["bf16"] == pytest.approx(by_hand)
     assert counted_work.encoder_s[0] > 0 == work_of(LLAMA_8B, ParallelPlan()).encoder_s[0]
+
+
+def test_dropout_line_by_line_moves_the_width_and_in_one_kernel_its_masks():
+    bert = catalogue_model("bert-large")
+    for eager, moved in ((True, 2 * (2.5 + 2.5) / 3), (False, 2 * (0.5 + 0.5) / 3)):
+        counted_work = forward_work(bert, WORK, layouts(ParallelPlan()), H100, eager=eager)
+        moved_bytes = counted_work.encoder_s[0] * H100.bytes_per_s
+        assert moved_bytes == pytest.approx(2 * 512 * bert.layers * bert.width * moved)
+
+
+def test_biases_are_added_by_products_and_their_gradients_sum_all_results():
+    bert, none = catalogue_model("bert-large"), np.zeros(1)
+    nine = 9 * bert.width
+    assert bias_elements(bert, layouts(ParallelPlan()), eager=False)[0] == pytest.approx(nine / 3)
+    assert bias_elements(bert, layouts(ParallelPlan()), eager=True)[0] == pytest.approx(nine)
+    assert bias_elements(LLAMA_8B, layouts(ParallelPlan()), eager=True) == none
+
+
+def test_each_expert_of_a_rank_has_kernels_of_its_own_and_more_in_eight_bits():
+    eight = replace(WORK, precision="fp8")
+    for ep, experts in ((1, 8), (4, 2)):
+        shape = layouts(ParallelPlan(dp_replicate=4, ep=ep))
+        assert expert_kernels(MIXTRAL, WORK, shape)[0] == 2 * experts
+        assert expert_kernels(MIXTRAL, eight, shape)[0] == 6 * experts
+    assert expert_kernels(LLAMA_8B, eight, layouts(ParallelPlan()))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "found"),
+    [
+        ("v100-sxm-32gb", "fp16", True),
+        ("v100-sxm-32gb", "tf32", False),
+        ("a100-sxm-80gb", "tf32", True),
+        ("a100-sxm-80gb", "fp32", False),
+        ("gtx-1080-ti", "tf32", False),
+        ("mi300x", "fp32", True),
+    ],
+)
+def test_plain_cores_compute_what_tensor_cores_have_no_format_for(name, precision, found):
+    assert on_tensor_cores(device(name), precision) is found
+
+
+def test_plain_cores_are_busy_with_smaller_tiles():
+    full = replace(WORK, precision="fp32")
+    on_cores, on_tensors = (
+        work_of(catalogue_model("bert-large"), ParallelPlan(), work=work, on=A100) for work in (full, WORK)
+    )
+    assert on_cores.busy[0] > 1.5 * on_tensors.busy[0]
 
 
 def test_sizes_off_128_bytes_are_told_apart():

@@ -259,3 +259,16 @@ def test_padded_examples_are_padded_and_not_cut_to_their_mean():
     assert padded.memory_bytes.mid > mean.memory_bytes.mid
     with pytest.raises(ValueError, match="packing is best_fit"):
         question(record(**said, notes="packing=best_fit"))
+
+
+def test_learnt_prompts_are_computed_and_no_source_counts_them():
+    row = question(next(each for each in read_records(RUNS) if each.text("id") == "peft-0046"))
+    assert (row.mean_tokens, row.prompt_tokens) == (340, 614400 // 3072)
+    assert row.timed.run.workload.sequence_tokens == 340 + 200
+    assert row.measured.tokens_per_s == pytest.approx(4454.7 * 540 / 340, rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "moved"), [("adamw_hf", 80), ("adamw_torch", 80), ("adamw", 28)])
+def test_an_update_operation_by_operation_moves_more(name, moved):
+    row = question(record(framework="axolotl", optimizer=name))
+    assert row.placed.run.stack.update_bytes == moved

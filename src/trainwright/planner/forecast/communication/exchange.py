@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from trainwright.planner.counts.adapters import adapter_parameters
+from trainwright.planner.counts.adapters import FROZEN_BYTES, adapter_parameters
 from trainwright.planner.counts.layouts import Layouts, Numbers, Values
 from trainwright.planner.counts.parameters import block_matrix_parameters, total_parameters
 from trainwright.planner.counts.ranks import expert_tp, fullest, rank_parameters, slowest_layers
-from trainwright.planner.counts.work import FROZEN_BYTES
 from trainwright.planner.forecast.communication.collectives import (
     Fabric,
     Group,
