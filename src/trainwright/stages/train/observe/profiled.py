@@ -124,7 +124,7 @@ def _profiler(torch_type: str) -> profile:
     """Returns torch's profiler of the host and of the device, where torch profiles such a one."""
     of_device = getattr(ProfilerActivity, torch_type.upper(), None)
     activities = dict.fromkeys((ProfilerActivity.CPU, of_device))
-    return profile(activities=[each for each in activities if each is not None], profile_memory=True)
+    return profile(activities=[each for each in activities if each is not None], profile_memory=True, acc_events=True)
 
 
 @contextmanager

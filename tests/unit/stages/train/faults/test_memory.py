@@ -46,7 +46,7 @@ def test_it_says_what_grew_what_was_planned_and_what_helps(error, recipe, inputs
     said = str(raised.value)
     assert "out of memory in step 1: activations grew beyond the plan" in said
     assert "as planned" in said
-    assert "set train.exec.micro_batch=8 train.recompute=full (a step takes 1." in said
+    assert "set train.exec.micro_batch=8 train.recompute=selective (a step takes 1." in said
     assert "train.exec.on_oom=adapt does so by itself" in said
     assert raised.value.exit_code == 5
 
@@ -59,7 +59,7 @@ def test_it_goes_on_with_the_cheapest_change(make_recipe, inputs_for, train, tmp
     failing(monkeypatch, RuntimeError(CPU_SAYS), above=2)
     said: list[str] = []
     train(recipe, inputs_for(recipe), tmp_path / "out", (lambda event: said.append(event.text),))
-    assert sum("going on from the last checkpoint with train.exec.micro_batch=" in text for text in said) == 3
+    assert sum("going on from the last checkpoint with train.exec.micro_batch=" in text for text in said) == 4
     one, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("out", "expected"))
     assert one["execution"]["micro_batch"] == 2
     assert one["train_loss"] == other["train_loss"], "micro batches of two give the same bits"
