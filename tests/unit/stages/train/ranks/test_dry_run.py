@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from packaging.version import Version
 
 from trainwright.core.errors import RecipeError
 from trainwright.planner.counts.parallel.dry_run import DryRank, DryRun
@@ -18,6 +20,9 @@ from trainwright.stages.plan.build import build_plan
 from trainwright.stages.train.ranks.dry_run import dry_run
 from trainwright.testing.machine import fake_machine
 
+OF_THIS_TRACKER = pytest.mark.skipif(
+    Version(torch.__version__) < Version("2.13"), reason="the tracker of torch 2.11 counts up to 45 % more"
+)
 LAYERS, WIDTH, INNER, VOCABULARY = 3, 64, 96, 320
 BLOCK = {
     "attention_norm.weight": (WIDTH,),
@@ -128,6 +133,7 @@ def test_gradients_that_are_reduced_in_sixteen_bits_are_half_the_bytes(layout, r
     assert reduced in by_kind(rank)
 
 
+@OF_THIS_TRACKER
 def test_whole_gradients_are_kept_in_what_they_are_reduced_in() -> None:
     found, planned_bytes = {}, {}
     for reduce in ("fp32", "bf16"):
@@ -152,6 +158,7 @@ def test_a_rank_of_shared_matrices_keeps_what_is_planned(sequence_parallel: bool
     assert ratios["activations"] == pytest.approx(1, abs=0.05)
 
 
+@OF_THIS_TRACKER
 @pytest.mark.parametrize(
     ("recompute", "micro_batch", "layout"),
     [(recompute, size, {"dp_shard": 8}) for recompute in ("none", "selective", "full") for size in (1, 4)]
@@ -225,6 +232,7 @@ def test_ranks_of_a_sequence_exchange_what_is_planned(layout, recompute, context
             assert sent[kind, axis][0] > 2 * LAYERS * count
 
 
+@OF_THIS_TRACKER
 def test_what_a_plan_counts_of_divided_sequences_is_what_is_kept() -> None:
     ways = ({"cp": 4}, {"cp": 4, "context": "ulysses"})
     shared = tuple({"tp": 2, "cp": 2, "context": way, "dp_shard": 2} for way in ("gather", "ulysses"))
