@@ -10,9 +10,11 @@ from trainwright.core.units import parse_bytes
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from trainwright.cli.parser import CommandParser
     from trainwright.hardware.prices.price_list import PriceList
+    from trainwright.spec.device import Price
 
 
 def configure(parser: CommandParser) -> None:
@@ -103,19 +105,43 @@ def _prices(args: argparse.Namespace, output: Output, prices: PriceList) -> int:
         return _add(args, output, name, None if seller is None else seller.title, kind or "on_demand")
     if args.usd is not None:
         raise RecipeError("a price to add", where="--usd", fix="trainwright hardware prices add --usd ...")
-    listed = [
+    provider = None if seller is None else seller.slug
+    listed = _listed(prices, name, provider, where, kind)
+    nothing = "" if listed else _nothing(args, prices, (name, provider, where, kind))
+    payload = {"prices": [price_document(each, price) for each, price in listed]}
+    output.result(payload, lambda: show_prices(listed, output, nothing))
+    return 0 if listed else 1
+
+
+def _listed(
+    prices: PriceList, name: str | None, provider: str | None, where: Sequence[str] | None, kind: str | None
+) -> list[tuple[str, Price]]:
+    """Returns devices and prices that pass every filter; None passes all."""
+    return [
         (each, price)
         for each in ([name] if name else sorted(prices.prices))
-        for price in prices.offers(
-            each,
-            providers=None if seller is None else [seller.slug],
-            regions=where,
-        )
+        for price in prices.offers(each, providers=None if provider is None else [provider], regions=where)
         if kind is None or price.kind == kind
     ]
-    payload = {"prices": [price_document(each, price) for each, price in listed]}
-    output.result(payload, lambda: show_prices(listed, output))
-    return 0 if listed else 1
+
+
+def _nothing(
+    args: argparse.Namespace,
+    prices: PriceList,
+    asked: tuple[str | None, str | None, Sequence[str] | None, str | None],
+) -> str:
+    """Returns the line that names the filter which no price passes."""
+    from trainwright.render.catalog.prices import no_price
+
+    name, provider, where, kind = asked
+    alone = (
+        (f"--device {args.device}", name, (name, None, None, None)),
+        (f"--cloud {args.cloud}", provider, (None, provider, None, None)),
+        (f"--region {args.region}", where, (None, None, where, None)),
+        (f"--price-kind {args.price_kind}", kind, (None, None, None, kind)),
+    )
+    given = [(text, only) for text, value, only in alone if value is not None]
+    return no_price([text for text, _ in given], [text for text, only in given if not _listed(prices, *only)])
 
 
 def _add(args: argparse.Namespace, output: Output, device: str | None, seller: str | None, kind: str) -> int:

@@ -88,13 +88,22 @@ class Instance:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """What joins the machines of a cloud that carry such devices: the rate of a whole machine, one direction."""
+
+    devices_of: tuple[str, ...]
+    gbit_per_s: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cloud:
     """A provider.
 
     ``feed`` is its folder in SkyPilot's catalogue, or None; ``accelerators`` and ``instance_prefixes`` say what its
     names mean where the catalogue's own aliases would err; ``hosts`` the machine to which ``NAME:COUNT`` is attached,
     where its list prices the two apart; ``instances`` what it rents at unknown prices; ``billing`` how time is counted;
-    ``storage`` what lies there costs, and what leaves it.
+    ``storage`` what lies there costs, and what leaves it; ``networks`` what it states of those between machines.
     """
 
     slug: str
@@ -110,6 +119,7 @@ class Cloud:
     instances: tuple[Instance, ...] = ()
     billing: Billing = Billing()
     storage: Storage = Storage()
+    networks: tuple[Network, ...] = ()
 
     def device(self, accelerator: str, instance: str) -> str | None:
         """Returns the catalogue's name of what this cloud calls ``accelerator`` in ``instance``, or None."""
@@ -131,6 +141,8 @@ def clouds() -> tuple[Cloud, ...]:
             table = tomllib.loads(entry.read_text(encoding="utf-8"))
             table["aliases"] = tuple(table.get("aliases", ()))
             table["instances"] = tuple(Instance(**each) for each in table.get("instances", ()))
+            networks = [each | {"devices_of": tuple(each["devices_of"])} for each in table.get("networks", ())]
+            table["networks"] = tuple(Network(**each) for each in networks)
             table["billing"] = Billing(**table.get("billing", {}))
             table["storage"] = Storage(**table.get("storage", {}))
             listed.append(Cloud(slug=entry.name.removesuffix(".toml"), **table))

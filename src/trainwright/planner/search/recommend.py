@@ -19,6 +19,7 @@ from trainwright.hardware.catalogue.devices import device as catalogue_device
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.clouds import CONTRACT_S
+from trainwright.hardware.prices.networks import why_single
 from trainwright.hardware.prices.price_list import PriceList, price_list
 from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
@@ -300,15 +301,18 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
         paid = billing.billed_s(cost.seconds, devices)
         used = (paid < CONTRACT_S) | (paid <= WASTE * cost.seconds)
     name = f"{run.cluster.device.name} {offer.kind}"
+    alone = "" if offer.kind is None else why_single(offer.provider, run.cluster)
+    joined = (devices <= run.cluster.node.devices) | (not alone)
     for kept, reason in (
         (ends, "interruptions come faster than work is kept"),
         (there, "more devices than are to be had at once"),
         (used, "a contract or a term of which most would be paid for nothing"),
+        (joined, alone),
     ):
         if not kept.all():
             search.refuse("price", name, reason, int(np.sum(~kept)))
     most = np.inf if offer.devices is None else offer.devices
-    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used)
+    places = np.flatnonzero((devices % offer.whole == 0) & (devices <= most) & ends & there & used & joined)
     held, facts = kept_of(run, data_bytes=search.data_bytes), storage_of(offer.price)
     held_s = _device_seconds(run, search.flops_per_s)
     stored, sent = storage_usd(held, cost.seconds, facts), egress_usd(held, facts)

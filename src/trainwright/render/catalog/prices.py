@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from trainwright.hardware.prices.snapshot import Snapshot
     from trainwright.spec.device import Price
 
+ADD = "one of your own: trainwright hardware prices add"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stock:
@@ -116,13 +118,24 @@ def price_document(device: str, price: Price) -> dict[str, Any]:
     }
 
 
-def show_prices(listed: Sequence[tuple[str, Price]], page: Page) -> None:
+def no_price(asked: Sequence[str], alone: Sequence[str]) -> str:
+    """Returns a line: no price is known, and which of the filters has none even ``alone``."""
+    if not asked:
+        return f"no price is known; {ADD}"
+    if alone:
+        return f"no price is known: {', '.join(alone)} {'has' if len(alone) == 1 else 'have'} none in any list; {ADD}"
+    return f"no price is known for {' with '.join(asked)} together, though each alone has some; {ADD}"
+
+
+def show_prices(listed: Sequence[tuple[str, Price]], page: Page, nothing: str = "") -> None:
     """Shows prices, the cheapest of each device first, with region, age and source; notes how many are old.
+
+    ``nothing`` is the line where there is none.
 
     Where nobody knows the day the age is empty: the note says of how many. Sources stand below, by number.
     """
     if not listed:
-        page.line("no such price is known")
+        page.line(nothing or no_price((), ()))
         return
     sources = list(dict.fromkeys(f"{price.source}@{price.as_of}" for _, price in listed))
     rows = [

@@ -175,7 +175,7 @@ def pareto(
         for point in front
     ]
     if others:
-        beyond = f" ({len(others) - len(near):,} lie beyond the axes)" if len(near) < len(others) else ""
+        beyond = f" ({len(others) - len(near):,} of them beyond the axes)" if len(near) < len(others) else ""
         line = f"other ways, {len(others):,}{beyond}: to each, one of the line is as fast and as cheap"
         key.append(textwrap.fill(line, KEY_CHARACTERS))
     with picture(path, title, height=3.7 + 0.16 * sum(1.2 + text.count("\n") for text in key)) as figure:

@@ -14,6 +14,7 @@ from trainwright.core.units import format_bytes, format_count, format_factor, fo
 from trainwright.planner.plan.assumptions import recommended
 from trainwright.planner.plan.layout import mesh
 from trainwright.planner.plan.usual import USUAL
+from trainwright.planner.search.joined import of_networks
 from trainwright.planner.search.offers import OWN
 from trainwright.planner.search.ranking import pareto_front
 from trainwright.planner.search.recommend import PROCESSORS
@@ -42,7 +43,7 @@ REFUSED_ROWS = 12
 CHANGE_ROWS = 8
 COLUMNS = ("", "run on", "from", "region", "price", "time", "cost", "MFU", "memory", "layout")
 NOUNS = {"device": "device", "precision": "device", "layout": "layout", "price": "offer", "goal": "option"}
-FIRST = ("batch", "length", "sequence", "adapters", "availability", "software", "kept")
+FIRST = ("network", "batch", "length", "sequence", "adapters", "availability", "software", "kept")
 """Assumptions that decide most of the answer, and that the first screen names."""
 TOO_LARGE = ("states", "activations")
 """Rules about what does not fit, which say something about the run; others only keep the search short."""
@@ -109,7 +110,7 @@ def _show_grounds(page: Page, scenario: Scenario, recommendation: Recommendation
 
     ``keeps``: what is kept on storage has a price.
     """
-    assumptions = recommended(scenario)
+    assumptions = [*of_networks(recommendation), *recommended(scenario)]
     if not page.verbose:
         first = [option for _, option in recommendation.headlines] + [*recommendation.options[:1]]
         keys = (*FIRST, *(["pipeline"] if any(each.parallel.pp > 1 for each in first) else []))

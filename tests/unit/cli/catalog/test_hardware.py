@@ -137,7 +137,13 @@ def test_prices_for_programs_have_their_age(capsys):
     prices = json.loads(capsys.readouterr().out)["prices"]
     assert prices and all(each["region"].startswith("eu-") and each["kind"] == "on_demand" for each in prices)
     assert main(["hardware", "prices", "--device", "t4", "--cloud", "alibaba"]) == 1
-    assert capsys.readouterr().out == "no such price is known\n"
+    own = "one of your own: trainwright hardware prices add\n"
+    assert capsys.readouterr().out == f"no price is known: --cloud alibaba has none in any list; {own}"
+    assert main(["hardware", "prices", "--device", "h20"]) == 1
+    assert capsys.readouterr().out == f"no price is known: --device h20 has none in any list; {own}"
+    assert main(["hardware", "prices", "--device", "t4", "--cloud", "nebius"]) == 1
+    both = "--device t4 with --cloud nebius together, though each alone has some"
+    assert capsys.readouterr().out == f"no price is known for {both}; {own}"
 
 
 def test_a_price_of_ones_own_stands_for_the_same_offer_alone(capsys):

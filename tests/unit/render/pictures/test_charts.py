@@ -76,7 +76,7 @@ def test_numbers_of_a_narrow_front_among_dear_ways_lie_apart(tmp_path):
 def test_ways_far_beyond_the_front_are_counted_and_not_drawn(tmp_path):
     far = [ParetoPoint(name="", seconds=2e5, cost=cost, front=False) for cost in (1e6, 6e5)]
     texts = texts_of(lambda path: pictures.pareto([*WAYS, *far], path), tmp_path)
-    assert any(text.startswith("other ways, 3 (1 lie beyond the axes)") for text in texts)
+    assert any(text.startswith("other ways, 3 (1 of them beyond the axes)") for text in texts)
 
 
 def test_a_run_of_minutes_has_ticks_at_minutes(tmp_path):
