@@ -164,14 +164,22 @@ def _usd_by_device(value: Any) -> dict[str, float]:
     for name, usd in pairs:
         if usd == "":
             raise RecipeError("a price of which device?", seen=shown(value), expected="for example h100-sxm=2.10")
-        prices[device(text(name).strip()).name] = _above_zero(usd, parse=parse_usd)
+        prices[device(text(name).strip()).name] = _above_zero(usd, parse=_usd_an_hour)
     return prices
 
 
 def _price(value: Any) -> float | dict[str, float]:
     """Returns dollars, or dollars by device of ``h100-sxm=2.10``."""
     by_device = isinstance(value, Mapping) or (isinstance(value, str) and "=" in value)
-    return _usd_by_device(value) if by_device else parse_usd(value)
+    return _usd_by_device(value) if by_device else _usd_an_hour(value)
+
+
+def _usd_an_hour(value: Any) -> float:
+    try:
+        return parse_usd(value)
+    except RecipeError as error:
+        expected = "dollars of a device and hour, such as 2.50, or h100-sxm=2.10"
+        raise RecipeError("no price", seen=repr(value), expected=expected) from error
 
 
 def _pool(value: Any) -> tuple[ClusterSpec, ...]:

@@ -197,6 +197,8 @@ class Stack:
     """Of its products, where a source does not say."""
     sequence_parallel: bool = True
     """Whether tensor parallelism splits activations between its regions too, where a source does not say."""
+    undivided: str = ""
+    """File and line by which it divides neither tensors nor layers unless its user says so; empty: a user must say."""
     chunked_loss: bool | None = None
     """Whether logits are made in chunks (``Workload.fused_loss``) unless that is said; None: in tuning alone."""
     moments: MomentDtype | None = None

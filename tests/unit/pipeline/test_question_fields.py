@@ -93,3 +93,9 @@ def test_numbers_beyond_any_run_are_refused(field, value):
         read_fields({field: value})
     assert raised.value.field == field
     assert read_fields({"tokens": "1000T", "sequence_tokens": "100M"})
+
+
+@pytest.mark.parametrize("written", ["-1", "dear", "h100-sxm=-1"])
+def test_a_price_that_cannot_be_read_says_whose_dollars_are_meant(written):
+    with pytest.raises(RecipeError, match="no price .*expected dollars of a device and hour, such as 2.50"):
+        read_fields({"price": written})

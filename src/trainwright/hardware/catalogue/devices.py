@@ -8,7 +8,7 @@ them is ``planner.forecast.memory.table.usable_bytes``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 
@@ -73,8 +73,16 @@ def device(name: str, *, where: str | None = None) -> DeviceSpec:
             raise RecipeError("ambiguous device", where=where, seen=repr(name), expected=expected, fix=fix)
         near = get_close_matches(normalised(name), [*device_names(), *tables.aliases(_DEVICES)], n=3, cutoff=0.5)
         fix = f"did you mean {' or '.join(near)}?" if near else "add a file to catalog/devices"
+        fix += "".join(f" {each} is another one: {note}" for each, note in _notes_on(normalised(name), near))
         raise RecipeError("unknown device", where=where, seen=repr(name), expected="a name from the catalogue", fix=fix)
     return spec
+
+
+def _notes_on(slug: str, near: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields near devices whose note tells them from the one that was asked for, with its words."""
+    for known in filter(None, map(_named, near)):
+        if slug in normalised(known.note):
+            yield known.name, known.note
 
 
 def normalised(name: str) -> str:

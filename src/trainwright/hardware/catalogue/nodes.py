@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.core.errors import RecipeError, about
 from trainwright.hardware.catalogue.devices import device, find_device, normalised
 from trainwright.hardware.catalogue.links import is_rate, link, link_reach, parse_rate
-from trainwright.hardware.catalogue.printed_names import instance
+from trainwright.hardware.catalogue.printed_names import instance, instance_devices
 from trainwright.spec.device import ClusterSpec, DeviceSpec, LinkSpec, NodeSpec
 
 HERE = "here"
@@ -60,7 +60,7 @@ def cluster(
 
     Args:
         text: ``64x8xh100-sxm`` is 64 nodes of 8; ``8xh100-sxm`` 8 devices, ``512xh100-sxm`` 512 in full nodes;
-            ``h100-sxm`` one.
+            ``h100-sxm`` one; ``2xp4d.24xlarge`` two such instances, with all that stands in them.
         scale_up: another link inside a node: a name from ``catalog/links`` (``pcie4``, ``nvl72``, ``nvlink3-bridge``)
             or a rate per device (``300GB/s``).
         scale_out: another network between nodes: a name (``ib-ndr``) or the rate of one port (``400Gb/s``).
@@ -75,8 +75,12 @@ def cluster(
     spec = device(name, where=where)
     kind = _kinds().get(spec.name, _kinds()[""])
     if instance(normalised(name)) is not None:
-        fix = f"name its devices: {kind.devices}x{spec.name} is a full node of them"
-        raise RecipeError("a type of instance, not a device", where=where, seen=repr(name), expected="devices", fix=fix)
+        size = instance_devices(normalised(name))
+        if size is None or len(counts) > 1:
+            fix = f"name its devices: {kind.devices}x{spec.name} is a full node of them"
+            what = "a type of instance, not a device"
+            raise RecipeError(what, where=where, seen=repr(text), expected="devices", fix=fix)
+        counts = [*(counts or [1]), size]
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     node, origins = _node(spec, kind, devices)
     port = link(kind.scale_out)

@@ -97,14 +97,30 @@ def _parts(name: str) -> _Parts:
 
 
 def instance(name: str) -> str | None:
-    """Returns the device of an instance type, ``p4d-24xlarge`` or ``ml-p4d-24xlarge`` (SageMaker's), else None."""
-    plain = name.removeprefix("ml-")
+    """Returns the device of an instance type, ``p4d-24xlarge``, ``ml-p4d-24xlarge`` (SageMaker's), else None.
+
+    Azure's may be named without what all begin with: ``nd96isr-h100-v5``.
+    """
+    plain, devices = _type(name), _instances()["devices"]
     is_sized = re.search(r"xlarge|metal|standard|gpu", plain)
-    fits = [key for key in _instances() if is_sized and (plain == key or plain.startswith(f"{key}-"))]
-    return _instances()[max(fits, key=len)] if fits else None
+    fits = [key for key in devices if is_sized and (plain == key or plain.startswith(f"{key}-"))]
+    return str(devices[max(fits, key=len)]) if fits else None
+
+
+def instance_devices(name: str) -> int | None:
+    """Returns how many devices an instance type has; None where it is not known."""
+    plain = _type(name)
+    printed = re.fullmatch(r"a\d-[a-z]+gpu-(\d+)g", plain)
+    known = int(printed[1]) if printed else _instances()["sizes"].get(plain)
+    return None if known is None else int(known)
+
+
+def _type(name: str) -> str:
+    plain = name.removeprefix("ml-")
+    return f"standard-{plain}" if f"standard-{plain}" in _instances()["devices"] else plain
 
 
 @cache
-def _instances() -> Mapping[str, str]:
-    table: Mapping[str, str] = tomllib.loads(_INSTANCES.read_text(encoding="utf-8"))["devices"]
+def _instances() -> Mapping[str, Mapping[str, str | int]]:
+    table: Mapping[str, Mapping[str, str | int]] = tomllib.loads(_INSTANCES.read_text(encoding="utf-8"))
     return table

@@ -17,6 +17,9 @@ from trainwright.hardware.catalogue.devices import find_device, normalised
 from trainwright.spec.device import Price
 
 _CLOUDS = files("trainwright") / "catalog" / "clouds"
+FEED_NAMES: Mapping[str, str] = {"A100": "a100-sxm-40gb"}
+"""What SkyPilot's catalogue calls a device that others share the name of: its A100 has 40 GB, beside A100-80GB
+(skypilot-org/skypilot-catalog, v9, recall)."""
 TERM_S = 365 * 24 * 3600.0
 """What a reserved price is paid for at least: terms are of one and three years (aws.amazon.com/ec2/pricing, recall)."""
 
@@ -128,7 +131,7 @@ class Cloud:
             return self.instance_prefixes[max(prefixes, key=len)]
         if accelerator in self.accelerators:
             return self.accelerators[accelerator]
-        spec = find_device(accelerator)
+        spec = find_device(FEED_NAMES.get(accelerator, accelerator))
         return None if spec is None else spec.name
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import NamedTuple, get_args
 
 from trainwright.core.errors import RecipeError, about
+from trainwright.core.money import format_hourly
 from trainwright.core.spelling import did_you_mean
 from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.prices import snapshot
@@ -149,7 +150,17 @@ def price_of(
         return price_list().cheapest(device, kind, providers=clouds, regions=regions, devices=devices)
     if not 0 <= usd < math.inf:  # nothing: machines that are there already
         raise RecipeError("a price is not below zero", field="price", seen=str(usd))
-    return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given")
+    return given_price(device, usd, kind)
+
+
+def given_price(device: str, usd: float, kind: PriceKind) -> Price:
+    """Returns a price that a user gives, in doubt where it is far beyond all that the lists have of the device."""
+    listed = price_list().prices
+    known = listed.get(device) or [each for prices in listed.values() for each in prices]
+    dearest = max((each.usd_per_device_hour for each in known), default=math.inf)
+    many = usd > _OUTLIER * dearest
+    doubt = f"{usd / dearest:,.0f} x the dearest in the lists ({format_hourly(dearest)} an hour)" if many else ""
+    return Price(usd_per_device_hour=usd, kind=kind, provider="", region="", as_of="", source="given", doubt=doubt)
 
 
 def region(name: str) -> str:

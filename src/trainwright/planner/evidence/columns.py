@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from trainwright.planner.evidence.rows import LARGEST, Record, number
@@ -188,7 +189,8 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     """Returns the layout, and the number of devices that it uses.
 
     Raises:
-        ValueError: a size is no positive whole number, or the sizes do not multiply to the devices.
+        ValueError: a size is no positive whole number, the sizes do not multiply to the devices, or neither the row nor
+            its software says how they are used.
     """
     tp, pp, cp = (record.whole(name, 1) for name in ("tp", "pp", "cp"))
     axes = axes_of(record, stack)
@@ -197,10 +199,10 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
     if devices % inner:
         raise ValueError(f"n_gpus is {devices}, no multiple of tp x pp x cp = {inner}")
     ranks = devices // inner
-    # Parts of a sequence share weights too: FSDP's count may have them.
-    if axes.ranks is not None and (ranks * cp) % axes.ranks:
-        text, count = record.text("dp_shard_or_fsdp"), ranks * cp
-        raise ValueError(f"dp_shard_or_fsdp is {text}, expected a count that divides the {count} ranks left of n_gpus")
+    _refuse_other_count(record, axes, ranks, cp)
+    if devices != inner and not _says_layout(record, stack, axes, devices):
+        seen = f"n_gpus is {devices} with {stack.name}"
+        raise ValueError(f"{seen}, expected tp, pp or dp_shard_or_fsdp with a count: the layout is not said")
     shard = ranks if axes.ranks is None else min(axes.ranks, ranks)
     sharded = axes.kind not in ("ddp", "zero0")
     virtual = _virtual_stages(record, pp)
@@ -220,6 +222,29 @@ def parallel_of(record: Record, stack: Stack) -> tuple[ParallelPlan, int]:
         virtual_stages=virtual,
         offload=_offload(record, axes),
     ), devices
+
+
+def _refuse_other_count(record: Record, axes: Axes, ranks: int, cp: int) -> None:
+    """Raises ValueError where the printed count of ranks is not that of the devices; ``ranks`` are left beside others.
+
+    Parts of a sequence share weights too: FSDP's count may have them. Ranks that share may stand in several groups,
+    ranks that are copies of each other are all.
+    """
+    if axes.ranks is None:
+        return
+    text, count = record.text("dp_shard_or_fsdp"), ranks * cp
+    if axes.kind == "ddp" and not text.lower().startswith("none") and axes.ranks not in (ranks, count):
+        raise ValueError(f"dp_shard_or_fsdp is {text}, expected ddp:{ranks}, the ranks left of n_gpus")
+    if count % axes.ranks:
+        raise ValueError(f"dp_shard_or_fsdp is {text}, expected a count that divides the {count} ranks left of n_gpus")
+
+
+def _says_layout(record: Record, stack: Stack, axes: Axes, devices: int) -> bool:
+    """Returns whether the row says how several devices are used, or its software leaves no choice or has a default."""
+    whole = axes.kind.endswith("fsdp") or axes.kind == "zero3"
+    named = bool(record.text("dp_shard_or_fsdp")) and (axes.ranks == devices or (whole and axes.ranks is None))
+    divides = not stack.runs.axes or not {"tp", "pp"}.isdisjoint(chain.from_iterable(stack.runs.axes.values()))
+    return named or bool(record.text("tp") or record.text("pp") or stack.undivided) or not divides
 
 
 def _offload(record: Record, axes: Axes) -> Offload:

@@ -16,6 +16,7 @@ from trainwright.planner.counts.layouts import Layouts
 from trainwright.planner.counts.unfused import UNFUSED_BYTES
 from trainwright.planner.evidence.columns import axes_of, model_of, parallel_of
 from trainwright.planner.evidence.finished import FinishedRun, placed_run
+from trainwright.planner.evidence.notes import unused
 from trainwright.planner.evidence.rows import Measured, Record, measured
 from trainwright.planner.evidence.workload_columns import mean_tokens, workload_of
 from trainwright.planner.forecast.forecast import model_flops_per_token
@@ -42,6 +43,8 @@ class Row:
     """Of the sequences, where lengths vary and ``placed`` has the longest; None where all are equal."""
     prompt_tokens: int = 0
     """Learnt ones before each sequence, which the network computes and no source counts."""
+    unused: tuple[str, ...] = ()
+    """Settings in its notes that nobody reads."""
 
     @property
     def timed(self) -> PlacedRun:
@@ -145,6 +148,7 @@ def question(record: Record) -> Row:
         measured=seen,
         mean_tokens=mean,
         prompt_tokens=prompt,
+        unused=unused(record.notes),
     )
 
 
@@ -188,12 +192,14 @@ def filled(placed: PlacedRun, record: Record) -> PlacedRun:
     """Returns the question with the micro batch that a row does not say: the largest that fits, as people choose it.
 
     Micro batches are the rank's sequences over powers of two. Where not even the smallest fits, and the row does not
-    say what is recomputed, all is. Pipelines keep what ``parallel_of`` gave them.
+    say what is recomputed, all is; updates in the backward pass leave one. Pipelines keep what ``parallel_of`` gave.
     """
     run, plan = placed.run, placed.parallel
     if record.text("micro_batch") or not record.text("global_batch") or plan.pp > 1:
         return placed
     local = run.workload.batch_tokens // run.workload.sequence_tokens // (plan.dp_shard * plan.dp_replicate)
+    if run.workload.update_in_backward:
+        return PlacedRun(run=run, parallel=replace(plan, micro_batch_sequences=local))
     sizes = [local >> power for power in range(max(1, local).bit_length()) if local % (1 << power) == 0]
     plans = [replace(plan, micro_batch_sequences=size) for size in sizes if size]
     wanted = record.text("activation_checkpointing")

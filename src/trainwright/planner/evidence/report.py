@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -200,6 +200,8 @@ class Report:
     groups: tuple[GroupErrors, ...]
     worst_speed: tuple[Judged, ...]
     worst_memory: tuple[Judged, ...]
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """Settings in the notes of predicted rows that nobody reads, the most frequent first, and of how many rows."""
 
     @property
     def coverage(self) -> float:
@@ -230,6 +232,7 @@ def report(
         groups=tuple(groups),
         worst_speed=_worst(printed, lambda each: each.speed_ratio, worst),
         worst_memory=_worst(judged, lambda each: each.memory_ratio, worst),
+        unused=dict(Counter(name for each in judged for name in each.row.unused).most_common()),
     )
 
 

@@ -273,6 +273,6 @@ def memory_kind(record: Record, reports: MemoryKind) -> MemoryKind:
         return "device"
     if "reserved" in text:
         return "reserved"
-    if "allocated" in text or "analytic" in text:
+    if "allocated" in text or "analytic" in text or "active" in record.notes.get("memory", "").lower():
         return "allocated"
     return reports

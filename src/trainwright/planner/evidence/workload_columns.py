@@ -13,6 +13,16 @@ from typing import cast, get_args
 from trainwright.planner.counts.adapters import adaptable
 from trainwright.planner.counts.lengths import spread_of
 from trainwright.planner.evidence.columns import model_of, note_number, note_whole
+from trainwright.planner.evidence.notes import (
+    CHUNKED,
+    IN_BACKWARD,
+    OFFLOADED,
+    PAGED,
+    PURE,
+    loss_of,
+    refuse_unknown,
+    says,
+)
 from trainwright.planner.evidence.rows import Record
 from trainwright.planner.evidence.words import fused, optimizer_of, recompute_of, switch, trains
 from trainwright.planner.plan.sizes import EXAMPLES
@@ -57,22 +67,9 @@ RANKS = ("lora_r", "rank", "lora_rank")
 PEFT_RANK, PEFT_TARGETS = 8, ("query", "value")
 """Where a row does not say: LoraConfig's default, and PEFT's targets for Llama (huggingface/peft@00073fe85c:
 src/peft/tuners/lora/config.py, src/peft/utils/constants.py)."""
-_CHUNKED = re.compile(
-    r"(?i)liger|chunked[ _-](?:loss|ce|cross|nll)|linear[ _-]?cross[ _-]?entropy|cut[ _-]cross|fused[ _-]linear"
-)
-_PURE = re.compile(
-    r"pure[ _-]bf16|bf16[ _-]true|bf16[ _-](?:optimizer|optim|adam|moments|states)|no (?:fp32 )?master", re.IGNORECASE
-)
-_IN_BACKWARD = re.compile(r"optimizer[ _-]in[ _-](?:bwd|backward)|in[ _-]backward", re.IGNORECASE)
-_OFFLOADED = re.compile(
-    r"activations?[ _-](?:cpu[ _-])?offload(?:ing)?|offload(?:ing)?[ _-]activations?", re.IGNORECASE
-)
-_PAGED = re.compile(r"(?<![a-z])paged[ _-]?(?:adamw?|optimi[sz]er|moments)", re.IGNORECASE)
 _WIDE = re.compile(r"(?:activations|residuals)[ _]?[=:][ _]?fp32", re.IGNORECASE)
 _FP4 = re.compile(r"(?<![a-z])fp4")
 _INTEGERS = re.compile(r"nf4|int[48]", re.IGNORECASE)
-_DENIED_BEFORE = re.compile(r"\b(?:no|not|without)[ _-]$", re.IGNORECASE)
-_DENIED_BEHIND = re.compile(r"\w*\s*[=:]\s*(?:no|false|off|none|0)\b", re.IGNORECASE)
 FROZEN: Mapping[Frozen, tuple[str, ...]] = {
     "int8": ("int8", "8bit"),
     "int4": ("gptq", "int4", "awq", "hqq"),
@@ -94,8 +91,9 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     """Returns the work of one step.
 
     Raises:
-        ValueError: an unknown precision, or a sequence that is no number.
+        ValueError: an unknown precision, a setting that is not understood, or a sequence that is no number.
     """
+    refuse_unknown(record.notes)
     sequence = record.whole("seq_len")
     mean = _padded_mean(record, sequence)
     ranks = parallel.dp_replicate * parallel.dp_shard
@@ -106,7 +104,10 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
     _refuse_unplanned(record, stack)
     optimizer = record.text("optimizer").lower()
     said = f"{optimizer} {record.text('notes')}"
-    paged = says(_PAGED, said)
+    paged, at_once = says(PAGED, said), says(IN_BACKWARD, said)
+    if at_once and record.text("micro_batch") and (count := batch // (ranks * parallel.micro_batch_sequences)) > 1:
+        expected = "one: gradients of several are summed before they are used"
+        raise ValueError(f"updates in the backward pass with {count} micro batches of a step, expected {expected}")
     return Workload(
         sequence_tokens=sequence,
         batch_tokens=sequence * batch,
@@ -119,9 +120,9 @@ def workload_of(record: Record, stack: Stack, parallel: ParallelPlan) -> Workloa
         adapter=adapter_of(record),
         fused_attention=is_fused(record, stack),
         expert_imbalance=1.0 if "force-balanced" in record.text("notes") else None,
-        update_in_backward=says(_IN_BACKWARD, said),
+        update_in_backward=at_once,
         paged_moments=paged,
-        activation_offload=says(_OFFLOADED, said),
+        activation_offload=says(OFFLOADED, said),
         example_tokens=mean,
         example_spread=0.0 if mean is None else spread_of(mean, sequence, EXAMPLES),
         fused_loss=switch(record.notes, "cross-entropy-loss-fusion") or _is_chunked(record, stack),
@@ -166,14 +167,6 @@ def _moments(record: Record, stack: Stack, *, paged: bool) -> MomentDtype | None
     return stack.moments if not optimizer and trains(record.notes).tunes else None
 
 
-def says(words: re.Pattern[str], settings: str) -> bool:
-    """Returns True where settings have one of the words and do not deny it: ``no liger``, ``liger=false``."""
-    return any(
-        not _DENIED_BEFORE.search(settings[: match.start()]) and not _DENIED_BEHIND.match(settings[match.end() :])
-        for match in words.finditer(settings)
-    )
-
-
 def _refuse_unplanned(record: Record, stack: Stack) -> None:
     """Raises ValueError for a setting that changes memory and time much, and that no plan has."""
     precision, quant, dtype = precision_of(record, stack), record.notes.get("quant", "").lower(), record.text("dtype")
@@ -188,8 +181,10 @@ def _refuse_unplanned(record: Record, stack: Stack) -> None:
 
 def _is_chunked(record: Record, stack: Stack) -> bool:
     """Returns True where the loss is in chunks: as the row says, else as the software has it."""
-    notes = record.text("notes")
-    return says(_CHUNKED, notes) or (bool(stack.chunked_loss) and not _CHUNKED.search(notes))
+    notes, loss = record.text("notes"), loss_of(record.notes)
+    if loss is not None:
+        return loss
+    return says(CHUNKED, notes) or (bool(stack.chunked_loss) and not CHUNKED.search(notes))
 
 
 def is_fused(record: Record, stack: Stack) -> bool:
@@ -245,7 +240,7 @@ def states_of(record: Record, stack: Stack) -> States:
             raise ValueError(f"states is {word}, expected one of {', '.join(get_args(States))}")
         return cast("States", known)
     said = f"{record.text('dtype')};{record.text('notes')}"
-    if record.notes.get("fsdp_mixed_precision") == "PURE" or says(_PURE, said):
+    if record.notes.get("fsdp_mixed_precision") == "PURE" or says(PURE, said):
         return "pure"
     return stack.states
 

@@ -27,5 +27,9 @@ def explain(planned: Planned, name: str) -> Explanation:
         RecipeError: nothing of that name; names near ones.
     """
     if name not in EXPLAINERS:
-        raise RecipeError("nothing to explain by that name", field="explain", **unknown(name, EXPLAINERS))
+        problem = unknown(name, EXPLAINERS)
+        parts = [each for each in EXPLAINERS if name and each.startswith(f"{name.lower()}.")]
+        if parts:
+            problem["fix"] = f"did you mean {parts[0]!r}?"
+        raise RecipeError("nothing to explain by that name", field="explain", **problem)
     return EXPLAINERS[name](planned)

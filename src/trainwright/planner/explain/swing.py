@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainwright.hardware.catalogue.runs import read_runs
+from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.spec.plan import INTERVAL, Assumption, Plan
 
 FIRST = 3
@@ -33,7 +34,7 @@ def largest(plan: Plan, count: int = FIRST) -> tuple[Swing, ...]:
 
 def _swing(plan: Plan, assumption: Assumption) -> Swing:
     rule = _RULES.get(assumption.key)
-    of, factor = ("time", 1.0) if rule is None else rule(plan, assumption)
+    of, factor = ("time", 1.0) if rule is None or assumption.source == AS_ASKED else rule(plan, assumption)
     return Swing(assumption=assumption, factor=factor, of=of)
 
 

@@ -21,6 +21,7 @@ from trainwright.planner.forecast.forecast import Forecast
 from trainwright.planner.forecast.switches import moved_assumptions
 from trainwright.planner.plan.layout import Choice
 from trainwright.planner.plan.scenario import Scenario
+from trainwright.planner.plan.sizes import AS_ASKED
 from trainwright.planner.plan.usual import USUAL
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.search.ranking import PAID_LONGER
@@ -108,6 +109,8 @@ _OF_PIPELINES = Assumption(
 
 
 def _of_any_cluster(entry: Assumption) -> bool:
+    if entry.source == AS_ASKED:
+        return False
     return entry.key in RUN_KEYS or entry.key.endswith("_unknown") or entry.key.startswith(USUAL)
 
 

@@ -60,6 +60,8 @@ class AtRate:
 
     flops_per_s: float
     seconds: float
+    peak_flops_per_s: float | None = None
+    """Of the device in the run's precision, which no software goes beyond."""
 
 
 def plan_run(scenario: Scenario) -> Plan:
@@ -119,7 +121,8 @@ def _at_rate(scenario: Scenario) -> AtRate | None:
         return None
     run, rate = scenario.run, scenario.flops_per_s
     flops = float(training_flops(active_parameters(run.model), run.workload.total_tokens))
-    return AtRate(flops_per_s=rate, seconds=flops / (rate * run.cluster.devices))
+    peak = run.cluster.device.flops_per_s.get(run.workload.precision)
+    return AtRate(flops_per_s=rate, seconds=flops / (rate * run.cluster.devices), peak_flops_per_s=peak)
 
 
 def _played(choice: Choice) -> tuple[Choice, tuple[Assumption, ...]]:

@@ -21,7 +21,7 @@ from trainwright.planner.counts.kernels import RateSource
 from trainwright.planner.counts.layouts import FixedLayout
 from trainwright.planner.forecast.switches import check_switches
 from trainwright.planner.plan.question import Question, filled, stretched, trained
-from trainwright.planner.plan.sizes import passes_of, workload_of
+from trainwright.planner.plan.sizes import AS_ASKED, passes_of, workload_of
 from trainwright.planner.plan.usual import as_usual
 from trainwright.planner.rates.catalogue import CATALOGUE
 from trainwright.planner.rates.learnt import Priors, Reference, machine_priors
@@ -84,7 +84,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
         RecipeError: an unknown device, link, cloud or stack (with near names), software that does not run it, or sizes
             that cannot be.
     """
-    question = replace(filled(question), model=trained(question))
+    asked, question = question, replace(filled(question), model=trained(question))
     machines = question.cluster()
     here = question.here if names_here(question.on) else None
     with about("stack"):
@@ -107,6 +107,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
     if question.states is None and here is None:
         assumptions.append(_states(run))
+    assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and price.provider else ""
     # One machine fails and waits as one's own does; published runs say how several do.
@@ -148,6 +149,24 @@ def _refuse_problems(workload: Workload, question: Question) -> None:
 def _states(run: RunSpec) -> Assumption:
     kept = f"as software {run.stack.name!r} does"
     return Assumption("how trained weights are kept", run.workload.states, "", "default", kept, key="states")
+
+
+def _as_asked(question: Question, workload: Workload) -> list[Assumption]:
+    """Returns what was asked for of the run's sizes and states; a recipe says its own."""
+    if question.workload is not None:
+        return []
+    unit, batch = question.model.unit, float(workload.batch_tokens)
+    entries = (
+        (question.tokens, _asked("length", float(question.tokens or 0), "", name=unit)),
+        (question.sequence_tokens, _asked("sequence", float(workload.sequence_tokens), "tokens")),
+        (question.batch_tokens == workload.batch_tokens or None, _asked("batch", batch, unit)),
+        (question.states, _asked("states", workload.states, "", name="how trained weights are kept")),
+    )
+    return [entry for said, entry in entries if said is not None]
+
+
+def _asked(key: str, value: float | str, unit: str, *, name: str = "") -> Assumption:
+    return Assumption(name or key, value, unit, "given", AS_ASKED, key=key)
 
 
 def _of_one_cluster(entry: Assumption, question: Question) -> Assumption:

@@ -44,6 +44,8 @@ CLASSIFIED_BATCH = 32
 """Devlin et al. (2018), appendix A.3: 16 or 32."""
 IMAGENET, IMAGENET_EPOCHS = 1_281_167, 90.0
 IMAGES_PER_DEVICE, MOST_IMAGES = 32, 8192
+AS_ASKED = "as asked"
+"""The source of what a user said in full."""
 
 Note = Callable[[Assumption], None]
 

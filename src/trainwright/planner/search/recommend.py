@@ -20,7 +20,7 @@ from trainwright.hardware.catalogue.devices import device_names
 from trainwright.hardware.catalogue.nodes import cluster, node_size
 from trainwright.hardware.prices.clouds import CONTRACT_S
 from trainwright.hardware.prices.networks import why_single
-from trainwright.hardware.prices.price_list import PriceList, price_list
+from trainwright.hardware.prices.price_list import PriceList, given_price, price_list
 from trainwright.planner.cost.keeping import egress_usd, kept_of, storage_of, storage_usd
 from trainwright.planner.cost.run_cost import RunCost, RunSettings, run_cost
 from trainwright.planner.cost.scaling_laws import batch_price, training_flops
@@ -34,7 +34,7 @@ from trainwright.planner.search.candidates import Pruned, parallel_plan
 from trainwright.planner.search.layouts import Memo, compare, too_large
 from trainwright.planner.search.offers import GIVEN, PRICE_KINDS, Offer, offers, owned
 from trainwright.planner.search.ranking import Goals, Option, Recommendation, Refusal, ranked
-from trainwright.spec.device import ClusterSpec, Price, PriceKind
+from trainwright.spec.device import ClusterSpec, PriceKind
 from trainwright.spec.run import RunSpec
 from trainwright.spec.workload import Precision, Workload
 
@@ -191,7 +191,7 @@ def _given(usd_by_device: Mapping[str, float], name: str) -> tuple[Offer, ...]:
     usd = usd_by_device.get(name)
     if usd is None:
         return ()
-    price = Price(usd_per_device_hour=usd, kind="on_demand", provider="", region="", as_of="", source=GIVEN)
+    price = given_price(name, usd, "on_demand")
     return (Offer(provider=GIVEN, kind=None, usd_per_device_hour=usd, price=price),)
 
 

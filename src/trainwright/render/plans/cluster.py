@@ -61,6 +61,9 @@ def show(plan: Plan, planned: Planned, question: Question, page: Page, *, follow
         page.line(f"with memory enough: {format_seconds(estimate.seconds.mid)} at an MFU of {share(estimate.mfu)}")
     if planned.outlives_machines:
         page.line(f"not practical: it outlives its machines, which are written off in {YEARS:g} years")
+    price = planned.scenario.price
+    if price is not None and price.source == "given" and price.doubt:
+        page.line(f"a doubtful price: {price.doubt}; a price is of one device and hour")
     if planned.at_rate is not None:
         page.line(_at_rate(planned.at_rate))
     page.line(f"memory {memory_bar(plan)}")
@@ -116,7 +119,10 @@ def _beside(keeping: Keeping) -> str:
 
 def _at_rate(at: AtRate) -> str:
     speed = f"{number(at.flops_per_s / 1e12)} TFLOP/s"
-    return f"at {speed} a device, if it held them: {format_seconds(at.seconds)}; 6 x parameters x tokens, nothing else"
+    text = f"at {speed} a device, if it held them: {format_seconds(at.seconds)}; 6 x parameters x tokens, nothing else"
+    if at.peak_flops_per_s is None or at.flops_per_s <= at.peak_flops_per_s:
+        return text
+    return f"{text}; it cannot hold them: beyond its peak of {number(at.peak_flops_per_s / 1e12)} TFLOP/s"
 
 
 def _show_tables(plan: Plan, planned: Planned, page: Page) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LINES = 3
 """Of a reason's rows, how many are named."""
+SETTINGS = 12
+"""That were not used, how many are named."""
 
 
 def totals_document(totals: list[Total], skipped: list[Skipped], errors: Errors | None) -> dict[str, Any]:
@@ -100,6 +102,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "worst_throughput": [_row_json(each) for each in report.worst_speed],
         "worst_memory": [_row_json(each) for each in report.worst_memory],
+        "unused_settings": dict(report.unused),
     }
 
 
@@ -175,6 +178,11 @@ def show(report: Report, page: Page) -> None:
         page.line()
         count = f"{len(report.unmeasured):,} more row{'' if len(report.unmeasured) == 1 else 's'}"
         page.line(f"{count} without a measurement: {_places([row.line for row in report.unmeasured])}")
+    if report.unused:
+        page.line()
+        named = [f"{name} ({count:,})" for name, count in report.unused.items()]
+        more = f" and {len(named) - SETTINGS} more" if len(named) > SETTINGS else ""
+        page.line(f"settings in notes that were not used, and of how many rows: {', '.join(named[:SETTINGS])}{more}")
 
 
 def _verdict(verdict: Verdicts) -> str:

@@ -83,6 +83,7 @@ def test_programs_read_one_document(table, capsys):
         "groups",
         "worst_throughput",
         "worst_memory",
+        "unused_settings",
     }
     assert set(report["throughput"]) == {"rows", "median", "mean", "p90", "bias", "in_range"}
     assert (report["throughput"]["rows"], report["throughput_derived"]["rows"], report["memory"]["rows"]) == (3, 1, 1)

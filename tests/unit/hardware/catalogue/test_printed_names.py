@@ -43,7 +43,11 @@ def test_names_as_vendors_and_clouds_print_them(printed, name):
 
 @pytest.mark.parametrize(
     ("printed", "candidates"),
-    [("A100-SXM", ("a100-sxm-40gb", "a100-sxm-80gb")), ("A100 PCIe", ("a100-pcie-40gb", "a100-pcie-80gb"))],
+    [
+        ("A100", ("a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb")),
+        ("A100-SXM", ("a100-sxm-40gb", "a100-sxm-80gb")),
+        ("A100 PCIe", ("a100-pcie-40gb", "a100-pcie-80gb")),
+    ],
 )
 def test_a_name_that_several_devices_have_asks_which(printed, candidates):
     assert find_device(printed) is None
@@ -61,9 +65,33 @@ def test_a_size_that_no_such_device_has_is_not_guessed(printed):
 def test_every_instance_is_of_a_known_device():
     table = tomllib.loads((files("trainwright") / "catalog" / "instances.toml").read_text())
     assert set(table["devices"].values()) <= set(device_names())
+    for name, size in table["sizes"].items():
+        assert find_device(name) is not None and 1 <= size <= 16, name
 
 
-@pytest.mark.parametrize("text", ["2xp4d.24xlarge", "p4d.24xlarge", "8xml.p5.48xlarge"])
-def test_a_cluster_of_instances_asks_for_their_devices(text):
+@pytest.mark.parametrize(
+    ("text", "nodes", "devices", "name"),
+    [
+        ("p4d.24xlarge", 1, 8, "a100-sxm-40gb"),
+        ("2xp4d.24xlarge", 2, 8, "a100-sxm-40gb"),
+        ("ml.p5.48xlarge", 1, 8, "h100-sxm"),
+        ("ND96isr_H100_v5", 1, 8, "h100-sxm"),
+        ("Standard_NC48ads_A100_v4", 1, 2, "a100-pcie-80gb"),
+        ("a2-highgpu-4g", 1, 4, "a100-sxm-40gb"),
+        ("g5.2xlarge", 1, 1, "a10g"),
+    ],
+)
+def test_an_instance_that_is_named_in_full_is_all_devices_that_stand_in_it(text, nodes, devices, name):
+    machines = cluster(text)
+    assert (machines.nodes, machines.node.devices, machines.device.name) == (nodes, devices, name)
+
+
+@pytest.mark.parametrize("text", ["p5.96xlarge", "2x8xp4d.24xlarge", "8xml.p4d.2xlarge"])
+def test_an_instance_of_unknown_size_asks_for_its_devices(text):
     with pytest.raises(RecipeError, match="a type of instance, not a device.*name its devices: 8x(a100|h100)-sxm"):
         cluster(text)
+
+
+def test_a_board_of_another_size_says_why_the_nearest_is_none():
+    with pytest.raises(RecipeError, match="did you mean h20.* h20 is another one: it has 96 GB; the H20-3e has 141 GB"):
+        device("H20-3e")

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.devices import device_names
-from trainwright.hardware.prices.price_list import checked, days_old, price_list, refusal, region
+from trainwright.hardware.prices.price_list import checked, days_old, given_price, price_list, refusal, region
 
 
 @pytest.fixture(autouse=True)
@@ -167,3 +167,9 @@ def test_a_price_that_would_be_left_out_says_why_beforehand():
     mine = row(device="t4", provider="AWS", source="added by hand")
     assert refusal(mine | {"usd_per_device_hour": "0.5"}) is None
     assert refusal(mine | {"usd_per_device_hour": "99"}) == "more than 10 times the device's median"
+
+
+def test_a_given_price_far_beyond_the_lists_is_doubtful():
+    dearest = max(each.usd_per_device_hour for each in price_list().prices["h100-sxm"])
+    assert not given_price("h100-sxm", 9 * dearest, "on_demand").doubt
+    assert given_price("h100-sxm", 20 * dearest, "on_demand").doubt.startswith("20 x the dearest in the lists")

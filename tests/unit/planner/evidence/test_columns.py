@@ -149,7 +149,7 @@ def test_other_forms_of_it_are_refused(column):
 
 
 def test_what_a_framework_does_where_the_row_is_silent():
-    assert parallel(record(dp_shard_or_fsdp=""), MEGATRON).zero_stage == MEGATRON.zero_stage
+    assert parallel(record(dp_shard_or_fsdp="", tp=1), MEGATRON).zero_stage == MEGATRON.zero_stage
     assert parallel(record(), MEGATRON).sequence_parallel is MEGATRON.sequence_parallel
     assert parallel(record(notes="sequence-parallel=True"), MEGATRON).sequence_parallel
 
@@ -199,11 +199,32 @@ def test_what_notes_say_of_experts_beyond_their_number():
     [
         ({"n_gpus": 12, "tp": 8}, "n_gpus is 12, no multiple of tp x pp x cp = 8"),
         ({"n_gpus": 320, "tp": 8, "pp": 10, "dp_shard_or_fsdp": "zero1:8"}, "divides the 4 ranks left"),
+        ({"dp_shard_or_fsdp": "ddp:1"}, "dp_shard_or_fsdp is ddp:1, expected ddp:8, the ranks left of n_gpus"),
+        ({"n_gpus": 64, "tp": 8, "dp_shard_or_fsdp": "ddp:4"}, "expected ddp:8"),
     ],
 )
 def test_layouts_that_do_not_multiply_to_the_devices_are_refused(columns, message):
     with pytest.raises(ValueError, match=message):
         parallel(record(**columns))
+
+
+@pytest.mark.parametrize("column", ["", "zero1", "zero1:8", "ddp"])
+def test_a_layout_that_nobody_says_is_refused_where_the_software_has_several(column):
+    row = record(n_gpus=64, dp_shard_or_fsdp=column)
+    if column != "zero1:8":
+        assert parallel(row, stack("torchtitan")).tp == 1  # all devices are data-parallel unless its user says so
+        assert parallel(row, stack("litgpt")).tp == 1  # divides neither tensors nor layers
+    for software in ("megatron-core", "default-parallel", "nanotron"):
+        with pytest.raises(ValueError, match=f"n_gpus is 64 with {software}, expected tp, pp or .*layout is not said"):
+            parallel(row, stack(software))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"n_gpus": 1}, {"tp": 8}, {"pp": 1}, {"dp_shard_or_fsdp": "ddp:64"}, {"dp_shard_or_fsdp": "fsdp_full"}],
+)
+def test_what_a_source_prints_may_say_the_layout(columns):
+    assert parallel(record(**{"n_gpus": 64, "dp_shard_or_fsdp": "", **columns}), stack("megatron-core"))
 
 
 def test_ranks_with_parts_of_a_sequence_may_count_among_those_that_share_weights():

@@ -29,3 +29,8 @@ def test_of_a_convolutional_network_time_is_explained_and_memory_in_total():
 def test_unknown_names_are_refused_with_near_ones(both_ways):
     with pytest.raises(RecipeError, match=r"did you mean .*memory\.activations"):
         explain(both_ways, "memory.activation")
+
+
+def test_a_group_of_names_leads_to_its_first():
+    with pytest.raises(RecipeError, match=r"did you mean 'memory\.total'"):
+        explain(planned(scenario_of(Question(model=model("gpt2"), on="8xh100-sxm"))), "memory")

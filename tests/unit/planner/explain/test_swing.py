@@ -47,7 +47,7 @@ def test_a_price_that_nobody_knows_comes_first():
 
 
 def test_memory_matters_where_it_is_tight():
-    tight = planned(on="8xh100-sxm", method="full", states="fp32")
+    tight = planned(on="8xh100-sxm", method="full")
     memory = tight.estimate.memory
     states = (memory.weights + memory.gradients + memory.optimizer) / 2
     loose = replace(tight, estimate=replace(tight.estimate, memory_available_bytes=10 * memory.total_bytes))

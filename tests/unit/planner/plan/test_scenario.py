@@ -14,7 +14,10 @@ def test_what_is_given_is_kept():
     assert resolved.run.workload.steps == -(-(10**9) // (1 << 20))
     assert (resolved.run.workload.sequence_tokens, resolved.run.workload.precision) == (4096, "fp8")
     assert resolved.run.stack.name == "torchtitan"
-    assert not any(entry.name in ("batch", "sequence", "tokens") for entry in resolved.assumptions)
+    asked = {entry.key: (entry.value, entry.origin) for entry in resolved.assumptions}
+    assert asked["length"] == (1e9, "given") and asked["sequence"] == (4096, "given")
+    assert asked["batch"] == (1 << 20, "given") and asked["states"][1] == "default"
+    assert assumption(scenario(states="pure"), "how trained weights are kept").origin == "given"
 
 
 def test_what_is_not_is_chosen_and_said():
@@ -74,7 +77,7 @@ def test_states_that_are_asked_for_are_no_default():
     assert assumption(scenario(), "how trained weights are kept").origin == "default"
     asked = scenario(states="pure")
     assert asked.run.workload.states == "pure"
-    assert not [each for each in asked.assumptions if each.key == "states"]
+    assert [each.origin for each in asked.assumptions if each.key == "states"] == ["given"]
 
 
 def test_the_printed_deviation_is_that_of_the_range():

@@ -72,6 +72,14 @@ def test_shares_of_no_row_are_not_shown(verdicts, said):
     assert said in page.lines
 
 
+def test_settings_that_were_not_used_are_named_with_their_rows():
+    page, unused = WrittenPage(), {f"switch{place}": 20 - place for place in range(14)}
+    show(replace(REPORT, unused=unused), page)
+    (line,) = (line for line in page.lines if line.startswith("settings in notes that were not used"))
+    assert "of how many rows: switch0 (20), switch1 (19)," in line and line.endswith("switch11 (9) and 2 more")
+    assert as_json(replace(REPORT, unused=unused))["unused_settings"] == unused
+
+
 def test_a_table_of_nothing_is_not_shown():
     page = WrittenPage()
     show(replace(REPORT, rows=0, predicted=0, refused=(), speed=None, verdicts=None, groups=()), page)
