@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trainwright.hardware.catalogue.efficiency import generation
 from trainwright.planner.evidence.published_run import Row
-from trainwright.planner.rates.catalogue import SIXTEEN_BIT, kinds_of_doubt
+from trainwright.planner.rates.catalogue import SIXTEEN_BIT, is_apart, kinds_of_doubt
 from trainwright.spec.plan import INTERVAL
 
 Errors = NDArray[np.float64]
@@ -119,7 +119,7 @@ def left_out_spreads(rows: Sequence[Row], folds: Errors, doubt: dict[str, float]
         added = [doubt["source"], *(doubt[kind] for kind in kinds_of_doubt(row.placed.run))]
         kind, elsewhere = generation(row.placed.run.cluster.device), sources != source
         own = set(generations[elsewhere & (stacks == stack)])
-        if kind not in set(generations[elsewhere]):
+        if kind not in set(generations[elsewhere]) or (is_apart(row.placed.run) and kind not in own):
             added.append(doubt["generation"])
         elif own and kind not in own:
             added.append(doubt["untuned"])

@@ -23,7 +23,8 @@ class Efficiency:
     doubt: Mapping[str, float] = field(default_factory=dict)
     """Deviations of the logarithm of a step's time that come to a stack's own, in squares: ``source`` for every run, as
     errors grow when their source is left out of the fit; others by kind of work, for a generation not ``seen`` at
-    all, ``untuned`` for one that the stack has no run on, and ``borrowed`` for a stack with the numbers of another."""
+    all or of another vendor's kernels than CUDA's and not by this stack, ``untuned`` for another that the stack has no
+    run on, and ``borrowed`` for a stack with the numbers of another."""
     seen: tuple[str, ...] = ()
     """Generations of devices with published runs."""
     bandwidth: float = 0.85

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     tight = _tight(scenario.run.workload, pool, bounds, recommendation)
     mended = {
         written(each.nodes, each.node.devices, each.device.name): changes(
-            replace(scenario.run, cluster=each), usual=scenario.usual
+            replace(scenario.run, cluster=each), usual=scenario.usual, frugal=scenario.tunes
         )
         for each in tight
     }

@@ -15,14 +15,14 @@ from trainwright.planner.cost.scaling_laws import training_flops
 from trainwright.planner.counts.flops import count_flops, utilisation
 from trainwright.planner.counts.lengths import padded_tokens
 from trainwright.planner.counts.parameters import active_parameters, parameter_counts
-from trainwright.planner.forecast.forecast import Forecast, corrected
+from trainwright.planner.forecast.forecast import Forecast, corrected, step_s
 from trainwright.planner.forecast.time.bubble import idle_s
 from trainwright.planner.plan.assumptions import RANK_HOST_BYTES, assumed
 from trainwright.planner.plan.layout import Choice, choose, mesh
 from trainwright.planner.plan.scenario import Scenario
 from trainwright.planner.plan.shares import exposed, work_shares
 from trainwright.planner.rates.learnt import Correction, correction
-from trainwright.planner.search.changes import Change, changes, unchanged_s_per_token
+from trainwright.planner.search.changes import Change, changes
 from trainwright.planner.search.layouts import ranked
 from trainwright.spec.device import Price
 from trainwright.spec.measures import MemoryUse, PhaseTimes
@@ -171,7 +171,8 @@ def with_ways(made: Planned) -> Planned:
         return made
     scenario = made.scenario
     run = replace(scenario.run, workload=made.plan.workload)
-    every = changes(run, source=scenario.source, usual=scenario.usual)
+    unit = _s_per_token(made)
+    every = changes(run, source=scenario.source, usual=scenario.usual, frugal=scenario.tunes, unit=unit)
     if scenario.tunes or made.plan.estimate.seconds.mid > YEAR_S:
         # Nobody trains such a model anew there: adapters come first.
         every = tuple(sorted(every, key=lambda change: not change.trains_less))
@@ -181,13 +182,20 @@ def with_ways(made: Planned) -> Planned:
     for change in every:
         less = "; trains adapters alone" if change.trains_less else ""
         ways.append(Rejected(name=change.name, reason=f"{format_factor(change.slowdown)} x the device-time{less}"))
-    if (other := _laid_out(scenario)) is not None:
+    if (other := _laid_out(scenario, unit)) is not None:
         ways.insert(0, Rejected(name=other.name, reason="fits"))
         every = (other, *every)
     return replace(made, plan=replace(made.plan, rejected=tuple(ways)), changes=every)
 
 
-def _laid_out(scenario: Scenario) -> Change | None:
+def _s_per_token(made: Planned) -> float:
+    """Returns device-seconds for a token with the layout whose time the plan tells, without what runs taught."""
+    run = replace(made.scenario.run, workload=made.plan.workload)
+    seconds = float(step_s(run, made.choice.forecast.layouts, made.scenario.source)[0])
+    return seconds * run.cluster.devices / run.workload.step_tokens
+
+
+def _laid_out(scenario: Scenario, unit: float) -> Change | None:
     """Returns the change to another layout; None where nothing of it is fixed, or none fits."""
     if not (scenario.layout or scenario.usual) and scenario.recompute is None:
         return None
@@ -196,7 +204,6 @@ def _laid_out(scenario: Scenario) -> Change | None:
         return None
     (best,), work = ranked(other.forecast, scenario.run.cluster.device), scenario.run.workload
     s_per_token = best.step_s * best.devices / work.step_tokens
-    unit = unchanged_s_per_token(scenario.run, scenario.source, scenario.usual)
     change = Change(
         name=f"layout auto: {mesh(other.parallel, other.recompute)}",
         slowdown=s_per_token / unit,

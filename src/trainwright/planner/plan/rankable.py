@@ -65,7 +65,7 @@ def ranked_ways(
         question: about the cluster ``defaults_on(pool)``.
         pool: what is there.
         have_usd_per_device_hour: what an hour of a device of it costs, beside what follows.
-        have_bought_usd: what a device was bought for, with its share of the machine.
+        have_bought_usd: what a device was bought for, with its share of the machine; idle ones are paid off as well.
         have_years: over how many years that is paid off.
         usd_per_kwh: of the power that they draw; None: ``USD_PER_KWH`` where they were bought, else nothing.
         price: dollars for an hour by device, in place of the lists'.
@@ -86,6 +86,12 @@ def ranked_ways(
         precision=question.precision,
         have=pool,
         have_usd_per_device_hour=owned,
+        have_idle_usd_per_device_hour={
+            each.device.name: owned_usd_per_hour(
+                each.device, bought_usd=have_bought_usd, years=have_years, usd_per_kwh=0.0
+            )
+            for each in pool
+        },
         given=price,
         layout=wanted_layout(scenario),
         batches=batches,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainwright.hardware.catalogue.efficiency import DEFAULT, generation, read_efficiency
+from trainwright.hardware.catalogue.stacks import read_stack, stack_names
 from trainwright.planner.counts.images import convnet_work
 from trainwright.planner.counts.kernels import Exposure, Kernels, Kind
 from trainwright.planner.counts.layouts import Layouts, Values
@@ -143,13 +144,32 @@ def doubts(run: RunSpec, general: Efficiency) -> Iterator[float]:
     """Yields the deviations that a run's range has beside its stack's own."""
     names = ["source", *kinds_of_doubt(run)]
     kind, seen = generation(run.cluster.device), run.stack.time.seen
-    if kind not in general.seen:
+    if kind not in general.seen or (is_apart(run) and kind not in seen):
         names.append("generation")
     elif seen and kind not in seen:
         names.append("untuned")
     if run.stack.time_of != run.stack.name:
         names.append("borrowed")
     yield from (general.doubt.get(name, 0.0) for name in names)
+
+
+def is_apart(run: RunSpec) -> bool:
+    """Returns whether a device's kernels are another vendor's: what one stack reaches there says little of another."""
+    return run.cluster.device.kind != "cuda"
+
+
+def spread_of(run: RunSpec) -> float:
+    """Returns the deviation of a stack's published runs.
+
+    On another vendor's devices, without a run there, it is at least that of the surest stack that has some: a guess is
+    never surer than a measurement.
+    """
+    kind, time = generation(run.cluster.device), run.stack.time
+    if kind in time.seen or not is_apart(run):
+        return time.spread
+    measured = (each.time for each in map(read_stack, stack_names()) if each.time_of == each.name)
+    surest = min((each.spread for each in measured if kind in each.seen), default=0.0)
+    return max(time.spread, surest)
 
 
 WORK_OF: Mapping[Kind, tuple[str, ...]] = {
@@ -184,10 +204,10 @@ class Catalogue:
         return exposure_of(self.rates(run))
 
     def spread(self, run: RunSpec) -> float:
-        """Returns the deviation of published runs of the stack with ``doubts``; another for a peak that is a guess."""
+        """Returns the deviation of ``spread_of`` with ``doubts``; another for a peak that is a guess."""
         if self.deviation is not None:
             return self.deviation
-        return math.hypot(run.stack.time.spread, *doubts(run, self.efficiency))
+        return math.hypot(spread_of(run), *doubts(run, self.efficiency))
 
     def process(self, run: RunSpec) -> Process | None:
         """Returns what is assumed of a process; the same for every run."""

@@ -39,10 +39,10 @@ MOST_TOGETHER, BETTER = 5, 4.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """``name`` says what to change, ``best`` the fastest layout then.
+    """``name`` says what to change, ``best`` the layout that a plan chooses then.
 
-    ``slowdown`` is device-seconds for a token, over those that the fastest layout of the unchanged run would take were
-    there memory for it. ``trains_less``: only adapters are trained.
+    ``slowdown`` is device-seconds for a token, over those of the unchanged run were there memory for it.
+    ``trains_less``: only adapters are trained.
     """
 
     name: str
@@ -83,6 +83,8 @@ class _Known:
     source: RateSource
     usual: FixedLayout
     unit: float
+    frugal: bool
+    """What surely fits comes first, as in the plan that the change leads to."""
 
 
 PURE = _Variant(name="weights and states in 16 bits alone", changed={"states": "pure"}, fields={"states": "pure"})
@@ -98,7 +100,13 @@ IN_BACKWARD = _Variant(
 
 
 def changes(
-    run: RunSpec, *, source: RateSource = CATALOGUE, most_devices: int = 16_384, usual: FixedLayout | None = None
+    run: RunSpec,
+    *,
+    source: RateSource = CATALOGUE,
+    most_devices: int = 16_384,
+    usual: FixedLayout | None = None,
+    frugal: bool = False,
+    unit: float | None = None,
 ) -> tuple[Change, ...]:
     """Returns the changes after which the run fits; the best of several together where no single one is enough.
 
@@ -110,8 +118,12 @@ def changes(
         source: says how fast a device is.
         most_devices: of a larger cluster.
         usual: parts of a layout that the software fixes by itself, whatever is changed.
+        frugal: layouts are chosen as where a model is tuned; where adapters are trained they always are.
+        unit: device-seconds of the unchanged run for a token that slowdowns are told by; None: those of its fastest
+            layout, were there memory for it.
     """
-    known = _Known(source=source, usual=usual or FixedLayout(), unit=unchanged_s_per_token(run, source, usual))
+    unit = unchanged_s_per_token(run, source, usual) if unit is None else unit
+    known = _Known(source=source, usual=usual or FixedLayout(), unit=unit, frugal=frugal)
     singles = list(_singles(run))
     fitting = _those_that_fit(singles, run, known)
     for more in larger(run.cluster, most_devices):
@@ -290,7 +302,9 @@ def _tried(variant: _Variant, run: RunSpec, known: _Known) -> Change | None:
     try:
         check(run, layout)
         check_switches(run, layout)
-        compared = compare(run, [cluster.devices], layout=layout, source=known.source)
+        # A plan of the changed run has to choose the same.
+        frugal = known.frugal or variant.trains_less
+        compared = compare(run, [cluster.devices], layout=layout, frugal=frugal, source=known.source)
     except RecipeError:  # its software does not run it, or the source has no rate for what is asked of the device
         return None
     if not compared.fits.any():

@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainwright.core.errors import RecipeError
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.hardware.prices.clouds import Billing, billing_of, cloud
@@ -35,11 +38,20 @@ class Offer:
     price: Price | None = None
     devices: int | None = None
     whole: int = 1
+    idle_usd_per_device_hour: float = 0.0
+    """What each of ``devices`` costs while a run leaves it idle: bought machines are paid off all the same."""
 
     @property
     def billing(self) -> Billing | None:
         """Returns how it is paid: as its cloud counts; ``UNLISTED`` where no list has its price; None: one's own."""
         return None if self.provider == OWN else billing_of(self.price) or UNLISTED
+
+    def hourly_usd(self, devices: NDArray[np.int_]) -> NDArray[np.float64] | None:
+        """Returns what an hour costs for each of so many ``devices`` in use, those that are idle included."""
+        if self.usd_per_device_hour is None:
+            return None
+        idle = 0 if self.devices is None else np.maximum(0, self.devices - devices)
+        return self.usd_per_device_hour + self.idle_usd_per_device_hour * idle / devices
 
     @property
     def spot_provider(self) -> str | None:
@@ -88,9 +100,15 @@ def _unpriced(device: str, prices: PriceList, clouds: Sequence[str] | None) -> t
     return tuple(ways) or (Offer(provider="", kind=None, usd_per_device_hour=None),)
 
 
-def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0) -> Offer:
+def owned(machines: ClusterSpec, usd_per_device_hour: float = 0.0, *, idle_usd_per_device_hour: float = 0.0) -> Offer:
     """Returns the offer of a cluster that is there already."""
-    return Offer(provider=OWN, kind=None, usd_per_device_hour=usd_per_device_hour, devices=machines.devices)
+    return Offer(
+        provider=OWN,
+        kind=None,
+        usd_per_device_hour=usd_per_device_hour,
+        devices=machines.devices,
+        idle_usd_per_device_hour=idle_usd_per_device_hour,
+    )
 
 
 def pool_parts(text: str) -> list[str]:

@@ -116,6 +116,7 @@ def recommend(
     regions: Sequence[str] | None = None,
     have: Sequence[ClusterSpec] = (),
     have_usd_per_device_hour: Mapping[str, float] | None = None,
+    have_idle_usd_per_device_hour: Mapping[str, float] | None = None,
     given: Mapping[str, float] | None = None,
     goals: Goals | None = None,
     price_kinds: Sequence[PriceKind] = PRICE_KINDS,
@@ -138,6 +139,7 @@ def recommend(
         regions: only prices in these: where data may lie.
         have: clusters that are there already, beside what can be rented.
         have_usd_per_device_hour: what an hour of those costs by the device's name; else nothing.
+        have_idle_usd_per_device_hour: what an hour of one of them costs that the run leaves idle; else nothing.
         given: dollars for a device and hour by its name, in place of the price lists'.
         goals: a budget and a deadline.
         price_kinds: on demand, spot (with expected interruptions), reserved.
@@ -152,11 +154,14 @@ def recommend(
     Raises:
         RecipeError: an unknown device or cloud, or a given price of a device that is not looked at.
     """
-    goals, prices, given, hourly = goals or Goals(), prices or price_list(), given or {}, have_usd_per_device_hour or {}
+    goals, prices, given = goals or Goals(), prices or price_list(), given or {}
+    hourly, idle = have_usd_per_device_hour or {}, have_idle_usd_per_device_hour or {}
     runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
     search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
     for machines in have:
-        _survey(search, machines, [owned(machines, hourly.get(machines.device.name, 0.0))], goals, thorough=True)
+        name = machines.device.name
+        own = owned(machines, hourly.get(name, 0.0), idle_usd_per_device_hour=idle.get(name, 0.0))
+        _survey(search, machines, [own], goals, thorough=True)
     for machines in _all_read(given, _largest(search, devices, most_devices), have):
         name, size = machines.device.name, machines.node.devices
         bought = _given(given, name) or offers(
@@ -285,13 +290,14 @@ def _worth(run: RunSpec, larger: Sequence[RunSpec], counts: Sequence[int]) -> li
 def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goals: Goals) -> list[Option]:
     """Returns the fastest layout of each number of devices, bought so."""
     billing, devices = offer.billing, fastest.layouts.devices
+    hourly = offer.hourly_usd(devices)
     sequences = fastest.layouts.batch_sequences
     tokens = np.select([sequences == each.workload.batch_sequences for each in search.runs], search.tokens)
     cost = run_cost(
         fastest,
         run,
         total_tokens=tokens.astype(np.float64),
-        usd_per_device_hour=offer.usd_per_device_hour,
+        usd_per_device_hour=hourly,
         settings=RunSettings(spot_provider=offer.spot_provider, billing=billing),
     )
     ends = cost.seconds < ENDLESS * (cost.parts.steps_s + cost.parts.evaluation_s) + cost.parts.start_s
@@ -319,6 +325,7 @@ def _bought(search: _Search, run: RunSpec, fastest: Forecast, offer: Offer, goal
     return [
         replace(
             _option(run, fastest, cost, offer, int(place)),
+            usd_per_device_hour=None if hourly is None else float(hourly[place]),
             storage_usd=None if stored is None else float(stored[place]),
             egress_usd=sent,
             at_rate_s=None if held_s is None else held_s / int(devices[place]),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from trainwright.hardware.catalogue.models import model
 from trainwright.hardware.catalogue.nodes import cluster
 from trainwright.planner.plan.question import Question
-from trainwright.planner.plan.rankable import ANY_CLUSTER, defaults_on, rankable
+from trainwright.planner.plan.rankable import ANY_CLUSTER, defaults_on, rankable, ranked_ways
 from trainwright.planner.plan.scenario import scenario_of
 
 
@@ -51,3 +51,14 @@ def test_a_rounded_batch_takes_the_tokens_that_were_asked_for():
     asked = Question(model=model("llama3-8b"), on="1x6xh100-sxm", tokens=10**11)
     work = rankable(asked, (cluster("6xh100-sxm"),)).run.workload
     assert work.steps == -(-(10**11) // work.batch_tokens)
+
+
+def test_of_bought_machines_all_devices_are_paid_off_so_that_no_part_of_them_is_cheaper():
+    asked = Question(model=model("llama3-8b"), on="8xh100-sxm", tokens=10**11)
+    pool = (cluster("8xh100-sxm"),)
+    _, found = ranked_ways(asked, pool, have_bought_usd=35_000.0, usd_per_kwh=0.0, devices=("l4",))
+    (own,) = found.own
+    assert own.devices == 8
+    for each in (option for option in found.options if option.provider == own.provider):
+        paid = each.usd_per_device_hour * each.devices
+        assert abs(paid / (8 * own.usd_per_device_hour) - 1) < 1e-9, "an hour costs the same, whatever is used"

@@ -125,6 +125,27 @@ def test_a_stack_is_less_certain_on_devices_that_none_of_its_runs_had():
     assert same.spread(replace(run, stack=without)) == pytest.approx(0.3), "its spread is of no runs anyway"
 
 
+@pytest.mark.parametrize("on", ["8xmi300x", "8xgaudi2", "8xascend-910b", "8xtpu-v6e"])
+def test_a_guess_on_another_vendors_devices_is_wider_than_on_nvidias_and_than_what_was_measured_there(on):
+    def spread(name, on):
+        run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster(on), stack=stack(name))
+        return Catalogue().spread(run)
+
+    kind = cluster(on).device.kind
+    measured = [each for each in stack_names() if kind in stack(each).time.seen and stack(each).time_of == each]
+    assert measured, "published runs of some software"
+    assert spread("default", on) > 1.3 * spread("default", "8xh100-sxm")
+    for guess in ("default", "default-parallel", "torchtitan"):
+        assert spread(guess, on) > min(spread(each, on) for each in measured), guess
+
+
+def test_what_is_measured_on_nvidias_devices_is_as_sure_as_before():
+    general = read_efficiency().doubt
+    for name in ("torchtitan", "megatron-bridge", "default"):
+        run = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack(name))
+        assert Catalogue().spread(run) == pytest.approx(math.hypot(run.stack.time.spread, general["source"])), name
+
+
 def test_a_stack_with_anothers_numbers_is_less_certain_than_it():
     general = replace(EFFICIENCY, doubt={"borrowed": 0.25})
     own = RunSpec(model=LLAMA, workload=WORK, cluster=cluster("8xh100-sxm"), stack=stack("hf-trainer"))

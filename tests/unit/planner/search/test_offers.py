@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from trainwright.core.errors import RecipeError
@@ -62,6 +63,13 @@ def test_a_device_without_a_price_is_offered_at_none():
 def test_what_one_has_costs_what_one_says():
     offer = owned(cluster("4x8xa100-80gb"), 1.5)
     assert (offer.provider, offer.devices, offer.usd_per_device_hour) == (OWN, 32, 1.5)
+
+
+def test_bought_devices_that_a_run_leaves_idle_are_paid_off_as_well():
+    offer = owned(cluster("8xh100-sxm"), 1.5, idle_usd_per_device_hour=1.0)
+    assert offer.hourly_usd(np.array([2, 4, 8])) == pytest.approx([1.5 + 6 / 2, 1.5 + 4 / 4, 1.5])
+    (unpriced,) = offers("l4", PRICES, node_devices=8)
+    assert unpriced.hourly_usd(np.array([1])) is None
 
 
 def test_a_pool_names_unlike_clusters():
