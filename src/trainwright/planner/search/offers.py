@@ -46,7 +46,7 @@ class Offer:
         """Returns how it is paid: as its cloud counts; ``UNLISTED`` where no list has its price; None: one's own."""
         return None if self.provider == OWN else billing_of(self.price) or UNLISTED
 
-    def hourly_usd(self, devices: NDArray[np.int_]) -> NDArray[np.float64] | None:
+    def hourly_usd(self, devices: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Returns what an hour costs for each of so many ``devices`` in use, those that are idle included."""
         if self.usd_per_device_hour is None:
             return None

@@ -131,22 +131,21 @@ def recommend(
     """Returns all ways to do a run, ranked.
 
     Args:
-        run: what is trained, with which software; every cluster that is looked at takes the place of its own. Layouts
-            must divide its batches.
+        run: what is trained, with which software; each cluster takes the place of its own; layouts divide its batches.
         precision: of all devices; None: bf16, fp16 or fp32, the first that a device has.
         devices: names of the catalogue; None: all of it but processors.
         clouds: only prices of these.
         regions: only prices in these: where data may lie.
         have: clusters that are there already, beside what can be rented.
         have_usd_per_device_hour: what an hour of those costs by the device's name; else nothing.
-        have_idle_usd_per_device_hour: what an hour of one of them costs that the run leaves idle; else nothing.
+        have_idle_usd_per_device_hour: the same of those that the run leaves idle.
         given: dollars for a device and hour by its name, in place of the price lists'.
         goals: a budget and a deadline.
         price_kinds: on demand, spot (with expected interruptions), reserved.
         most_devices: of one run; None: ``MOST_DEVICES``, and one node where adapters are trained.
         layout: what is fixed of it.
-        batches: tokens of larger batches that are tried too, each with the tokens that it needs (``batch_price``).
         frugal: of layouts about as fast, that which needs least memory is taken.
+        batches: tokens of larger batches that are tried too, each with the tokens that it needs (``batch_price``).
         data_bytes: of the data set in storage; None: of the run's tokens.
         flops_per_s: a rate of each device, at which each way says its time, too.
         prices: the price lists, unless given.
@@ -155,23 +154,26 @@ def recommend(
         RecipeError: an unknown device or cloud, or a given price of a device that is not looked at.
     """
     goals, prices, given = goals or Goals(), prices or price_list(), given or {}
-    hourly, idle = have_usd_per_device_hour or {}, have_idle_usd_per_device_hour or {}
-    runs = (run, *(_with_batch(run, each) for each in sorted(batches)))
-    search = _Search(runs, precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
-    for machines in have:
-        name = machines.device.name
-        own = owned(machines, hourly.get(name, 0.0), idle_usd_per_device_hour=idle.get(name, 0.0))
-        _survey(search, machines, [own], goals, thorough=True)
+    search = _Search(_batched(run, batches), precision, layout or FixedLayout(), frugal, data_bytes, flops_per_s)
+    for each in have:
+        own = [_owned(each, have_usd_per_device_hour, have_idle_usd_per_device_hour)]
+        _survey(search, each, own, goals, thorough=True)
+    where = {"clouds": clouds, "regions": regions}
     for machines in _all_read(given, _largest(search, devices, most_devices), have):
         name, size = machines.device.name, machines.node.devices
-        bought = _given(given, name) or offers(
-            name, prices, node_devices=size, clouds=clouds, regions=regions, kinds=price_kinds
-        )
+        bought = _given(given, name) or offers(name, prices, node_devices=size, kinds=price_kinds, **where)
         if (clouds or regions) and not bought[0].provider:
             search.refuse("price", name, f"no known price in these {'clouds' if regions is None else 'regions'}")
-            continue
-        _survey(search, machines, bought, goals)
+        else:
+            _survey(search, machines, bought, goals)
     return ranked(search.options, search.all_refused(), goals)
+
+
+def _owned(machines: ClusterSpec, hourly: Mapping[str, float] | None, idle: Mapping[str, float] | None) -> Offer:
+    """Returns the offer of what is there, by dollars an hour of a device in use and of an idle one."""
+    name = machines.device.name
+    unused = (idle or {}).get(name, 0.0)
+    return owned(machines, (hourly or {}).get(name, 0.0), idle_usd_per_device_hour=unused)
 
 
 def _all_read(
@@ -198,6 +200,11 @@ def _given(usd_by_device: Mapping[str, float], name: str) -> tuple[Offer, ...]:
         return ()
     price = given_price(name, usd, "on_demand")
     return (Offer(provider=GIVEN, kind=None, usd_per_device_hour=usd, price=price),)
+
+
+def _batched(run: RunSpec, batches: Sequence[int]) -> tuple[RunSpec, ...]:
+    """Returns the run, and the same one with each larger batch, ascending."""
+    return (run, *(_with_batch(run, each) for each in sorted(batches)))
 
 
 def _with_batch(run: RunSpec, batch_tokens: int) -> RunSpec:

@@ -67,9 +67,9 @@ def test_what_one_has_costs_what_one_says():
 
 def test_bought_devices_that_a_run_leaves_idle_are_paid_off_as_well():
     offer = owned(cluster("8xh100-sxm"), 1.5, idle_usd_per_device_hour=1.0)
-    assert offer.hourly_usd(np.array([2, 4, 8])) == pytest.approx([1.5 + 6 / 2, 1.5 + 4 / 4, 1.5])
+    assert offer.hourly_usd(np.array([2.0, 4.0, 8.0])) == pytest.approx([1.5 + 6 / 2, 1.5 + 4 / 4, 1.5])
     (unpriced,) = offers("l4", PRICES, node_devices=8)
-    assert unpriced.hourly_usd(np.array([1])) is None
+    assert unpriced.hourly_usd(np.array([1.0])) is None
 
 
 def test_a_pool_names_unlike_clusters():
