@@ -105,8 +105,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
-    if question.states is None and here is None:
-        assumptions.append(_states(run))
+    assumptions += [_states(run)] if question.states is None and here is None else []
     assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and price.provider else ""
