@@ -151,14 +151,13 @@ def _states(run: RunSpec) -> Assumption:
 
 
 def _as_asked(question: Question, workload: Workload) -> list[Assumption]:
-    """Returns what was asked for of the run's sizes and states; a recipe says its own."""
+    """Returns what was asked for of the run's length and states; a batch says itself where it is rounded."""
     if question.workload is not None:
         return []
-    unit, batch = question.model.unit, float(workload.batch_tokens)
+    unit = question.model.unit
     entries = (
         (question.tokens, _asked("length", float(question.tokens or 0), "", name=unit)),
         (question.sequence_tokens, _asked("sequence", float(workload.sequence_tokens), "tokens")),
-        (question.batch_tokens == workload.batch_tokens or None, _asked("batch", batch, unit)),
         (question.states, _asked("states", workload.states, "", name="how trained weights are kept")),
     )
     return [entry for said, entry in entries if said is not None]
