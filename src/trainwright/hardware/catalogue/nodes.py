@@ -78,8 +78,9 @@ def cluster(
         size = instance_devices(normalised(name))
         if size is None or len(counts) > 1:
             fix = f"name its devices: {kind.devices}x{spec.name} is a full node of them"
-            what = "a type of instance, not a device"
-            raise RecipeError(what, where=where, seen=repr(text), expected="devices", fix=fix)
+            raise RecipeError(
+                "a type of instance, not a device", where=where, seen=repr(text), expected="devices", fix=fix
+            )
         counts = [*(counts or [1]), size]
     nodes, devices = _shape(counts, kind.devices, name=spec.name, seen=text, where=where)
     node, origins = _node(spec, kind, devices)

@@ -105,8 +105,7 @@ def scenario_of(question: Question, *, placed: bool = True) -> Scenario:
     check(run, question.layout, devices=placed, packs=packs)
     check_switches(run, usual | question.layout, devices=placed)
     assumptions += _machine_assumptions(run, price, question.price_kind, here)
-    if question.states is None and here is None:
-        assumptions.append(_states(run))
+    assumptions += [_states(run)] if question.states is None and here is None else []
     assumptions += _as_asked(asked, workload)
     assumptions += () if here is None else here.assumptions(run, compiled=software.memory.kernels == "compiled")
     provider = cloud(price.provider).slug if spot and price is not None and price.provider else ""
@@ -152,14 +151,13 @@ def _states(run: RunSpec) -> Assumption:
 
 
 def _as_asked(question: Question, workload: Workload) -> list[Assumption]:
-    """Returns what was asked for of the run's sizes and states; a recipe says its own."""
+    """Returns what was asked for of the run's length and states; a batch says itself where it is rounded."""
     if question.workload is not None:
         return []
-    unit, batch = question.model.unit, float(workload.batch_tokens)
+    unit = question.model.unit
     entries = (
         (question.tokens, _asked("length", float(question.tokens or 0), "", name=unit)),
         (question.sequence_tokens, _asked("sequence", float(workload.sequence_tokens), "tokens")),
-        (question.batch_tokens == workload.batch_tokens or None, _asked("batch", batch, unit)),
         (question.states, _asked("states", workload.states, "", name="how trained weights are kept")),
     )
     return [entry for said, entry in entries if said is not None]
