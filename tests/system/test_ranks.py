@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
+import time
 
 import psutil
 import pytest
@@ -108,3 +110,20 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number,
     assert "Traceback" not in said
     assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_polite_signal_while_ranks_start_ends_all_with_one_line(project, number) -> None:
+    process = started(project, *RANKS)
+    while process.poll() is None and len(ranks := ranks_below(process)) < 2:
+        time.sleep(0.02)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # a terminal sends Ctrl-C to the ranks too
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, said
+    *_, before, line = said.splitlines()
+    assert before == "train: started", said
+    assert re.fullmatch("error: .*; run the same command to continue", line), said
+    assert all_gone(ranks)
