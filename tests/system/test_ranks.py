@@ -108,6 +108,7 @@ def test_a_polite_stop_saves_and_says_how_to_go_on(project, undisturbed, number,
     assert f"stopped by {signal.Signals(number).name} after step" in said
     assert "run the same command to go on from there" in said
     assert "Traceback" not in said
+    assert not re.search(r"\w+\.(py|cpp):\d+\]", said), "torch's own lines"
     assert all_gone(ranks)
     assert goes_on_to_the_same_bits(project, undisturbed)
 

@@ -171,8 +171,13 @@ def _listening(reports: SimpleQueue[Any], events: Events, errors: list[Trainwrig
 
 @contextmanager
 def _quiet_agent() -> Iterator[None]:
-    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends."""
-    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing.spawn")]
+    """Leaves the telling to us: torch's agent logs a page for each rank that ends, and a line for each that it ends.
+
+    Several of its loggers have levels of their own, so that those above them do not count.
+    """
+    names = ("torch.distributed.elastic", "torch.distributed.launcher", "torch.multiprocessing.spawn")
+    known = [name for name in logging.root.manager.loggerDict if name.startswith(tuple(f"{each}." for each in names))]
+    loggers = [logging.getLogger(name) for name in (*names, *known)]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

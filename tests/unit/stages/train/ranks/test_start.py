@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import signal
 import socket
@@ -14,7 +15,7 @@ from trainwright.artifact.events import Events
 from trainwright.core.errors import DataError
 from trainwright.spec.event import Event
 from trainwright.stages.train.ranks.signals import LEFT_TO_THE_AGENT
-from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening
+from trainwright.stages.train.ranks.start import LOOPBACK, _configuration, _died, _listening, _quiet_agent
 from trainwright.stages.train.ranks.watch import Watch
 
 
@@ -61,3 +62,12 @@ def test_ranks_of_one_host_meet_on_the_loopback_only() -> None:
     assert configuration.rdzv_endpoint == f"{LOOPBACK}:0"
     assert configuration.local_addr == LOOPBACK == "127.0.0.1"
     assert configuration.signals_to_handle == LEFT_TO_THE_AGENT
+
+
+@pytest.mark.parametrize("module", ["agent.server.api", "multiprocessing.api"])
+def test_torchs_agent_says_nothing_of_its_own(module: str) -> None:
+    logger = logging.getLogger(f"torch.distributed.elastic.{module}")
+    assert logger.isEnabledFor(logging.WARNING)
+    with _quiet_agent():
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.isEnabledFor(logging.WARNING)
