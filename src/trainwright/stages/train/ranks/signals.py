@@ -57,8 +57,8 @@ class Asked:
         try:
             yield
         finally:
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
+            for each, handler in self._before.items():
+                signal.signal(each, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def hear(self, number: int, _frame: FrameType | None) -> None:
